@@ -8,8 +8,6 @@ installed (`rtl-distill toolchain install`) both run the same tools, and no diff
 there is one.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing

@@ -1,7 +1,5 @@
 """Answers whose verdict is known or worth comparing, and how the benchmarks of grading grade them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -9,8 +9,6 @@ now by SIGKILL, and started again. At the end every answer has the verdict it de
 workspace is left. Exit code 1 otherwise.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

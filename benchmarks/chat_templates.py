@@ -6,8 +6,6 @@ Each template gets a small byte-level tokenizer with the special tokens of its m
 continue the prompt, go through tokens and back, and are read as a run reads them. Exits with 1 where one is read wrongly.
 """
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the benchmarks share: options, tables, the folder of the published sets, medians of work in turns."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -8,8 +8,6 @@ another. With --cut N a mutant must also pass a harness that compares N random v
 against the golden answer with Wilson's 95 % intervals, and how many answers had no majority.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from collections import Counter

@@ -8,8 +8,6 @@ gradient's error. Then, through the embedded service: seconds of a train step on
 distributions need before theirs, and of their own step.
 """
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 import time

@@ -8,8 +8,6 @@ for 3.5 characters of the call and 60 for a thought. The episodes are played and
 the conversations on the clock, and seconds of CPU. The exit code is 1 where our own work took more than a tenth of the former.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

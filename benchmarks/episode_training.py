@@ -14,8 +14,6 @@ wrote in an episode, and pass@k of *no read* at as many tokens as an episode wit
 command. A run takes minutes on two idle cores.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -7,8 +7,6 @@ problem's outcome with the seconds that its two gradings took, whether they diff
 each outcome. Some harnesses wait for ever for such an answer; `--seconds` bounds what one of their services may compute or sleep.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

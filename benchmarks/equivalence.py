@@ -9,8 +9,6 @@ that does not show it. The exit status is 1 if a design that the simulation tell
 golden answer or a rewrite different.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re

@@ -10,8 +10,6 @@ also the CPU time of the answers that fail tests, with and without the checks be
 Exit status 1 where less than 90 % of the answers get the level of their label.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 import re

@@ -20,8 +20,6 @@ With --public the executors run in turns with the public CVDP runner, see benchm
 Not covered: wrong answers (they cost less), Verilator harnesses (compilation there is minutes of g++).
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import resource

@@ -12,8 +12,6 @@ Three of five answers are golden ones to starter problems, one ends the simulati
 number makes each one distinct. Not covered: several graders behind one address, networks that lose packets.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -14,8 +14,6 @@ It lists every verdict that differs: a wrong answer that takes longer than its b
 passes in one way and not in the other. Each table tells how near to its budget the nearest answer came.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -8,8 +8,6 @@ that compiles if it can: the context's own version of the targets where there is
 demands and no behaviour. Such an answer should fail; what is asked here is whether the harness gets as far as judging it.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Container, Mapping

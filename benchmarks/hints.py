@@ -7,8 +7,6 @@ problems behind the prompt that a run would send, and behind the one with the hi
 Printed: mean log-probability of a token, and the share of answers that a sample would give whole (the product over their tokens).
 """
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from collections.abc import Sequence

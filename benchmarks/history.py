@@ -9,8 +9,6 @@ Not covered: what building the rollout objects costs the pipeline; token arrays 
 their own; `kl-by-position` alone reads them, from a sample).
 """
 
-from __future__ import annotations
-
 import shutil
 import statistics
 import subprocess

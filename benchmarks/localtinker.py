@@ -28,8 +28,6 @@ trainer's; exit code 1 where that is more than rounding. With `--steps` the serv
 group and a train step, and the most memory of each tenth of them is printed.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import itertools

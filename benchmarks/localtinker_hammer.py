@@ -13,8 +13,6 @@ at most 3 % and --allowed-mb above that of the first. What the requests under wa
 so a short run has to allow more.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import random

@@ -3,8 +3,6 @@
 `fill` writes it by SQL (made_up_history.sql), `write_steps` further steps as the pipeline does, in two transactions.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from string import Template

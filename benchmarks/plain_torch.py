@@ -1,7 +1,5 @@
 """The other side of `benchmarks.localtinker`: the same work by plain transformers, peft and torch, in a fresh process of its own."""
 
-from __future__ import annotations
-
 import multiprocessing
 import time
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The checkout is of the runner's own repository, with its requirements installed 
 image, and the client's plugin `docker compose`. It is run as its users run it: its command, golden answers, as many threads.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -7,8 +7,6 @@ processes, not this client. Medians of the rounds, and beside them what `import 
 starts: that is most of a start, and tells the machine's pace.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import statistics

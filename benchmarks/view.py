@@ -10,8 +10,6 @@ Its figure is the difference of the seconds spent writing over the seconds of a 
 Not covered: the browser's own time to draw a page (tests/view looks at that in Chromium), and simulators, which want the same cores.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import statistics

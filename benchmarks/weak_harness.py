@@ -1,14 +1,12 @@
 """What a policy learns from harnesses that pay wrong answers, with `learning.doubtful` as keep, mask and zero.
 
-    python -m benchmarks.weak_harness [--seeds 0,1,2] [--modes keep,mask,zero] [--epochs 2] [--problems 208] [--share 1.0] [--folder build/weak-harness]
+    python -m benchmarks.weak_harness [--seeds 0,1,2] [--modes keep,mask,zero] [--epochs 2] [--problems 208] [--share 1.0] [--folder build/weak-harness] [--set KEY=VALUE ...]
 
 The demo trains on starter problems whose harnesses check the first outputs of each test alone (`CHECKS`), and is evaluated on held-out
 problems with whole harnesses. Printed for each run: the share of passes in the last quarter of its steps that the golden answer refutes
 (`rtl-distill audit` after the run), the held-out pass rate, the share of passes that were looked at, and the seconds of a step: the modes of a
 seed train side by side, so that these compare. A run that the folder holds is not made again.
 """
-
-from __future__ import annotations
 
 import argparse
 import os
@@ -67,7 +65,7 @@ def train(folder: Path, mode: str, seed: int, asked: argparse.Namespace) -> Path
         "problems.sources.0.heldout=32", "curriculum.problems_per_step=16", "sampling.group_size=12", "evaluation.every=100",
         "evaluation.teacher=false", f"learning.doubtful={mode}",
     ]  # fmt: skip
-    changes += [] if mode == "keep" else [f"learning.doubtful_share={share}"]
+    changes += [*([] if mode == "keep" else [f"learning.doubtful_share={share}"]), *asked.overrides]
     command = [PROGRAM, "train", "demo"]
     # Runs side by side must not share a server's database.
     home = folder / f"{mode}-{seed}" / "prefect"
@@ -85,6 +83,7 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=208, help="training problems, 16 a step")
     parser.add_argument("--share", type=float, default=1.0, help="learning.doubtful_share")
     parser.add_argument("--folder", type=lambda name: Path(name).resolve(), default=ROOT / "build" / "weak-harness")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
     arguments = parser.parse_args()
     rows: list[tuple[object, ...]] = []
     for seed in arguments.seeds:

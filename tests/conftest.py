@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from rtl_core.grading.executors import Executor
     from rtl_core.grading.grader import Grader
+    from rtl_core.types.problem import Problem
 
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -33,15 +35,31 @@ def data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def grader() -> Iterator[Grader]:
-    """A grader in bubblewrap without a memory of verdicts; some rooms have one of their own."""
+def executor() -> Iterator[Executor]:
+    """Bubblewrap; some rooms have executors of their own."""
     from rtl_core.grading.executors import make_executor
+
+    with make_executor("bubblewrap") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def grader(executor: Executor) -> Iterator[Grader]:
+    """A grader without a memory of verdicts; some rooms have one of their own."""
     from rtl_core.grading.grader import Grader
 
-    with make_executor("bubblewrap") as executor:
-        made = Grader(executor)
-        yield made
-        made.close()
+    made = Grader(executor)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def examples(cvdp: Path) -> dict[str, Problem]:
+    """Problem id -> problem, for the published examples that open tools can grade."""
+    from rtl_core.problems.cvdp import read_cvdp
+
+    found = [read_cvdp(path) for path in cvdp.glob("*v1.1.0_example*no_commercial*.jsonl")]
+    return {problem.id: problem for problems in found for problem in problems.problems}
 
 
 @pytest.fixture(scope="session")
@@ -135,10 +153,12 @@ def _try_a_third_of_a_corpus(items: list[pytest.Item]) -> None:
 
 
 def _share_what_starts_slowly(items: list[pytest.Item]) -> None:
-    """The tests of a module, and all that need Prefect, go to one worker (`--dist loadgroup`), which starts their services once."""
+    """The tests of a module, and all that share a server, go to one worker (`--dist loadgroup`), which starts their services once."""
     for item in items:
-        group = "prefect" if "prefect" in getattr(item, "fixturenames", ()) else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(group))
+        shared = [name for name in ("deployed", "prefect") if name in getattr(item, "fixturenames", ())]
+        # Benchmarks are commands that share nothing.
+        alone = item.name if item.path.stem == "test_benchmarks" else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(shared[0] if shared else alone))
     ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.path.relative_to(REPOSITORY / "tests").parts[0], len(ranks)))
 

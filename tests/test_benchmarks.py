@@ -1,7 +1,5 @@
 """Benchmarks that no other test starts run through at their smallest size, so that the command of a figure still works."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess
@@ -24,28 +22,28 @@ COMMANDS = (
     "equivalence --sets starter --starter 2 --mutants 1",
     "failure_levels --answers 24 --families counter,adder --cost",
     "grading --count 2 --rounds 1",
-    "grading_service --grades 40 --rounds 1 --block 8",
-    "hanging steps --hanging 2 --steps 2 --loads 1",  # of two steps none takes twice their median
+    "grading_service --grades 16 --rounds 1 --block 4",
+    "hanging steps --hanging 1 --steps 1 --loads 1",
     "hanging honest --starter 1 --loads 1 --sets starter",
     "harnesses {data}/cvdp-single/problems.jsonl --only cvdp_copilot_secure_ALU_0001",
-    "hints demo-self --problems 2",
-    "history --rollouts 400 --steps 2 --folder history",
-    "integrity --every 60",
+    "hints demo-self --problems 2 --set problems.sources.0.train=2 --set problems.sources.0.heldout=1",
+    "history --rollouts 400 --steps 1 --folder history",
+    "integrity --every 120",
     "localtinker --rounds 1 --prompts 2 --group 2 --tokens 8",
     f"localtinker --model {STUDENT} {MODEL}",
-    "rehearsal --only 'a step twice' 'a positive score' 'NaN from the trainer' 'a poisoned step' 'session lost' '401, key refused'",
+    "rehearsal --faults-a-run 6 --only 'a step twice' 'a positive score' 'NaN from the trainer' 'a poisoned step' 'session lost' '401, key refused'",
     "service_start --rounds 1",
     "starter_strength --specs 1 --families mux",
-    "step --steps 3",
-    "view --rollouts 400 --steps 2 --folder view",
-    "step --staleness --steps 4 --factor 0.01",
-    "weak_harness --seeds 0 --modes mask --epochs 1 --problems 16 --folder weak",
+    "step --steps 2",
+    "view --rollouts 400 --steps 1 --folder view",
+    "step --staleness --steps 3 --factor 0.01",
+    "weak_harness --seeds 0 --modes mask --epochs 1 --problems 16 --folder weak --set problems.sources.0.heldout=2 --set sampling.group_size=4",
 )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.split(" --")[0])
-def test_a_benchmark_runs_through(tmp_path: Path, data: Path, command: str) -> None:
+def test_a_benchmark_runs_through(tmp_path, data, command):
     root = Path(__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": str(root), "RTL_DISTILL_DATA": str(data)}
     done = subprocess.run(
@@ -56,6 +54,6 @@ def test_a_benchmark_runs_through(tmp_path: Path, data: Path, command: str) -> N
     assert done.returncode == 0 or "BREAKS its limit" in done.stdout, done.stdout + done.stderr
 
 
-def test_each_fault_of_a_rehearsal_has_a_name_of_its_own_and_one_that_stops_a_run_says_so() -> None:
+def test_each_fault_of_a_rehearsal_has_a_name_of_its_own_and_one_that_stops_a_run_says_so():
     assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 44
     assert all(fault.sees for fault in FAULTS if fault.ends == "stops")

@@ -1,7 +1,5 @@
 """The programs in `examples/` run as their head says."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.slow
-def test_the_loop_in_one_file_trains(tmp_path: Path) -> None:
+def test_the_loop_in_one_file_trains(tmp_path):
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples/loop.py"), "2"], cwd=tmp_path, capture_output=True, text=True, check=False
     )

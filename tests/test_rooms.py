@@ -1,25 +1,21 @@
 """Rooms import downwards only, and the check says where one does not."""
 
-from __future__ import annotations
-
 from pathlib import Path
-
-import pytest
 
 from scripts import limits, rooms
 
 
-def test_every_import_goes_down(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_import_goes_down(capsys):
     assert rooms.main() == 0, capsys.readouterr().err
 
 
-def test_every_package_is_a_room() -> None:
+def test_every_package_is_a_room():
     root = Path(rooms.__file__).parents[1]
     inner = {f"rtl_core.{path.parent.name}" for path in (root / "rtl_core").glob("*/__init__.py")}
     assert inner == {room for room in rooms.ROOMS if room.startswith("rtl_core.")}
 
 
-def test_an_import_upwards_is_named_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_import_upwards_is_named_with_its_place(tmp_path, capsys):
     types = tmp_path / "rtl_core" / "types"
     types.mkdir(parents=True)
     (types / "verdict.py").write_text("def late():\n    from rtl_core.grading.grader import Grader\n")
@@ -34,9 +30,7 @@ def test_an_import_upwards_is_named_with_its_place(tmp_path: Path, capsys: pytes
     assert "cli/grade.py" not in said.err
 
 
-def test_only_the_backend_and_what_speaks_tinkers_protocol_know_the_sdk(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_the_backend_and_what_speaks_tinkers_protocol_know_the_sdk(tmp_path, capsys):
     for room in ("rollouts", "backend"):
         (tmp_path / "rtl_core" / room).mkdir(parents=True)
         (tmp_path / "rtl_core" / room / "saving.py").write_text("def late():\n    from tinker.types import Datum\n")
@@ -45,11 +39,11 @@ def test_only_the_backend_and_what_speaks_tinkers_protocol_know_the_sdk(
     assert said == "rtl_core/rollouts/saving.py:2: rtl_core.rollouts may not import tinker.types.Datum\n"
 
 
-def test_every_room_has_a_budget_of_lines() -> None:
+def test_every_room_has_a_budget_of_lines():
     assert rooms.budgets(Path(rooms.__file__).parents[1]).keys() == {*rooms.ROOMS, *rooms.BESIDE}
 
 
-def test_a_room_above_its_budget_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_room_above_its_budget_is_named(tmp_path, capsys):
     for folder in ("flows", "docs"):
         (tmp_path / folder).mkdir()
     (tmp_path / "flows" / "train.py").write_text("a = 1\n" * 1_201)
@@ -58,11 +52,11 @@ def test_a_room_above_its_budget_is_named(tmp_path: Path, capsys: pytest.Capture
     assert capsys.readouterr().err == "flows has 1201 lines, docs/architecture.md gives it 1200\n"
 
 
-def test_nothing_is_above_a_limit_of_size(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_above_a_limit_of_size(capsys):
     assert limits.main() == 0, capsys.readouterr().err
 
 
-def test_what_is_above_a_limit_is_named_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_above_a_limit_is_named_with_its_place(tmp_path, capsys):
     many = ", ".join(f"a{i}" for i in range(9))
     text = "def long():\n" + "    a = 1\n" * 60 + f"def wide({many}): ...\nclass Big:\n" + "    a: int\n" * 13
     for folder in ("flows", "cli", "types"):

@@ -7,8 +7,6 @@ Paid is an attack that got the reward, lost an honest twin that did not, failed 
 that the grader cannot be asked about. Only what was run is reported. Exit code 1 when one of our executors paid, lost or failed.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The noun *case*: an attack and its honest twin on one problem, with all that a grader needs."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Graders behind one method: does this answer get the reward? A grader of your own is `module:Class`, made without arguments."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import json

@@ -9,8 +9,6 @@ Every cell is a whole training run on the embedded models, graded by the cocotb 
 one line to the ledger, a tracked file, and is not run again; the command goes on where it stopped.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -11,8 +11,6 @@ The variance is never taken below MS_P / (S P), the interval over problems alone
 Components", 1992, section 4.3.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

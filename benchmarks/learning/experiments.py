@@ -1,7 +1,5 @@
 """What the matrix tries and the product does not have: a source, which the sources' `kind` names by this module."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from rtl_core.problems.sources.starter import StarterSource

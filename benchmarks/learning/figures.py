@@ -1,7 +1,5 @@
 """From the ledger to figures: each setting over its seeds, and what each ingredient adds, with 95 % intervals over problems and seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

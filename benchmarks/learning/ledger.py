@@ -5,8 +5,6 @@ Two kinds of lines. A tier's line (`TierLine`) names its test problems and what 
 is not run again.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """What a finished run's history says, as a line of the ledger has it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 

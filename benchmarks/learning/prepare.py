@@ -6,8 +6,6 @@ One configuration a seed, all with one history. The first one's test problems ar
 student, unless their figures are known (`--validate-only`). Runs start from a copy of the history, so that they find all of it there.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

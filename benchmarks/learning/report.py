@@ -1,7 +1,5 @@
 """The report as Markdown, made from the ledger alone: docs/learning-report.md is its output."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from benchmarks.common import markdown as markdown_table

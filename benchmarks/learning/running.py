@@ -1,7 +1,5 @@
 """Running cells, for the first time or to check a line of the ledger: what a tier's cells share is made once, then so many runs side by side, each on cores of its own."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

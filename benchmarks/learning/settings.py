@@ -1,7 +1,5 @@
 """What the matrix runs and which settings it compares: the entries of settings.toml."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path

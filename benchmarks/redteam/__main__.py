@@ -9,8 +9,6 @@ and its time is scaled to an idle machine. Attacks on published problems are lef
 does not hold them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

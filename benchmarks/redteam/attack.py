@@ -1,7 +1,5 @@
 """The noun *attack*: an answer whose right verdict is known before it is graded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Designs for the attacked problems (tables/bases.toml): wrong, right, and right only while a forbidden call works."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The list of groups. A new attack is a row of its group's table, a new group one table and one line here."""
 
-from __future__ import annotations
-
 from benchmarks.redteam import tricks
 from benchmarks.redteam.attack import Attack
 from benchmarks.redteam.bases import LFSR

@@ -17,8 +17,6 @@ program with a file task that was simulated. It is made smaller line by line and
 the file to benchmarks/redteam/corpus/: the red team's tests grade whatever lies there.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

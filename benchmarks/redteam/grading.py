@@ -1,7 +1,5 @@
 """Grade attacks with the real grader and say which verdicts are not the right ones."""
 
-from __future__ import annotations
-
 import copy
 import multiprocessing
 import time

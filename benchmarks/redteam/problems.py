@@ -4,8 +4,6 @@
 there is left out, save CVDP's LFSR, which `own/lfsr` then replaces.
 """
 
-from __future__ import annotations
-
 import os
 from functools import cache
 from pathlib import Path

@@ -13,8 +13,6 @@ the `pins` of the problem's base, `@WRONG` and `@RIGHT` its designs. A text may 
 they are needed, since some are megabytes.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator, Mapping

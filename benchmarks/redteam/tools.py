@@ -7,8 +7,6 @@ episode hands in are graded by a grader on an executor of its own. Wrong are: a 
 something, text of the harness or of the golden answer in what the tools said, a call that took longer than its limit allows.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

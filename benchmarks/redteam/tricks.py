@@ -4,8 +4,6 @@ Each trick hides `$finish` from a bench's filter (a simulation that ends after o
 the screen (the design is right only where the file opens).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from benchmarks.redteam.attack import Attack, Base

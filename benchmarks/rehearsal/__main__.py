@@ -12,8 +12,6 @@ With `--config cvdp` it is a rehearsal of day one on the cloud: the shipped conf
 (settings.py). Exit code 1 unless every fault was met, told and mended as the table says, and nothing was done twice or lost.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import secrets

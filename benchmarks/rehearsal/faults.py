@@ -1,7 +1,5 @@
 """The faults of a rehearsal (faults.toml): to which call of a Tinker service what happens, what the user sees of it, and how the run ends."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a rehearsal came to: what the history must hold however often the service failed, and what the user saw."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from safetensors import safe_open

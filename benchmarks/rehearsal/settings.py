@@ -1,7 +1,5 @@
 """Overrides of the shipped configurations `demo` and `cvdp` for a rehearsal: address, sizes, and what the tiny models need."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

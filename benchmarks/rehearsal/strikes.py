@@ -1,8 +1,6 @@
 """What a proxy can do with a request instead of passing it on. `strike_of` makes a strike of a fault (faults.toml) from the name of a function
 here and what it takes beside the call."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any

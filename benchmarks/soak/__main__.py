@@ -13,8 +13,6 @@ once, the same evaluations, and final weights and optimizer states that are the 
 may be left. Exits 1 otherwise.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

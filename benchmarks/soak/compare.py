@@ -1,7 +1,5 @@
 """What two runs of the same seeds must hold alike: every fact that the history keeps, and the last weights to the bit."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A Docker engine of one's own, which may be killed: apart from the machine's in socket, data and processes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

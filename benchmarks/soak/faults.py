@@ -6,8 +6,6 @@ while (SIGSTOP), with every connection left open: to their clients it is a netwo
 deployment at the same moment and starts the deployment again, as a reboot would.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """A Postgres of one's own, for as long as a program runs: Debian's `postgresql` package, a fresh cluster on a loopback port."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

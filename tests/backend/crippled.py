@@ -1,7 +1,5 @@
 """A proxy before the embedded service that breaks one promise of the protocol."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -3,8 +3,6 @@
 A run takes it with `backend.name = "tests.backend.inprocess:BACKEND"`. `backend.options` knows `threads`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import shutil
@@ -221,7 +219,21 @@ class InProcess:
         """Nothing of it outlives this process."""
 
 
+class Wrapped:
+    """A part of a backend that does what the inner one does, but for the methods of a subclass."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
 class InProcessProvider:
+    def __init__(self, around: Callable[[InProcess, RunConfig], Any] = lambda inner, config: inner) -> None:
+        """`around` puts something else in front of a backend that is opened."""
+        self._around = around
+
     def embedded(self, config: RunConfig) -> bool:
         return True
 
@@ -238,7 +250,7 @@ class InProcessProvider:
         return tokenizer
 
     def open(self, config: RunConfig, tell: Callable[[str], None]) -> AbstractAsyncContextManager[Backend]:
-        return opened(config)
+        return opened(config, self._around)
 
     async def export(self, config: RunConfig, state_path: str, name: str, folder: Path) -> list[Path]:
         registry = Registry(state_folder(config))
@@ -250,7 +262,7 @@ class InProcessProvider:
 
 
 @asynccontextmanager
-async def opened(config: RunConfig) -> AsyncIterator[Backend]:
+async def opened(config: RunConfig, around: Callable[[InProcess, RunConfig], Any]) -> AsyncIterator[Backend]:
     settings = Settings(
         models=models_of(config),
         state=state_folder(config),
@@ -261,7 +273,7 @@ async def opened(config: RunConfig) -> AsyncIterator[Backend]:
     service = Service(settings)
     service.start(asyncio.get_running_loop())
     try:
-        yield InProcess(service, config)
+        yield around(InProcess(service, config), config)
     finally:
         service.stop()
 

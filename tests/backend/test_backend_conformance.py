@@ -1,9 +1,7 @@
 """What every backend must do (rtl_core/backend/base.py), asked of Tinker's, over the embedded service, and of one in this process."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from itertools import count
@@ -102,7 +100,7 @@ def settings(name: str, folder: Path, *more: str) -> RunConfig:
 
 
 @pytest.fixture(scope="module", params=["tinker", "tests.backend.inprocess:BACKEND"])
-def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+def opened(request, tmp_path_factory):
     config = settings(request.param, tmp_path_factory.mktemp("backend"))
     provider = backend_of(config)
     with asyncio.Runner() as runner:
@@ -112,7 +110,7 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         runner.run(stack.aclose())
 
 
-def test_a_group_has_its_answers_with_a_logprob_for_each_token(opened: Opened) -> None:
+def test_a_group_has_its_answers_with_a_logprob_for_each_token(opened):
     answers = opened.sample(STUDENT, 5)
     (end,) = opened.stop
     assert len(answers) == 5
@@ -123,7 +121,7 @@ def test_a_group_has_its_answers_with_a_logprob_for_each_token(opened: Opened) -
         assert answer.text == opened.backend.tokenizer.decode([token for token in answer.tokens_T if token != end])
 
 
-def test_an_answer_ends_with_the_first_token_that_ends_a_turn_and_its_text_is_without_it(opened: Opened) -> None:
+def test_an_answer_ends_with_the_first_token_that_ends_a_turn_and_its_text_is_without_it(opened):
     (free,) = opened.sample(STUDENT, 1, seeds=[3])
     ends = [*opened.stop, free.tokens_T[4], free.tokens_T[7]]
     at = next(place for place, token in enumerate(free.tokens_T) if token in ends)
@@ -132,7 +130,7 @@ def test_an_answer_ends_with_the_first_token_that_ends_a_turn_and_its_text_is_wi
     assert answer.text == opened.backend.tokenizer.decode(answer.tokens_T[:-1])
 
 
-def test_a_small_top_p_leaves_the_likeliest_token_alone(opened: Opened) -> None:
+def test_a_small_top_p_leaves_the_likeliest_token_alone(opened):
     answers = opened.sample(STUDENT, 4, max_tokens=6, top_p=1e-6)
     assert len({tuple(answer.tokens_T) for answer in answers}) == 1
     assert len({tuple(opened.answer(seeds=[seed])) for seed in range(4)}) > 1
@@ -141,8 +139,8 @@ def test_a_small_top_p_leaves_the_likeliest_token_alone(opened: Opened) -> None:
     np.testing.assert_allclose(answers[0].logprobs_T, scored, atol=1e-3)
 
 
-def test_a_seed_gives_the_same_answer_and_another_one_another(opened: Opened) -> None:
-    def texts(seeds: list[int]) -> list[list[int]]:
+def test_a_seed_gives_the_same_answer_and_another_one_another(opened):
+    def texts(seeds):
         return [answer.tokens_T for answer in opened.sample(TEACHER, 3, seeds=seeds)]
 
     first = texts([1, 2, 3])
@@ -150,7 +148,7 @@ def test_a_seed_gives_the_same_answer_and_another_one_another(opened: Opened) ->
     assert first != texts([4, 5, 6])
 
 
-def test_scores_are_the_samplers_own_logprobs_and_the_teachers_are_others(opened: Opened) -> None:
+def test_scores_are_the_samplers_own_logprobs_and_the_teachers_are_others(opened):
     (answer,) = opened.sample(STUDENT, 1)
     own = opened.score(STUDENT, answer.tokens_T)
     assert own.dtype == np.float32
@@ -160,7 +158,7 @@ def test_scores_are_the_samplers_own_logprobs_and_the_teachers_are_others(opened
     assert not np.allclose(teacher, own, atol=1e-2)
 
 
-def test_a_step_reports_what_it_trained_on_and_moves_the_weights_with_the_advantages(opened: Opened) -> None:
+def test_a_step_reports_what_it_trained_on_and_moves_the_weights_with_the_advantages(opened):
     trainer, datums = opened.open_trainer(), opened.datums()
     before = [opened.score(STUDENT, datum.tokens_T) for datum in datums]
     result = opened(trainer.step(datums, "importance_sampling", {}, ADAM))
@@ -177,7 +175,7 @@ def test_a_step_reports_what_it_trained_on_and_moves_the_weights_with_the_advant
     assert less_likely < -0.05
 
 
-def test_the_likeliest_tokens_at_each_position_come_with_the_scores(opened: Opened) -> None:
+def test_the_likeliest_tokens_at_each_position_come_with_the_scores(opened):
     tokens = [50, 60, 70, 80]
     scores_T, (ids_TK, values_TK) = opened(opened.backend.choices(TEACHER, PROMPT, tokens, 5))
     assert scores_T == pytest.approx(opened.score(TEACHER, tokens), abs=1e-4)
@@ -187,7 +185,7 @@ def test_the_likeliest_tokens_at_each_position_come_with_the_scores(opened: Open
         assert opened.score(TEACHER, [*tokens[:at], int(ids[1])])[-1] == pytest.approx(values_TK[at, 1], abs=1e-3)
 
 
-def test_a_datum_with_several_targets_is_scored_and_trained_on_at_all_of_them(opened: Opened) -> None:
+def test_a_datum_with_several_targets_is_scored_and_trained_on_at_all_of_them(opened):
     trainer, tokens = opened.open_trainer(), [50, 60, 70]
     others_TK = np.array([[51, 7], [61, 7], [71, 7]])
     datum = Datum(PROMPT, tokens, {}, others_TK)
@@ -204,7 +202,7 @@ def test_a_datum_with_several_targets_is_scored_and_trained_on_at_all_of_them(op
 
 
 @pytest.mark.parametrize("opened", ["tinker"], indirect=True)
-def test_distributions_have_the_gradient_of_the_sdks_own_custom_loss(opened: Opened) -> None:
+def test_distributions_have_the_gradient_of_the_sdks_own_custom_loss(opened):
     """Reverse KL with a bucket, beside a reward: our weights of a cross entropy against torch's gradient through `forward_backward_custom`."""
     import torch
     from tinker import types
@@ -226,7 +224,7 @@ def test_distributions_have_the_gradient_of_the_sdks_own_custom_loss(opened: Ope
     }
     datum = Datum(PROMPT, tokens, {}, ids_TK)
 
-    def custom(_: Any, logprobs: list[torch.Tensor]) -> tuple[torch.Tensor, dict[str, float]]:
+    def custom(_, logprobs):
         found = logprobs[0][-3:]
         log_p, log_q = found[:, 1:], torch.from_numpy(teacher_TK)
         p_rest, q_rest = ((1 - one.exp().sum(-1)).clamp(min=1e-5) for one in (log_p, log_q))
@@ -234,7 +232,7 @@ def test_distributions_have_the_gradient_of_the_sdks_own_custom_loss(opened: Ope
         reward = 0.7 * (found[:, 0] - torch.from_numpy(sampler_T)).exp()
         return (torch.from_numpy(scale) * kl_T - reward).sum(), {}
 
-    async def by_the_sdk(client: Any) -> None:
+    async def by_the_sdk(client):
         backward = client.forward_backward_custom([to_datum(datum)], custom)
         optim = client.optim_step(types.AdamParams(**vars(ADAM)))
         await backward
@@ -251,7 +249,7 @@ def test_distributions_have_the_gradient_of_the_sdks_own_custom_loss(opened: Ope
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "ppo", "cispo", "dro"])
-def test_every_loss_is_computed(opened: Opened, loss: str) -> None:
+def test_every_loss_is_computed(opened, loss):
     from rtl_core.learning.losses import LOSSES
 
     datums = opened.datums()
@@ -261,7 +259,7 @@ def test_every_loss_is_computed(opened: Opened, loss: str) -> None:
     assert len(result.logprobs) == 2
 
 
-def test_a_step_that_is_repeated_after_a_failure_counts_once(opened: Opened) -> None:
+def test_a_step_that_is_repeated_after_a_failure_counts_once(opened):
     first = opened.open_trainer()
     opened.train(first)
     state = opened.save(first).state_path
@@ -273,7 +271,7 @@ def test_a_step_that_is_repeated_after_a_failure_counts_once(opened: Opened) -> 
         assert not np.allclose(twice, once, atol=1e-2)
 
 
-def test_a_saved_state_goes_on_as_the_trainer_that_saved_it(opened: Opened) -> None:
+def test_a_saved_state_goes_on_as_the_trainer_that_saved_it(opened):
     trainer = opened.open_trainer()
     opened.train(trainer)
     saved = opened.save(trainer)
@@ -282,7 +280,7 @@ def test_a_saved_state_goes_on_as_the_trainer_that_saved_it(opened: Opened) -> N
     assert opened.trained(saved.state_path) == pytest.approx(live, abs=1e-4)
 
 
-def test_a_start_takes_the_weights_of_a_saved_state_and_a_fresh_optimizer(opened: Opened) -> None:
+def test_a_start_takes_the_weights_of_a_saved_state_and_a_fresh_optimizer(opened):
     trainer = opened.open_trainer()
     opened.train(trainer)
     saved = opened.save(trainer)
@@ -298,7 +296,7 @@ def test_a_start_takes_the_weights_of_a_saved_state_and_a_fresh_optimizer(opened
     assert not np.allclose(opened.trained(saved.state_path), went_on, atol=1e-3)
 
 
-def test_a_teacher_may_be_saved_weights_or_another_model(opened: Opened) -> None:
+def test_a_teacher_may_be_saved_weights_or_another_model(opened):
     trainer = opened.open_trainer()
     opened.train(trainer)
     path = opened.save(trainer).sampler_path
@@ -311,7 +309,7 @@ def test_a_teacher_may_be_saved_weights_or_another_model(opened: Opened) -> None
         opened(opened.backend.describe(f"{path}-none"))
 
 
-def test_deleted_weights_are_gone_and_deleting_them_again_is_no_error(opened: Opened) -> None:
+def test_deleted_weights_are_gone_and_deleting_them_again_is_no_error(opened):
     saved, other = (opened.save(opened.open_trainer()) for _ in range(2))
     paths = [saved.state_path, saved.sampler_path]
     assert opened(opened.backend.delete(paths)) == 2
@@ -326,7 +324,7 @@ def test_deleted_weights_are_gone_and_deleting_them_again_is_no_error(opened: Op
     opened(opened.backend.keep([other.state_path]))
 
 
-def test_what_is_wrong_with_a_request_is_a_policy_error_and_the_backend_goes_on(opened: Opened) -> None:
+def test_what_is_wrong_with_a_request_is_a_policy_error_and_the_backend_goes_on(opened):
     with pytest.raises(PolicyError):
         opened.sample_of(STUDENT, [10**9], 1, max_tokens=1)
     assert opened.answer()
@@ -336,7 +334,7 @@ def test_what_is_wrong_with_a_request_is_a_policy_error_and_the_backend_goes_on(
     opened.train(opened.open_trainer())
 
 
-def test_an_adapter_is_exported_as_files(opened: Opened, tmp_path: Path) -> None:
+def test_an_adapter_is_exported_as_files(opened, tmp_path):
     saved = opened.save(opened.open_trainer())
     files = opened(opened.provider.export(opened.config, saved.state_path, "adapter", tmp_path))
     assert {file.name for file in files} == {"adapter_model.safetensors", "adapter_config.json"}
@@ -345,9 +343,7 @@ def test_an_adapter_is_exported_as_files(opened: Opened, tmp_path: Path) -> None
         opened(opened.provider.export(opened.config, f"{saved.state_path}-none", "adapter", tmp_path))
 
 
-def test_before_a_run_it_says_what_it_has_how_long_a_sequence_may_be_and_what_it_lacks(
-    opened: Opened, tmp_path: Path
-) -> None:
+def test_before_a_run_it_says_what_it_has_how_long_a_sequence_may_be_and_what_it_lacks(opened, tmp_path):
     found = opened(opened.provider.check(opened.config))
     assert {finding.level for finding in found.findings} == {"ok"}
     longest = found.context["student"]
@@ -362,10 +358,10 @@ def test_before_a_run_it_says_what_it_has_how_long_a_sequence_may_be_and_what_it
 
 
 @pytest.mark.parametrize("name", ["tinker", "tests.backend.inprocess:BACKEND"])
-def test_a_model_that_is_not_there_is_refused_before_anything_is_sampled(name: str, tmp_path: Path) -> None:
+def test_a_model_that_is_not_there_is_refused_before_anything_is_sampled(name, tmp_path):
     config = settings(name, tmp_path, "tinker.student=nobody")
 
-    async def open_it() -> None:
+    async def open_it():
         async with backend_of(config).open(config, print):
             pytest.fail("it opened")
 
@@ -373,7 +369,7 @@ def test_a_model_that_is_not_there_is_refused_before_anything_is_sampled(name: s
         asyncio.run(open_it())
 
 
-def test_a_name_that_is_no_backend_is_refused_with_those_that_are(tmp_path: Path) -> None:
+def test_a_name_that_is_no_backend_is_refused_with_those_that_are(tmp_path):
     for name, why in (
         ("tinkre", r"no backend 'tinkre'.*choose one of tinker"),
         ("nobodys_module:BACKEND", "backend 'nobodys_module:BACKEND' cannot be imported"),

@@ -1,19 +1,14 @@
 """The cases of `rtl-distill check-service`: the embedded service passes each, and a server that breaks a promise is found out by its case."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from crippled import Answering, Crippling, Edited, Silent, Unfrozen, WrongLogprobs, crippled
 
 from rtl_core.backend.certify.bench import Server
-from rtl_core.backend.certify.examination import Examination
 from rtl_core.backend.certify.plugin import examine
 from rtl_core.errors import ConfigError
 from rtl_core.learning.losses import LOSSES
@@ -27,17 +22,17 @@ FLOAT32 = 1e-4
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTinker]:
+def service(tmp_path_factory):
     with LocalTinker(FOLDERS, tmp_path_factory.mktemp("certified")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def examination(service: LocalTinker) -> Examination:
+def examination(service):
     return examine(Server(service.base_url, service.api_key, folders=FOLDERS, tolerance=FLOAT32))
 
 
-def test_the_embedded_service_keeps_every_promise(examination: Examination) -> None:
+def test_the_embedded_service_keeps_every_promise(examination):
     assert [(one.case.name, one.outcome, one.found) for one in examination.results if one.outcome != "OK"] == []
     assert len(examination.results) > 50
     groups = {one.case.group for one in examination.results}
@@ -48,7 +43,7 @@ def test_the_embedded_service_keeps_every_promise(examination: Examination) -> N
         assert one.case.without
 
 
-def test_what_an_examination_saved_is_deleted(service: LocalTinker, examination: Examination) -> None:
+def test_what_an_examination_saved_is_deleted(service, examination):
     import tinker
 
     rest = tinker.RestClient(base_url=service.base_url, api_key=service.api_key)
@@ -78,7 +73,7 @@ QUICK = ("wrong-logprobs", "unfrozen", "5xx")
 @pytest.mark.parametrize(
     "name", [*QUICK, *(pytest.param(name, marks=slow) for name in BROKEN if name not in (*QUICK, "nothing"))]
 )
-def test_a_broken_promise_is_found_by_its_case(service: LocalTinker, name: str) -> None:
+def test_a_broken_promise_is_found_by_its_case(service, name):
     crippling, cases, outcome = BROKEN[name]
     with crippled(service.base_url, crippling) as url:
         found = examine(Server(url, service.api_key, tolerance=FLOAT32), sorted(cases))
@@ -87,7 +82,7 @@ def test_a_broken_promise_is_found_by_its_case(service: LocalTinker, name: str) 
 
 @slow
 @pytest.mark.parametrize("name", ["nothing", "always-5xx"])
-def test_a_broken_promise_is_found_by_its_case_alone(service: LocalTinker, name: str) -> None:
+def test_a_broken_promise_is_found_by_its_case_alone(service, name):
     crippling, cases, outcome = BROKEN[name]
     with crippled(service.base_url, crippling) as url:
         found = examine(Server(url, service.api_key, tolerance=FLOAT32))
@@ -95,7 +90,7 @@ def test_a_broken_promise_is_found_by_its_case_alone(service: LocalTinker, name:
     assert found.fit == (not any(one.case.needed for one in found.lacks))
 
 
-def test_a_server_that_does_not_answer_costs_the_time_that_it_is_given(service: LocalTinker) -> None:
+def test_a_server_that_does_not_answer_costs_the_time_that_it_is_given(service):
     with crippled(service.base_url, Silent("asample")) as url:
         found = examine(Server(url, service.api_key), ["sample"], case_s=15)
     (lacking,) = found.lacks
@@ -103,7 +98,7 @@ def test_a_server_that_does_not_answer_costs_the_time_that_it_is_given(service: 
     assert not found.fit
 
 
-def test_a_case_that_nobody_knows_is_refused(service: LocalTinker) -> None:
+def test_a_case_that_nobody_knows_is_refused(service):
     with pytest.raises(ConfigError, match="no case 'nothing'"):
         examine(Server(service.base_url, service.api_key), ["nothing"])
 
@@ -115,7 +110,7 @@ def check_service(url: str, key: str, *arguments: str) -> subprocess.CompletedPr
 
 
 @pytest.mark.slow
-def test_the_command_says_what_it_found_and_writes_it(service: LocalTinker, tmp_path: Path) -> None:
+def test_the_command_says_what_it_found_and_writes_it(service, tmp_path):
     file = tmp_path / "found.json"
     done = check_service(service.base_url, service.api_key, "--only", "optim_step", "--json", str(file))
     assert done.returncode == 0, done.stdout + done.stderr

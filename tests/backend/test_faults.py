@@ -1,7 +1,5 @@
 """What is worth trying again: over the SDK's own error classes as the backend passes them on, and over ours."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -76,7 +74,7 @@ def passed_on(error: Exception, border: Callable[[], AbstractContextManager[None
     ],
     ids=lambda error: f"{type(error).__name__}",
 )
-def test_what_time_mends_is_tried_again(error: Exception) -> None:
+def test_what_time_mends_is_tried_again(error):
     assert is_transient(passed_on(error))
 
 
@@ -102,7 +100,7 @@ def test_what_time_mends_is_tried_again(error: Exception) -> None:
     ],
     ids=lambda error: f"{type(error).__name__}",
 )
-def test_what_no_time_mends_fails_at_once(error: Exception) -> None:
+def test_what_no_time_mends_fails_at_once(error):
     assert not is_transient(passed_on(error))
 
 
@@ -121,9 +119,7 @@ def test_what_no_time_mends_fails_at_once(error: Exception) -> None:
     ids=lambda error: type(error).__name__,
 )
 @pytest.mark.parametrize("border", [translated, client_may_be_lost, sampler_may_be_lost])
-def test_what_cannot_be_read_is_told_in_a_sentence_and_asked_again(
-    error: Exception, border: Callable[[], AbstractContextManager[None]]
-) -> None:
+def test_what_cannot_be_read_is_told_in_a_sentence_and_asked_again(error, border):
     ours = passed_on(error, border)
     assert isinstance(ours, MalformedAnswerError)
     assert is_transient(ours)
@@ -143,15 +139,13 @@ def test_what_cannot_be_read_is_told_in_a_sentence_and_asked_again(
         ([1] * 9, [-0.1] * 9, "9 tokens, 8 were asked for at most"),
     ],
 )
-def test_a_sample_that_none_can_be_is_refused_where_it_enters(
-    tokens: list[int], logprobs: list[float] | None, says: str
-) -> None:
+def test_a_sample_that_none_can_be_is_refused_where_it_enters(tokens, logprobs, says):
     tokenizer = AutoTokenizer.from_pretrained(model_path("student"))
     with pytest.raises(MalformedAnswerError, match=re.escape(says)):
         SampledAnswer.of(tokens, logprobs, True, tokenizer, SamplingParams(8, 1.0, [0]))
 
 
-def test_log_probabilities_and_metrics_are_finite_numbers() -> None:
+def test_log_probabilities_and_metrics_are_finite_numbers():
     assert checked_logprobs([-1.5, 0.0005], 2, "a score").tolist() == [-1.5, 0.0005]
     for values in ([None, -1.0], [-1.0, float("inf")], [-1.0]):
         with pytest.raises(MalformedAnswerError, match="a score has"):
@@ -160,15 +154,15 @@ def test_log_probabilities_and_metrics_are_finite_numbers() -> None:
         checked_metrics({"loss:sum": float("nan")})
 
 
-def test_no_class_of_the_sdk_gets_out() -> None:
+def test_no_class_of_the_sdk_gets_out():
     for error in (status(tinker.NotFoundError, 404), status(tinker.BillingError, 402), tinker.TinkerError("polling")):
         assert isinstance(passed_on(error), RtlDistillError)
     assert isinstance(passed_on(status(tinker.NotFoundError, 404)), WeightsGoneError)
     assert isinstance(passed_on(status(tinker.BadRequestError, 400)), PolicyError)
 
 
-def test_a_training_client_that_a_restarted_service_forgot_is_recognised() -> None:
-    def lost(error: Exception) -> bool:
+def test_a_training_client_that_a_restarted_service_forgot_is_recognised():
+    def lost(error):
         return isinstance(passed_on(error, client_may_be_lost), TrainerLostError)
 
     assert lost(status(tinker.NotFoundError, 404))
@@ -191,9 +185,7 @@ def test_a_training_client_that_a_restarted_service_forgot_is_recognised() -> No
     ids=["400", "404", "410", "plain ValueError", "failed request"],
 )
 @pytest.mark.parametrize("border", [translated, client_may_be_lost, sampler_may_be_lost])
-def test_a_lost_session_is_recognised_by_whoever_meets_it(
-    error: Exception, border: Callable[[], AbstractContextManager[None]]
-) -> None:
+def test_a_lost_session_is_recognised_by_whoever_meets_it(error, border):
     ours = passed_on(error, border)
     if isinstance(error, ValueError):  # nothing that the service said of a session
         assert isinstance(ours, MalformedAnswerError)
@@ -202,13 +194,13 @@ def test_a_lost_session_is_recognised_by_whoever_meets_it(
     assert is_transient(ours)
 
 
-def test_a_run_whose_name_speaks_of_a_session_has_lost_none() -> None:
+def test_a_run_whose_name_speaks_of_a_session_has_lost_none():
     error = status(tinker.NotFoundError, 404, "no checkpoint tinker://abc/sampler_weights/session-a-000001")
     assert isinstance(passed_on(error, translated), WeightsGoneError)
 
 
 @pytest.mark.parametrize("code", [404, 410])
-def test_a_sampling_client_that_is_gone_is_made_again_and_says_nothing_of_its_weights(code: int) -> None:
+def test_a_sampling_client_that_is_gone_is_made_again_and_says_nothing_of_its_weights(code):
     kind = tinker.NotFoundError if code == 404 else tinker.APIStatusError
     gone = status(kind, code, "sampling_session_id: no sampler 'a:sample:3' on this service")
     assert isinstance(passed_on(gone, sampler_may_be_lost), BackendUnavailableError)
@@ -228,7 +220,7 @@ def test_a_sampling_client_that_is_gone_is_made_again_and_says_nothing_of_its_we
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_what_no_time_mends_is_told_in_a_sentence_with_what_to_do(error: Exception, says: str, remedy: str) -> None:
+def test_what_no_time_mends_is_told_in_a_sentence_with_what_to_do(error, says, remedy):
     ours = passed_on(error)
     assert isinstance(ours, PolicyError)
     assert says in ours.message

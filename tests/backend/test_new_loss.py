@@ -1,14 +1,10 @@
 """A loss is one function: this file adds one, and a configuration names it and trains with it."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
-from torch import Tensor
 
 from rtl_core.backend.base import Adam, Datum
 from rtl_core.backend.registry import backend_of
@@ -18,9 +14,9 @@ from rtl_core.learning.losses import LOSSES, POLICY_INPUTS, loss
 
 
 @pytest.fixture
-def _registered() -> Iterator[None]:
+def _registered():
     @loss(*POLICY_INPUTS, parameters={"power": 1.0})
-    def tempered(logp_BLK: Tensor, inputs: Mapping[str, Tensor], parameters: Mapping[str, float]) -> Tensor:
+    def tempered(logp_BLK, inputs, parameters):
         """-r^power A."""
         return -((logp_BLK - inputs["logprobs"]) * parameters["power"]).exp() * inputs["advantages"]
 
@@ -38,11 +34,11 @@ def overrides(folder: Path) -> list[str]:
 
 
 @pytest.mark.usefixtures("_registered")
-def test_a_loss_of_ones_own_is_trained_with(tmp_path: Path) -> None:
+def test_a_loss_of_ones_own_is_trained_with(tmp_path):
     config = load_config("demo", overrides(tmp_path), environment={})
     inputs = {"logprobs": np.array([-3.0, -6.0], np.float32), "advantages": np.array([1.0, -2.0], np.float32)}
 
-    async def train() -> tuple[np.ndarray, float]:
+    async def train():
         async with backend_of(config).open(config, print) as backend:
             trainer = await backend.open_trainer(None)
             adam = Adam(1e-3, 0.9, 0.95, 1e-8, 0.0)
@@ -57,6 +53,6 @@ def test_a_loss_of_ones_own_is_trained_with(tmp_path: Path) -> None:
     assert total == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_loss_that_nobody_registered_is_refused(tmp_path: Path) -> None:
+def test_a_loss_that_nobody_registered_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="unknown loss 'tempered'"):
         load_config("demo", overrides(tmp_path), environment={})

@@ -1,7 +1,5 @@
 """A session of the SDK ends with whoever opened it: no heartbeat outlives it, whatever has become of the service."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
@@ -14,7 +12,7 @@ import httpx
 import pytest
 import tinker
 
-from rtl_core.backend.base import Backend, Checkpoint, SampledAnswer, SamplingParams, Trainer, Weights
+from rtl_core.backend.base import Backend, Checkpoint, SamplingParams, Trainer, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.backend.tinker import connect, pauses
 from rtl_core.backend.tinker.connect import Endpoint, tinker_session
@@ -27,7 +25,7 @@ from tests.conftest import sdk_loops, wait_until_no_sdk_loop_runs
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[LocalTinker]:
+def service(tmp_path):
     with LocalTinker({"student": model_path("student")}, tmp_path / "tinker") as running:
         yield running
 
@@ -45,8 +43,8 @@ async def open_and_leave(
 
 
 def test_the_end_of_a_session_finishes_it_and_ends_its_heartbeats_whatever_has_become_of_the_service(
-    service: LocalTinker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    service, monkeypatch
+):
     asyncio.run(open_and_leave(service))
     assert sdk_loops() == []  # at once: the service has answered
     with pytest.raises(ValueError, match="in the middle"):
@@ -57,13 +55,13 @@ def test_the_end_of_a_session_finishes_it_and_ends_its_heartbeats_whatever_has_b
     wait_until_no_sdk_loop_runs()
 
 
-def test_a_run_leaves_no_session_behind(tmp_path: Path) -> None:
+def test_a_run_leaves_no_session_behind(tmp_path):
     small = ["problems.sources.0.train=1", "problems.sources.0.heldout=1"]
     config = load_config(
         "demo", [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", *small], environment={}
     )
 
-    async def run() -> None:
+    async def run():
         async with open_session(config) as session:
             await session.policy.backend.sample(Weights(), [2, 3], 1, SamplingParams(1, 1.0, session.policy.chat.stop))
             assert "_session_heartbeat" in sdk_loops()
@@ -92,7 +90,7 @@ def opened(
 
 
 @pytest.fixture
-def cloud(tmp_path: Path) -> Iterator[LocalTinker]:
+def cloud(tmp_path):
     """A service whose models are named by their folders, so that their tokenizers are found as a cloud's are."""
     with LocalTinker(
         {str(model_path(role)): model_path(role) for role in ("student", "teacher")}, tmp_path / "cloud"
@@ -107,9 +105,7 @@ def at_last(runner: asyncio.Runner, work: Callable[[], Coroutine[Any, Any, Any]]
     return runner.run(work())
 
 
-def test_a_backend_goes_on_in_a_new_session_when_the_service_has_ended_its_own(
-    cloud: LocalTinker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backend_goes_on_in_a_new_session_when_the_service_has_ended_its_own(cloud, tmp_path, monkeypatch):
     headers = {"X-API-Key": cloud.api_key}
     with opened(cloud, tmp_path, monkeypatch) as (runner, backend, told):
         old = runner.run(backend.open_trainer(None))
@@ -117,7 +113,7 @@ def test_a_backend_goes_on_in_a_new_session_when_the_service_has_ended_its_own(
         (session,) = httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()["sessions"]
         httpx.post(f"{cloud.base_url}/api/v1/sessions/{session}/finish", headers=headers).raise_for_status()
 
-        async def sample() -> list[SampledAnswer]:
+        async def sample():
             return await backend.sample(Weights(path=saved.sampler_path), [2, 3], 2, SamplingParams(2, 1.0, [0]))
 
         assert len(at_last(runner, sample)) == 2
@@ -133,12 +129,12 @@ def test_a_backend_goes_on_in_a_new_session_when_the_service_has_ended_its_own(
 
 
 def test_sampler_weights_that_are_gone_are_saved_again_from_their_state_and_sample_the_same(
-    cloud: LocalTinker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    cloud, tmp_path, monkeypatch
+):
     with opened(cloud, tmp_path, monkeypatch) as (runner, backend, told):
         saved = runner.run(save(runner.run(backend.open_trainer(None))))
 
-        async def sample() -> list[SampledAnswer]:
+        async def sample():
             asked = backend.sample(Weights(path=saved.sampler_path), [2, 3], 1, SamplingParams(4, 1.0, [0]), seeds=[5])
             return await asked
 
@@ -157,7 +153,7 @@ async def save(trainer: Trainer) -> Checkpoint:
     return await trainer.save("one", None)
 
 
-def test_an_account_without_credit_is_told_at_once_and_when_it_is_served_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_account_without_credit_is_told_at_once_and_when_it_is_served_again(monkeypatch):
     monkeypatch.setattr(pauses, "UNPAID_PAUSE_S", 0.0)
     told: list[str] = []
     unpaid = tinker.BillingError(
@@ -165,7 +161,7 @@ def test_an_account_without_credit_is_told_at_once_and_when_it_is_served_again(m
     )
     answers: list[Exception | str] = [unpaid, unpaid, "a client"]
 
-    async def make() -> str:
+    async def make():
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer

@@ -1,7 +1,5 @@
 """The teacher on a service of its own: `tinker.teacher_base_url`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess
@@ -36,7 +34,7 @@ FOLDERS = f"tinker.local_models={json.dumps({n: str(model_path(n)) for n in ('st
 
 
 @pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, LocalTinker]]:
+def services(tmp_path_factory):
     """Two services with keys of their own, each with one model."""
     root = tmp_path_factory.mktemp("services")
     with (
@@ -47,7 +45,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Loc
 
 
 @pytest.fixture
-def keys(services: dict[str, LocalTinker], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def keys(services, monkeypatch, tmp_path):
     for name in ("TINKER_BASE_URL", "TINKER_CREDENTIAL_CMD", "PREFECT_API_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -87,7 +85,7 @@ async def train(backend: Backend) -> Checkpoint:
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
+def expected(tmp_path_factory):
     """The teacher's log-probabilities where it is on the student's service."""
     folder = tmp_path_factory.mktemp("one")
     with opened(made(f"run.directory={folder}", f"run.history={folder / 'h.duckdb'}")) as (runner, backend, _):
@@ -99,8 +97,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
 )
 @pytest.mark.usefixtures("keys")
 def test_the_student_is_trained_on_one_service_and_the_teacher_scores_on_the_other(
-    services: dict[str, LocalTinker], expected: np.ndarray, embedded: str, tmp_path: Path
-) -> None:
+    services, expected, embedded, tmp_path
+):
     places = {role: "local" if role == embedded else service.base_url for role, service in services.items()}
     with opened(made(*settings(tmp_path, places["student"], places["teacher"]))) as (runner, backend, _):
         saved = runner.run(train(backend))
@@ -121,9 +119,7 @@ def test_the_student_is_trained_on_one_service_and_the_teacher_scores_on_the_oth
 
 
 @pytest.mark.usefixtures("keys")
-def test_the_teacher_may_be_saved_weights_of_its_service_and_have_the_students_key(
-    services: dict[str, LocalTinker], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_teacher_may_be_saved_weights_of_its_service_and_have_the_students_key(services, monkeypatch, tmp_path):
     teacher = services["teacher"]
     with monkeypatch.context() as own:
         own.setenv("TINKER_API_KEY", teacher.api_key)
@@ -142,28 +138,28 @@ def test_the_teacher_may_be_saved_weights_of_its_service_and_have_the_students_k
 
 @pytest.mark.parametrize("forgets", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_teacher_that_dies_and_comes_back_scores_again_and_the_student_is_not_touched(
-    forgets: bool, services: dict[str, LocalTinker], expected: np.ndarray, keys: None, monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:  # fmt: skip
+    forgets, services, expected, keys, monkeypatch,
+    tmp_path,
+):  # fmt: skip
     models = {"teacher": model_path("teacher")}
     first = LocalTinker(models, tmp_path / "first")
     again: list[LocalTinker] = []
 
-    def restart() -> None:
+    def restart():
         state = tmp_path / ("second" if forgets else "first")
         again.append(LocalTinker(models, state, port=first.port, api_key=first.api_key))
 
     monkeypatch.setenv("TINKER_TEACHER_API_KEY", first.api_key)
     config = made(*settings(tmp_path, services["student"].base_url, first.base_url))
 
-    async def score(backend: Backend) -> Any:
+    async def score(backend):
         # As a task does: what may succeed later is asked for again.
         for _ in range(3):
             with suppress(BackendUnavailableError):
                 return await backend.logprobs(TEACHER, PROMPT, ANSWER)
         return await backend.logprobs(TEACHER, PROMPT, ANSWER)
 
-    async def meanwhile(backend: Backend) -> Any:
+    async def meanwhile(backend):
         first.kill()
         scoring = asyncio.create_task(score(backend))
         trainer = await backend.open_trainer(None)  # the student's service goes on
@@ -193,9 +189,7 @@ def check(overrides: list[str]) -> tuple[int, dict[str, dict[str, Any]]]:
 
 
 @pytest.mark.usefixtures("keys")
-def test_check_asks_each_service_for_its_own_models(
-    services: dict[str, LocalTinker], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_check_asks_each_service_for_its_own_models(services, monkeypatch, tmp_path):
     student, teacher = services["student"].base_url, services["teacher"].base_url
     code, lines = check(settings(tmp_path, "local", teacher))
     assert code == 0, lines
@@ -220,7 +214,7 @@ def test_check_asks_each_service_for_its_own_models(
     assert "tinker.teacher_base_url" in lines["teacher: service"]["remedy"]
 
 
-def test_an_address_is_a_url_local_or_cloud_and_the_same_one_is_one_service() -> None:
+def test_an_address_is_a_url_local_or_cloud_and_the_same_one_is_one_service():
     with pytest.raises(ConfigError, match="teacher_base_url"):
         made("tinker.teacher_base_url=localhost")
     for own, theirs, apart in (
@@ -252,8 +246,8 @@ with own_folder(Path(sys.argv[1])):
 
 
 @pytest.mark.slow
-def test_what_a_killed_teacher_left_goes_with_the_next_one_and_a_living_ones_stays(tmp_path: Path) -> None:
-    def hold(name: str) -> subprocess.Popen[bytes]:
+def test_what_a_killed_teacher_left_goes_with_the_next_one_and_a_living_ones_stays(tmp_path):
+    def hold(name):
         process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / name)], stdout=subprocess.PIPE)
         assert process.stdout is not None
         process.stdout.readline()
@@ -275,7 +269,7 @@ def test_what_a_killed_teacher_left_goes_with_the_next_one_and_a_living_ones_sta
 LARGE = "Qwen/Qwen3.5-397B-A17B"
 
 
-def test_a_local_student_costs_nothing_and_a_teacher_in_the_cloud_does(tmp_path: Path) -> None:
+def test_a_local_student_costs_nothing_and_a_teacher_in_the_cloud_does(tmp_path):
     places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", f"tinker.teacher={LARGE}")
     config = made(*places, "tinker.teacher_base_url=cloud", "cost.budget_usd=5")
     prices = prices_of(config)
@@ -289,7 +283,7 @@ def test_a_local_student_costs_nothing_and_a_teacher_in_the_cloud_does(tmp_path:
         prices_of(made(*places, "tinker.base_url=http://a", "cost.budget_usd=5"))
 
 
-def test_an_unpaid_account_is_served_again_once_both_services_have_answered() -> None:
+def test_an_unpaid_account_is_served_again_once_both_services_have_answered():
     told: list[str] = []
     heard = Pauses(told.append, services=2)
     heard.unpaid("no credit")

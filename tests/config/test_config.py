@@ -1,7 +1,5 @@
 """A configuration is checked whole before anything starts, and each mistake is named with its line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -21,8 +19,8 @@ def broken(tmp_path: Path, **replace: str) -> Path:
     return path
 
 
-def test_a_loss_and_its_parameters_are_those_that_are_registered() -> None:
-    def settings_of(*overrides: str) -> dict[str, float]:
+def test_a_loss_and_its_parameters_are_those_that_are_registered():
+    def settings_of(*overrides):
         return load_config("demo", overrides, environment={}).learning.loss_settings
 
     assert settings_of() == {}
@@ -45,7 +43,7 @@ def test_a_loss_and_its_parameters_are_those_that_are_registered() -> None:
         settings_of("learning.loss=ppo", "learning.loss_parameters={beta = 1.0}")
 
 
-def test_what_show_prints_loads_to_the_same_configuration(tmp_path: Path) -> None:
+def test_what_show_prints_loads_to_the_same_configuration(tmp_path):
     config = load_config(
         "demo",
         ["run.seed=7", "learning.kl_clamp=5.0", 'health.ranges={"optim/entropy" = {min = 0.02}}'],
@@ -56,14 +54,14 @@ def test_what_show_prints_loads_to_the_same_configuration(tmp_path: Path) -> Non
     assert load_config(path, environment={}) == config
 
 
-def test_every_field_is_documented() -> None:
+def test_every_field_is_documented():
     for line in to_toml(load_config("demo", environment={})).split("\n\n"):
         for key in (row for row in line.splitlines() if "=" in row and not row.startswith("#")):
             before = line.splitlines()[line.splitlines().index(key) - 1]
             assert before.startswith("# "), key
 
 
-def test_each_mistake_is_named_with_its_line(tmp_path: Path) -> None:
+def test_each_mistake_is_named_with_its_line(tmp_path):
     path = broken(tmp_path, group_size="group_siz", **{"heldout = 64": 'heldout = "many"'})
     lines = path.read_text().splitlines()
     with pytest.raises(ConfigError) as error:
@@ -94,7 +92,7 @@ def test_each_mistake_is_named_with_its_line(tmp_path: Path) -> None:
         (['health.ranges={"optim/entropi" = {min = 0.1}}'], "health.ranges"),
     ],
 )
-def test_impossible_combinations_name_the_key(overrides: list[str], key: str) -> None:
+def test_impossible_combinations_name_the_key(overrides, key):
     with pytest.raises(ConfigError, match=f"`{key}`"):
         load_config("demo", overrides, environment={})
 
@@ -115,12 +113,12 @@ RISES = ("learning.kl_weight=0", "learning.kl_schedule=linear", "learning.final_
         (["learning.kl_weight=0.1", "learning.kl_schedule=target", "learning.kl_target=0.2"], True),
     ],
 )
-def test_a_run_uses_the_kl_where_its_weight_is_above_0_in_some_step(overrides: list[str], uses: bool) -> None:
+def test_a_run_uses_the_kl_where_its_weight_is_above_0_in_some_step(overrides, uses):
     """Everything that depends on it agrees: teacher, temperature, group size, and the steps."""
     learning = load_config("demo", overrides, environment={}).learning
     assert learning.uses_kl == uses == any(learning.uses_kl_at(step, 10) for step in range(10))
 
-    def is_refused(*more: str) -> bool:
+    def is_refused(*more):
         try:
             load_config("demo", [*overrides, *more], environment={})
         except ConfigError:
@@ -139,17 +137,17 @@ def test_a_run_uses_the_kl_where_its_weight_is_above_0_in_some_step(overrides: l
         RunConfig.model_validate(config)
 
 
-def test_a_weight_that_rises_from_0_is_a_legal_distillation_alone() -> None:
+def test_a_weight_that_rises_from_0_is_a_legal_distillation_alone():
     config = load_config("demo", [*RISES, "learning.reward_weight=0"], environment={})
     assert [config.learning.uses_kl_at(step, 4) for step in range(4)] == [False, True, True, True]
 
 
-def test_a_missing_file_is_named_with_its_line() -> None:
+def test_a_missing_file_is_named_with_its_line():
     with pytest.raises(ConfigError, match=r"line \d+: `problems.sources.0.path`: there is no data/"):
         load_config("cvdp", environment={})
 
 
-def test_the_environment_overrides_the_file_and_set_overrides_both() -> None:
+def test_the_environment_overrides_the_file_and_set_overrides_both():
     environment = {"RTL_DISTILL__RUN__SEED": "5", "RTL_DISTILL__RUN__NAME": "night"}
     config = load_config("demo", ["run.seed=6"], environment=environment)
     assert (config.run.seed, config.run.name) == (6, "night")
@@ -157,7 +155,7 @@ def test_the_environment_overrides_the_file_and_set_overrides_both() -> None:
         load_config("demo", environment={"RTL_DISTILL__RUN__SEDE": "5"})
 
 
-def test_setting_one_entry_of_a_table_keeps_the_others(tmp_path: Path) -> None:
+def test_setting_one_entry_of_a_table_keeps_the_others(tmp_path):
     default = load_config("demo", environment={}).reward.weights
     config = load_config("demo", ["reward.weights.tests=2"], environment={})
     assert config.reward.weights == {**default, "tests": 2.0}
@@ -166,7 +164,7 @@ def test_setting_one_entry_of_a_table_keeps_the_others(tmp_path: Path) -> None:
     assert load_config("demo", environment={}).reward.weights == default
 
 
-def test_bad_toml_and_bad_overrides_say_what_to_do(tmp_path: Path) -> None:
+def test_bad_toml_and_bad_overrides_say_what_to_do(tmp_path):
     path = tmp_path / "bad.toml"
     path.write_text("[run\n")
     with pytest.raises(ConfigError, match="not valid TOML"):
@@ -205,16 +203,16 @@ def test_bad_toml_and_bad_overrides_say_what_to_do(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_models_and_ranks_that_no_service_takes_are_refused(overrides: list[str], why: str) -> None:
+def test_models_and_ranks_that_no_service_takes_are_refused(overrides, why):
     with pytest.raises(ConfigError, match=why):
         load_config("demo", overrides, environment={})
 
 
-def test_any_rank_trains_on_this_machine() -> None:
+def test_any_rank_trains_on_this_machine():
     assert load_config("demo", ["tinker.lora_rank=24"], environment={}).tinker.lora_rank == 24
 
 
-def test_a_problem_has_the_teacher_of_its_source() -> None:
+def test_a_problem_has_the_teacher_of_its_source():
     saved = "tinker://a:train:0/sampler_weights/b"
     tinker = load_config("demo", [f'tinker.teachers={{cvdp = "{saved}"}}'], environment={}).tinker
     assert [tinker.teacher_of(source) for source in ("cvdp", "starter", None)] == [saved, "teacher", "teacher"]
@@ -222,7 +220,7 @@ def test_a_problem_has_the_teacher_of_its_source() -> None:
 
 
 @pytest.mark.parametrize("order", ["shuffled", "pools"])
-def test_supervised_steps_may_have_more_problems_than_the_others(order: str) -> None:
+def test_supervised_steps_may_have_more_problems_than_the_others(order):
     keys = [
         "learning.warm_start_steps=3",
         "learning.warm_start_problems=24",
@@ -237,7 +235,7 @@ def test_supervised_steps_may_have_more_problems_than_the_others(order: str) -> 
     assert planned_groups(config, 30) == [24, 6, 24, 8 if order == "pools" else 6]
 
 
-def test_the_shipped_cvdp_run_is_of_a_published_length_and_asks_its_teacher_for_half_of_it() -> None:
+def test_the_shipped_cvdp_run_is_of_a_published_length_and_asks_its_teacher_for_half_of_it():
     config = load_config("cvdp", environment={}, check_files=False)
     steps = len(planned_groups(config, round(0.8 * 302) + 64))
     assert 100 <= steps <= 220

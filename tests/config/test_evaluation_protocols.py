@@ -1,13 +1,9 @@
 """A protocol and a command line make one configuration; what belongs together goes on, what does not never mixes."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from typer.testing import CliRunner
 
-from rtl_core.config import RunConfig, load_config
+from rtl_core.config import load_config
 from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
 from rtl_core.errors import ConfigError
 from rtl_core.problems.load import load_problems
@@ -17,17 +13,17 @@ CVDP = protocol_file("cvdp")
 
 
 @pytest.fixture
-def made(cvdp: Path):
+def made(cvdp):
     """The configuration of an evaluation of `model` with more overrides."""
 
-    def make(model: str = "student", *more: str, samples: int | None = None, name: str | None = None) -> RunConfig:
+    def make(model="student", *more, samples=None, name=None):
         overrides = [problems_override([str(cvdp)]), f"tinker.student={model}", *more]
         return load_config(CVDP, evaluation_overrides(CVDP, overrides, samples, name))
 
     return make
 
 
-def test_the_protocol_is_the_published_one(made) -> None:
+def test_the_protocol_is_the_published_one(made):
     config = made()
     section = config.evaluation
     assert (section.samples, section.k, section.temperature, section.top_p, section.max_tokens) == (
@@ -40,13 +36,13 @@ def test_the_protocol_is_the_published_one(made) -> None:
     assert (config.run.purpose, config.prompting.template, config.tinker.teacher) == ("evaluation", "cvdp", None)
 
 
-def test_every_problem_of_the_files_is_evaluated_and_none_trained_on(made) -> None:
+def test_every_problem_of_the_files_is_evaluated_and_none_trained_on(made):
     config = made()
     loaded = load_problems(config.problems.sources, config.run.seed, hold_out_all=True)
     assert (len(loaded.train), len(loaded.heldout)) == (0, 94)
 
 
-def test_the_name_holds_all_that_the_figures_depend_on_and_nothing_else(made) -> None:
+def test_the_name_holds_all_that_the_figures_depend_on_and_nothing_else(made):
     name = made().run.name
     assert name.startswith("cvdp-student-")
     assert made("student", "run.directory=elsewhere", "grading.workers=1").run.name == name
@@ -61,22 +57,22 @@ def test_the_name_holds_all_that_the_figures_depend_on_and_nothing_else(made) ->
     assert made(name="mine").run.name == "mine"
 
 
-def test_fewer_answers_drop_the_k_that_they_cannot_tell(made) -> None:
+def test_fewer_answers_drop_the_k_that_they_cannot_tell(made):
     assert made(samples=3).evaluation.k == (1,)
     assert made(samples=10).evaluation.k == (1, 5)
     assert made("student", "evaluation.k=[1, 10]", samples=10).evaluation.k == (1, 10)
 
 
-def test_another_seed_is_another_evaluation(made) -> None:
+def test_another_seed_is_another_evaluation(made):
     assert made("student", "run.seed=1").run.name not in (made().run.name, made("student", "run.seed=2").run.name)
 
 
-def test_a_budget_that_nothing_would_keep_is_refused(made) -> None:
+def test_a_budget_that_nothing_would_keep_is_refused(made):
     with pytest.raises(ConfigError, match="a budget stops a run between its train steps"):
         made("student", "cost.budget_usd=5")
 
 
-def test_what_is_no_protocol_is_refused(tmp_path: Path, cvdp: Path) -> None:
+def test_what_is_no_protocol_is_refused(tmp_path, cvdp):
     with pytest.raises(ConfigError, match="--protocol vdcp: no such protocol"):
         protocol_file("vdcp")
     with pytest.raises(ConfigError, match="a run that trains"):
@@ -102,7 +98,7 @@ def test_what_is_no_protocol_is_refused(tmp_path: Path, cvdp: Path) -> None:
         (["demo", "--template", "exakt"], "no template 'exakt'"),
     ],
 )
-def test_a_mistake_is_told_before_anything_starts(given: list[str], told: str) -> None:
+def test_a_mistake_is_told_before_anything_starts(given, told):
     cli.register()
     done = CliRunner().invoke(cli.app, ["evaluate", *given])
     assert done.exit_code != 0

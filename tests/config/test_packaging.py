@@ -1,7 +1,5 @@
 """What the code imports is what `make setup` installs."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re
@@ -11,7 +9,6 @@ import sysconfig
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
-from pathlib import Path
 
 import pytest
 
@@ -80,7 +77,7 @@ def imported() -> Iterator[tuple[str, str]]:
                         yield file, top
 
 
-def test_every_package_that_is_imported_is_a_dependency_or_an_extra_that_the_user_asks_for() -> None:
+def test_every_package_that_is_imported_is_a_dependency_or_an_extra_that_the_user_asks_for():
     allowed, installed = names(project()["dependencies"]) | EXTRAS, packages_distributions()
     allowed |= {name for name, bringer in BROUGHT_BY.items() if bringer in allowed}
     missing = {
@@ -89,20 +86,20 @@ def test_every_package_that_is_imported_is_a_dependency_or_an_extra_that_the_use
     assert missing == set()
 
 
-def test_the_workers_image_has_every_package() -> None:
+def test_the_workers_image_has_every_package():
     wheel = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     copied = re.findall(r"^COPY (\w+) \1$", (REPOSITORY / "deployments/worker/Dockerfile").read_text(), re.MULTILINE)
     assert set(wheel["packages"]) == PACKAGES
     assert PACKAGES | set(ROOMS) <= set(copied)
 
 
-def test_the_version_is_one() -> None:
+def test_the_version_is_one():
     assert project()["version"] == rtl_core.__version__
 
 
 @pytest.mark.slow
-def test_the_wheel_trains_from_any_folder_and_takes_no_name_of_others(tmp_path: Path) -> None:
-    def run(*command: str | Path) -> str:
+def test_the_wheel_trains_from_any_folder_and_takes_no_name_of_others(tmp_path):
+    def run(*command):
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL_ENV"))}
         done = subprocess.run(
             [*map(str, command)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
@@ -131,13 +128,13 @@ def test_the_wheel_trains_from_any_folder_and_takes_no_name_of_others(tmp_path: 
     assert (tmp_path / "runs" / "demo" / "report.html").is_file()
 
 
-def test_the_docker_executor_needs_no_extra() -> None:
+def test_the_docker_executor_needs_no_extra():
     assert "docker" in names(project()["dependencies"])
     assert names(project()["optional-dependencies"]["docker"]) == {"prefect-docker"}
 
 
 @pytest.mark.parametrize("extra", [None, *project()["optional-dependencies"]])
-def test_what_is_asked_for_is_in_the_lock_that_setup_installs(extra: str | None) -> None:
+def test_what_is_asked_for_is_in_the_lock_that_setup_installs(extra):
     asked = project()["dependencies"] if extra is None else project()["optional-dependencies"][extra]
     locked = names([line for line in (REPOSITORY / "requirements.lock").read_text().splitlines() if line[:1].isalnum()])
     assert names(asked) <= locked

@@ -1,13 +1,8 @@
 """A file in a registry's package is found without a line elsewhere; one outside by its import path."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from rtl_core.errors import ConfigError
-from rtl_core.registry import Registry
 
 PACKAGE = """\
 from rtl_core.registry import Registry
@@ -25,7 +20,7 @@ def square(side):
 
 
 @pytest.fixture
-def shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Registry:
+def shapes(tmp_path, monkeypatch, request):
     """A registry with one file in its package, under a name of its own for each test, and `outside_NAME` beside it."""
     package = f"shapes_{request.node.name.split('[')[0]}"
     (tmp_path / package).mkdir()
@@ -36,15 +31,13 @@ def shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
     return __import__(package).SHAPES
 
 
-def test_a_new_file_is_all_that_an_entry_needs(shapes: Registry) -> None:
+def test_a_new_file_is_all_that_an_entry_needs(shapes):
     assert list(shapes.entries) == ["square"]
     assert shapes.find("square")(3) == 9
     assert shapes.known("square") == "square"
 
 
-def test_an_entry_outside_is_found_by_its_import_path_and_stays_outside(
-    shapes: Registry, request: pytest.FixtureRequest
-) -> None:
+def test_an_entry_outside_is_found_by_its_import_path_and_stays_outside(shapes, request):
     module = f"outside_shapes_{request.node.name}"
     assert shapes.find(f"{module}:double")(3) == 6
     assert list(shapes.entries) == ["square"]
@@ -63,7 +56,7 @@ def test_an_entry_outside_is_found_by_its_import_path_and_stays_outside(
         ("", "there is no shape ''"),
     ],
 )
-def test_a_name_that_is_not_there_is_told_with_the_names_that_are(shapes: Registry, name: str, said: str) -> None:
+def test_a_name_that_is_not_there_is_told_with_the_names_that_are(shapes, name, said):
     with pytest.raises(ConfigError, match=said):
         shapes.find(name)
     with pytest.raises(ValueError, match=said):
@@ -72,7 +65,7 @@ def test_a_name_that_is_not_there_is_told_with_the_names_that_are(shapes: Regist
         shapes.find("circle")
 
 
-def test_a_name_is_given_once(shapes: Registry) -> None:
+def test_a_name_is_given_once(shapes):
     assert shapes.find("square")
     with pytest.raises(ValueError, match="two shapes named 'square'"):
         shapes.register("square")(abs)

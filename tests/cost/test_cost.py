@@ -1,10 +1,7 @@
 """Dollars by tokens, and what a whole run will use."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -31,14 +28,14 @@ from rtl_distill import cli
 STUDENT, TEACHER = "Qwen/Qwen3.6-35B-A3B", "Qwen/Qwen3.5-397B-A17B"
 
 
-def test_a_group_pays_its_prompt_once_and_reads_it_from_the_cache_after_that() -> None:
+def test_a_group_pays_its_prompt_once_and_reads_it_from_the_cache_after_that():
     assert sampled(100, [10, 20, 30]) == Tokens(prefill=100, cached=200, sample=60)
     assert scored(100, [10, 20, 30]) == Tokens(prefill=160, cached=200, sample=3)
     assert trained(100, [10, 20, 30]) == Tokens(train=(109 + 119 + 129))
     assert sampled(100, []) == Tokens()
 
 
-def test_dollars_of_a_million_tokens_are_the_listed_prices() -> None:
+def test_dollars_of_a_million_tokens_are_the_listed_prices():
     prices = load_prices()
     million = Tokens(1e6, 1e6, 1e6, 1e6)
     assert dollars(million, prices.models[STUDENT]) == {
@@ -50,7 +47,7 @@ def test_dollars_of_a_million_tokens_are_the_listed_prices() -> None:
     assert total_dollars({STUDENT: million, TEACHER: Tokens(1e6, 1e6, 1e6)}, prices) == pytest.approx(3.16 + 11.10)
 
 
-def test_what_has_no_price_is_named_and_never_counted_as_free() -> None:
+def test_what_has_no_price_is_named_and_never_counted_as_free():
     prices = Prices(as_of="2026-01-01", models={"small": ModelPrice(prefill=1.0)})
     usage = {"small": Tokens(prefill=5, sample=2), "other": Tokens(train=1)}
     assert total_dollars(usage, prices) is None
@@ -58,12 +55,12 @@ def test_what_has_no_price_is_named_and_never_counted_as_free() -> None:
     assert total_dollars({"small": Tokens(prefill=2_000_000)}, prices) == 2.0
 
 
-def test_usages_add_up_by_model() -> None:
+def test_usages_add_up_by_model():
     total = together([{"a": Tokens(prefill=1)}, {"a": Tokens(sample=2), "b": Tokens(train=3)}])
     assert total == {"a": Tokens(prefill=1, sample=2), "b": Tokens(train=3)}
 
 
-def test_a_price_list_with_a_mistake_is_refused_with_its_place(tmp_path: Path) -> None:
+def test_a_price_list_with_a_mistake_is_refused_with_its_place(tmp_path):
     broken = tmp_path / "prices.toml"
     broken.write_text('as_of = 2026-01-01\n[models."m"]\nprefil = 1.0\n')
     with pytest.raises(ConfigError, match=r"prices\.toml is no price list(.|\n)*prefil"):
@@ -72,7 +69,7 @@ def test_a_price_list_with_a_mistake_is_refused_with_its_place(tmp_path: Path) -
         load_prices(tmp_path / "none.toml")
 
 
-def test_an_estimate_counts_every_step_and_evaluation_of_the_configuration() -> None:
+def test_an_estimate_counts_every_step_and_evaluation_of_the_configuration():
     settings = [
         "run.epochs=3",
         "learning.kl_weight=1",
@@ -102,7 +99,7 @@ def test_an_estimate_counts_every_step_and_evaluation_of_the_configuration() -> 
         assert taught["teacher"] == found.training["teacher"]
 
 
-def test_without_a_teacher_nothing_is_scored() -> None:
+def test_without_a_teacher_nothing_is_scored():
     alone = ["learning.kl_weight=0", "learning.warm_start_steps=0", "evaluation.teacher=false"]
     config = load_config("demo", alone, environment={})
     work = Workload(Prompts(8, 10), Prompts(4, 10), completion=10)
@@ -139,7 +136,7 @@ UNCOUNTED = Workload(Prompts(4, 50), Prompts(1, 40), completion=20)
 SMALL = Workload(Prompts(4, 50, most=50, longest=70), Prompts(1, 40, most=40), completion=20, trained_share=0.25)
 
 
-def test_the_most_counts_every_answer_at_its_limit_and_every_prompt_at_the_full_price() -> None:
+def test_the_most_counts_every_answer_at_its_limit_and_every_prompt_at_the_full_price():
     config = a_run("learning.kl_weight=0.1", "learning.replace_with_kl=false")
     found = at_most(config, SMALL)
     assert found.training["student"] == Tokens(prefill=12 * 50, sample=12 * 100, train=12 * 149)
@@ -155,7 +152,7 @@ def test_the_most_counts_every_answer_at_its_limit_and_every_prompt_at_the_full_
     )
 
 
-def test_the_most_counts_replacements_and_trains_on_them() -> None:
+def test_the_most_counts_replacements_and_trains_on_them():
     config = a_run("learning.kl_weight=0", "learning.replacements=2")
     found = at_most(config, SMALL)
     # Of the two other problems each step may take both, in place of the four that its two places could ask for.
@@ -168,7 +165,7 @@ def test_the_most_counts_replacements_and_trains_on_them() -> None:
     assert (usual.rollouts, found.rollouts) == (12 + 2, 24 + 2)
 
 
-def test_an_episode_pays_for_what_each_turn_reads() -> None:
+def test_an_episode_pays_for_what_each_turn_reads():
     config = a_run(
         "learning.kl_weight=0",
         "learning.episodes=true",
@@ -185,7 +182,7 @@ def test_an_episode_pays_for_what_each_turn_reads() -> None:
     assert most == Tokens(prefill=12 * (50 + 3 * (50 + whole)), sample=12 * 100, train=12 * (49 + whole))
 
 
-def test_a_kl_is_paid_for_in_the_steps_that_have_one() -> None:
+def test_a_kl_is_paid_for_in_the_steps_that_have_one():
     falling = ("learning.kl_weight=0.2", "learning.kl_schedule=linear", "learning.final_kl_weight=0")
     half = a_run(*falling, "learning.kl_schedule_part=0.5", "learning.replacements=0")
     rising = a_run(
@@ -197,7 +194,7 @@ def test_a_kl_is_paid_for_in_the_steps_that_have_one() -> None:
         assert likely(config, SMALL).training["student"].train == (1 + 0.25) * 6 * 69
 
 
-def test_what_is_sampled_beside_the_steps_is_part_of_the_estimate() -> None:
+def test_what_is_sampled_beside_the_steps_is_part_of_the_estimate():
     golden = a_run("learning.kl_weight=0.1", "learning.warm_start_steps=1", "learning.warm_start_source=golden")
     found = likely(golden, SMALL).training
     assert found["student"] == Tokens(prefill=100, cached=200, sample=120, train=2 * 69 + 6 * 69)
@@ -209,7 +206,7 @@ def test_what_is_sampled_beside_the_steps_is_part_of_the_estimate() -> None:
     assert likely(measured, SMALL).training["teacher"] == Tokens(prefill=200, cached=200, sample=160)
 
 
-def test_a_student_that_scores_itself_pays_for_the_hint_and_no_teacher_is_paid() -> None:
+def test_a_student_that_scores_itself_pays_for_the_hint_and_no_teacher_is_paid():
     own = a_run("learning.kl_weight=0.1", "learning.algorithm=self_distillation", "evaluation.teacher=false")
     alone = a_run("learning.kl_weight=0.1", "evaluation.teacher=false")
     found, usual = likely(own, SMALL).training, likely(alone, SMALL).training
@@ -218,7 +215,7 @@ def test_a_student_that_scores_itself_pays_for_the_hint_and_no_teacher_is_paid()
     assert usual["teacher"].prefill + usual["student"].prefill + hint * groups * steps == found["student"].prefill
 
 
-def test_several_teachers_are_likely_to_share_by_sources_and_cost_at_most_what_the_dearest_would() -> None:
+def test_several_teachers_are_likely_to_share_by_sources_and_cost_at_most_what_the_dearest_would():
     config = a_run("learning.kl_weight=0.1", "learning.replace_with_kl=false", 'tinker.teachers={cvdp = "other"}')
     work = replace(SMALL, train=replace(SMALL.train, sources={"cvdp": 0.25, "starter": 0.75}))
     found, alone = likely(config, work).training, likely(a_run("learning.kl_weight=0.1"), SMALL).training
@@ -237,7 +234,7 @@ def test_several_teachers_are_likely_to_share_by_sources_and_cost_at_most_what_t
     assert "other" in at_most(config, work, unknown).training
 
 
-def test_saved_weights_have_the_price_of_their_base_model(tmp_path: Path) -> None:
+def test_saved_weights_have_the_price_of_their_base_model(tmp_path):
     path = "tinker://run:train:0/sampler_weights/last"
     config = load_config(
         "demo", [f"tinker.student={STUDENT}", f"tinker.teacher={path}", "cost.budget_usd=5"], environment={}
@@ -248,7 +245,7 @@ def test_saved_weights_have_the_price_of_their_base_model(tmp_path: Path) -> Non
         prices_of(config, {path: "a model without a price"})
 
 
-def test_estimate_names_the_most_first_and_then_what_is_likely(tmp_path: Path) -> None:
+def test_estimate_names_the_most_first_and_then_what_is_likely(tmp_path):
     prices = tmp_path / "prices.toml"
     models = "".join(
         f"[models.{name}]\nprefill = 1.0\ncached = 1.0\nsample = 1.0\ntrain = 1.0\n" for name in ("student", "teacher")

@@ -1,15 +1,12 @@
 """A history with a failing answer to a starter problem, a VerilogEval and a CVDP one each: golden answers with one operator changed."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rtl_core.config import load_config
-from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.executors import Executor
 from rtl_core.grading.grader import Grader
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
@@ -19,17 +16,10 @@ from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.run.graders import limits_of
 from rtl_core.types.problem import Problem
-from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome
+from tests.nouns import a_rollout
 
 RUN = "mutants"
-
-
-@pytest.fixture(scope="session")
-def executor() -> Iterator[Executor]:
-    started = make_executor("bubblewrap")
-    yield started
-    started.close()
 
 
 @pytest.fixture(scope="session")
@@ -71,10 +61,7 @@ def history(
 
 
 def written(
-    path: Path,
-    problems: dict[str, tuple[Problem, str]],
-    executor: Executor,
-    outcome: Outcome = Outcome.TESTS_FAILED,
+    path: Path, problems: dict[str, tuple[Problem, str]], executor: Executor, outcome: Outcome = Outcome.TESTS_FAILED
 ) -> History:
     """A history of a run whose first step holds each answer with the executor's verdict, of that outcome."""
     config = load_config(
@@ -82,34 +69,13 @@ def written(
     )
     history = History(path)
     history.start_run(
-        RunRecord(
-            name=RUN,
-            config=config.model_dump(mode="json"),
-            config_hash="",
-            seed=1,
-            student="student",
-            teacher="teacher",
-            problems_hash="",
-        )
+        RunRecord(name=RUN, config=config.model_dump(mode="json"), seed=1, student="student", teacher="teacher")
     )
     history.record_problems(RUN, [(problem, "train", i) for i, (problem, _) in enumerate(problems.values())])
     section = config.grading
     grader = Grader(executor, limits=limits_of(config), seed=section.seed, seeds=section.seeds)
     for problem, text in problems.values():
-        rollout = Rollout(
-            run=RUN,
-            purpose="train",
-            epoch=0,
-            step=0,
-            problem_id=problem.id,
-            sample=0,
-            prompt_P=(1,),
-            tokens_T=(2,),
-            logprobs_T=(-0.5,),
-            stop_reason="stop",
-            text=text,
-            policy_step=0,
-        )
+        rollout = a_rollout(run=RUN, problem_id=problem.id, text=text)
         verdict = grader.grade(problem, answer_to(problem, text))
         assert verdict.outcome is outcome, (problem.id, verdict)
         history.record_rollouts([rollout])

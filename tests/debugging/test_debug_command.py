@@ -1,14 +1,11 @@
 """`rtl-distill debug` as a user types it: the same verdict again, waves in a file, a shell in the sandbox."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -33,9 +30,7 @@ def run(history: History, *words: str, typed: str = "") -> subprocess.CompletedP
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_verdict_is_the_same_again_and_waves_are_written(
-    name: str, history: History, keys: dict[str, str], tmp_path: Path
-) -> None:
+def test_the_verdict_is_the_same_again_and_waves_are_written(name, history, keys, tmp_path):
     before = history.rollout(keys[name])
     file = tmp_path / "w.vcd"
     done = run(history, keys[name], "--waves", str(file))
@@ -49,7 +44,7 @@ def test_the_verdict_is_the_same_again_and_waves_are_written(
 
 
 @pytest.mark.parametrize("name", [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])])
-def test_a_shell_stands_in_the_sandbox_and_runs_the_harness(name: str, history: History, keys: dict[str, str]) -> None:
+def test_a_shell_stands_in_the_sandbox_and_runs_the_harness(name, history, keys):
     typed = "pwd; ls /code /code/rtl; touch /code/src/mine; touch /code/rundir/mine; harness; exit 7\n"
     done = run(history, keys[name], "--shell", typed=typed)
     assert done.returncode == 7, done.stderr
@@ -62,13 +57,13 @@ def test_a_shell_stands_in_the_sandbox_and_runs_the_harness(name: str, history: 
     assert "mine" not in again.stdout.split()  # nothing outlives it
 
 
-def test_a_shell_on_a_terminal_has_ctrl_c_and_job_control(history: History, keys: dict[str, str]) -> None:
+def test_a_shell_on_a_terminal_has_ctrl_c_and_job_control(history, keys):
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv(sys.executable, command(history, keys["starter"], "--shell"))
     told = b""
 
-    def until(text: bytes) -> None:
+    def until(text):
         nonlocal told
         deadline = time.monotonic() + PATIENCE_S
         while text not in told:
@@ -88,7 +83,7 @@ def test_a_shell_on_a_terminal_has_ctrl_c_and_job_control(history: History, keys
     assert b"no job control" not in told
 
 
-def test_what_cannot_be_done_is_said_in_a_sentence(history: History, keys: dict[str, str], tmp_path: Path) -> None:
+def test_what_cannot_be_done_is_said_in_a_sentence(history, keys, tmp_path):
     done = run(history, keys["starter"], "--waves", str(tmp_path / "w.fst"))
     assert (done.returncode, "ends in .vcd" in done.stderr) == (2, True)
     done = run(history, "no/such/rollout")

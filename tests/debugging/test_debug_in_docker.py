@@ -1,24 +1,17 @@
 """What Docker graded is looked at in Docker: the same verdict again, waves, and a shell in a container of the same kind."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import docker
 import pytest
 
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.vcd import read_vcd
-from rtl_core.types.problem import Problem
 from tests.debugging.conftest import written
 from tests.debugging.test_debug_command import FAILS, NAMES, run
 
 pytestmark = pytest.mark.docker
 
 
-def test_verdict_waves_and_shell(
-    problems: dict[str, tuple[Problem, str]], keys: dict[str, str], tmp_path: Path
-) -> None:
+def test_verdict_waves_and_shell(problems, keys, tmp_path):
     executor = make_executor("docker")
     history = written(tmp_path / "h.duckdb", problems, executor)
     executor.close()

@@ -1,18 +1,13 @@
 """The waves of a failing answer: the design's ports around the check that failed, and a whole dump for a viewer."""
 
-from __future__ import annotations
-
 import random
-from pathlib import Path
 
 import pytest
 
 from rtl_core.debugging.waves import waves_of
 from rtl_core.errors import HistoryError
 from rtl_core.grading import vcd
-from rtl_core.grading.executors import Executor
 from rtl_core.grading.vcd import read_vcd
-from rtl_core.history.store import History
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome
 from tests.debugging.conftest import written
@@ -21,9 +16,7 @@ Problems = dict[str, tuple[Problem, str]]
 
 
 @pytest.mark.parametrize("name", ["starter", "verilog-eval", "cvdp"])
-def test_a_failing_answer_shows_the_ports_around_its_failing_check(
-    name: str, history: History, keys: dict[str, str], problems: Problems, executor: Executor
-) -> None:
+def test_a_failing_answer_shows_the_ports_around_its_failing_check(name, history, keys, problems, executor):
     problem = problems[name][0]
     before = history.rollout(keys[name])
     found = waves_of(history, keys[name], executor)
@@ -39,7 +32,7 @@ def test_a_failing_answer_shows_the_ports_around_its_failing_check(
     assert history.rollout(keys[name]) == before
 
 
-def test_a_starter_bench_names_what_it_saw(history: History, keys: dict[str, str], executor: Executor) -> None:
+def test_a_starter_bench_names_what_it_saw(history, keys, executor):
     found = waves_of(history, keys["starter"], executor)
     check = found.check
     assert check is not None
@@ -48,9 +41,7 @@ def test_a_starter_bench_names_what_it_saw(history: History, keys: dict[str, str
     assert signal.at(found.failed_at) == check.got != check.expected
 
 
-def test_the_reference_of_a_bench_stands_beside_the_design(
-    history: History, keys: dict[str, str], executor: Executor
-) -> None:
+def test_the_reference_of_a_bench_stands_beside_the_design(history, keys, executor):
     found = waves_of(history, keys["verilog-eval"], executor)
     outputs = [signal for signal in found.signals if signal.direction == "output"]
     assert found.check is not None
@@ -59,9 +50,7 @@ def test_the_reference_of_a_bench_stands_beside_the_design(
     assert any(signal.expected != signal.changes for signal in outputs)
 
 
-def test_a_design_that_dumps_by_itself_does_not_take_the_waves_away(
-    problems: Problems, executor: Executor, tmp_path: Path
-) -> None:
+def test_a_design_that_dumps_by_itself_does_not_take_the_waves_away(problems, executor, tmp_path):
     problem, text = problems["starter"]
     own = text.replace("endmodule", 'initial begin $dumpfile("mine.vcd"); $dumpvars(1); end\nendmodule')
     history = written(tmp_path / "h.duckdb", {"own": (problem, own)}, executor)
@@ -71,9 +60,7 @@ def test_a_design_that_dumps_by_itself_does_not_take_the_waves_away(
     assert found.end > 0
 
 
-def test_an_answer_that_reaches_no_simulator_has_no_waves(
-    problems: Problems, executor: Executor, tmp_path: Path
-) -> None:
+def test_an_answer_that_reaches_no_simulator_has_no_waves(problems, executor, tmp_path):
     problem, text = problems["starter"]
     broken = {"broken": (problem, text.replace("assign", "asign"))}
     history = written(tmp_path / "h.duckdb", broken, executor, Outcome.COMPILE_FAILED)
@@ -81,7 +68,7 @@ def test_an_answer_that_reaches_no_simulator_has_no_waves(
         waves_of(history, problem.id + "/0", executor)
 
 
-def test_a_rollout_that_is_not_there_is_said_so(executor: Executor, history: History) -> None:
+def test_a_rollout_that_is_not_there_is_said_so(executor, history):
     with pytest.raises(HistoryError, match="there is no rollout"):
         waves_of(history, "nothing/of/that/name", executor)
 
@@ -92,7 +79,7 @@ HEAD = (
 )
 
 
-def test_a_dump_that_is_cut_off_is_read_as_far_as_it_goes() -> None:
+def test_a_dump_that_is_cut_off_is_read_as_far_as_it_goes():
     found = read_vcd(HEAD + b"#0\n$dumpvars\nx!\nb101 %\n$end\n#5\n1!\nb1 %\n#7\nb0 %\n#1")
     variables = found.scopes["m"]
     assert found.around(list(variables.values()), 7, 9, 9) == {
@@ -105,7 +92,7 @@ def test_a_dump_that_is_cut_off_is_read_as_far_as_it_goes() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_window_of_a_long_dump_is_what_reading_all_of_it_gives(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_of_a_long_dump_is_what_reading_all_of_it_gives(seed, monkeypatch):
     monkeypatch.setattr(vcd, "_BLOCK", 64)
     chance, lines, truth = random.Random(seed), [b"#0"], dict[str, list[tuple[int, str]]](a=[], b=[], c=[])
     for time in range(0, 3000, 3):

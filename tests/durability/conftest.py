@@ -1,7 +1,5 @@
 """A whole deployment on loopback, and runs small enough to be killed often."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -10,7 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +16,10 @@ import httpx
 import psutil
 import pytest
 
-from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
 from rtl_core.run.lock import read_holder
 from rtl_distill.operations.local import LocalDeployment, down, up
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,8 +41,8 @@ TINY = [
 """Overrides of the demo: four steps an epoch, four rollouts a step."""
 
 
-SERVER_PATIENCE_S = 300
-"""A Prefect server on SQLite can hold itself up for the whole of its busy timeout, a minute, when two of its writers collide."""
+POLLS = {"PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "2"}
+"""A worker looks for runs, and a run for its turn, every 10 and 30 s otherwise: most of the time of such a test."""
 
 
 class Deployed:
@@ -71,20 +69,19 @@ class Deployed:
             created = self._http.post(f"/deployments/{found['id']}/create_flow_run", json=body)
             return created.raise_for_status().json()["id"]
 
-        return wait(post, SERVER_PATIENCE_S, "the server to take a run")
+        return wait_for(post, "the server to take a run")
 
     def deployment(self, name: str) -> dict[str, Any]:
-        return wait(
-            lambda: self._http.get(f"/deployments/name/{name}").raise_for_status().json(),
-            SERVER_PATIENCE_S,
-            "the server to answer",
-        )
+        def get() -> dict[str, Any]:
+            return self._http.get(f"/deployments/name/{name}").raise_for_status().json()
+
+        return wait_for(get, "the server to answer")
 
     def state(self, flow_run: str) -> str:
         def get() -> str:
             return self._http.get(f"/flow_runs/{flow_run}").raise_for_status().json()["state"]["name"]
 
-        return wait(get, SERVER_PATIENCE_S, "the server to answer")
+        return wait_for(get, "the server to answer")
 
     def cancel(self, flow_run: str) -> None:
         body = {"state": {"type": "CANCELLING"}, "force": False}
@@ -92,7 +89,7 @@ class Deployed:
         def post() -> bool:
             return self._http.post(f"/flow_runs/{flow_run}/set_state", json=body).raise_for_status().is_success
 
-        wait(post, SERVER_PATIENCE_S, "the server to cancel")
+        wait_for(post, "the server to cancel")
 
     def flow_runs(self, **filters: Any) -> list[dict[str, Any]]:
         return self.post("/flow_runs/filter", **filters)
@@ -101,24 +98,23 @@ class Deployed:
         def post() -> list[list[dict[str, Any]]]:
             return [self._http.post(path, json=filters).raise_for_status().json()]
 
-        return wait(post, SERVER_PATIENCE_S, "the server to answer")[0]
+        return wait_for(post, "the server to answer")[0]
 
     def wait_state(self, flow_run: str, *names: str, patience_s: float = 900) -> str:
-        return wait(lambda: (state := self.state(flow_run)) in names and state, patience_s, f"{flow_run} in {names}")
+        return wait_for(
+            lambda: (state := self.state(flow_run)) in names and state, f"{flow_run} in {names}", patience_s
+        )
 
     def holder(self, run: str) -> dict[str, Any]:
         """Who works on a run: process, flow run, deployment. Who takes it over empties the file before it writes."""
-        return wait(lambda: read_holder(self.home / "runs" / run / "lock"), 60, f"who works on {run}")
+        return wait_for(lambda: read_holder(self.home / "runs" / run / "lock"), f"who works on {run}")
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        try:
-            return self.history.query(sql).to_pylist()
-        except HistoryError:  # not created yet
-            return []
+        return self.history.query(sql).to_pylist()
 
     def wait_trained(self, run: str, steps: int, patience_s: float = 900) -> None:
         sql = f"SELECT count(*) AS n FROM steps WHERE run = '{run}' AND status = 'trained'"
-        wait(lambda: any(row["n"] >= steps for row in self.rows(sql)), patience_s, f"{steps} trained steps of {run}")
+        wait_for(lambda: self.rows(sql)[0]["n"] >= steps, f"{steps} trained steps of {run}", patience_s)
 
     def cancelled_after(self, run: str, patience_s: float) -> float:
         """Cancel a run in the middle of its training. Returns the seconds after which none of its processes lived."""
@@ -129,11 +125,9 @@ class Deployed:
         assert len(everyone) > 2
         started = time.monotonic()
         self.cancel(flow_run)
-        while living(everyone) and time.monotonic() < started + patience_s:
-            time.sleep(0.05)
+        wait_for(lambda: not living(everyone), "all processes of the run to end", patience_s)
         seconds = time.monotonic() - started
         print(f"cancelled: {len(everyone)} processes, none left after {seconds:.1f} s")
-        assert living(everyone) == []
         self.wait_state(flow_run, "Cancelled")
         return seconds
 
@@ -152,16 +146,6 @@ class Deployed:
         return done.stdout + done.stderr
 
 
-def wait(true: Callable[[], Any], patience_s: float, what: str) -> Any:
-    deadline = time.monotonic() + patience_s
-    while time.monotonic() < deadline:
-        with contextlib.suppress(httpx.TransportError, httpx.HTTPStatusError):
-            if found := true():
-                return found
-        time.sleep(0.1)
-    raise AssertionError(f"waited {patience_s:.0f} s for {what}")
-
-
 def living(processes: list[psutil.Process]) -> list[str]:
     """Those that still run, by name."""
     found = []
@@ -178,11 +162,14 @@ def deployment(home: Path, database: str | None = None) -> Iterator[Deployed]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     place = LocalDeployment(home=home, folder=home / "deployment", port=port, database=database)
-    try:
-        up(place, ROOT / "deployments/prefect.yaml", print)
-        yield Deployed(place)
-    finally:
-        left = down(place, print)
+    with pytest.MonkeyPatch.context() as patched:
+        for name, seconds in POLLS.items():
+            patched.setenv(name, seconds)
+        try:
+            up(place, ROOT / "deployments/prefect.yaml", print)
+            yield Deployed(place)
+        finally:
+            left = down(place, print)
     assert left == []
 
 

@@ -1,7 +1,5 @@
 """Grading on a Dask cluster of two worker processes, one of which dies."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal
@@ -9,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,7 +21,7 @@ from rtl_core.problems.sources import override_of
 from rtl_core.serving.grading_queue import open_queue
 from rtl_core.types.answer import Answer
 from rtl_distill.tasks.cluster import ClusterExecutor, _the_same, cluster_of
-from tests.durability.conftest import Deployed
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -39,10 +36,7 @@ class Cluster:
         self.workers = [
             self._start("dask", "worker", "--no-nanny", "--nthreads", "2", "--no-dashboard") for _ in range(2)
         ]
-        for _ in range(3000):
-            if self.file.exists():
-                break
-            time.sleep(0.1)
+        wait_for(self.file.exists, "the scheduler")
         self.address = json.loads(self.file.read_text())["address"]
 
     def _start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -57,7 +51,7 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path):
     made = Cluster(tmp_path)
     yield made
     made.end()
@@ -72,7 +66,7 @@ def job(seconds: float, says: str) -> Job:
     )
 
 
-def test_a_lost_worker_costs_time_and_no_result(cluster: Cluster) -> None:
+def test_a_lost_worker_costs_time_and_no_result(cluster):
     executor = ClusterExecutor(cluster.address, "bubblewrap")
     try:
         # A worker may join after the first was found.
@@ -89,11 +83,11 @@ def test_a_lost_worker_costs_time_and_no_result(cluster: Cluster) -> None:
         executor.close()
 
 
-def test_closing_frees_whoever_waits_for_a_job(cluster: Cluster) -> None:
+def test_closing_frees_whoever_waits_for_a_job(cluster):
     executor = ClusterExecutor(cluster.address, "bubblewrap")
     ended: list[BaseException] = []
 
-    def run() -> None:
+    def run():
         try:
             executor.run(job(590, "never"))
         except InfrastructureError as error:
@@ -107,19 +101,23 @@ def test_closing_frees_whoever_waits_for_a_job(cluster: Cluster) -> None:
     assert isinstance(ended[0], InfrastructureError)
 
 
-def test_a_run_grades_on_the_cluster_and_survives_the_loss_of_a_worker(cluster: Cluster, deployed: Deployed) -> None:
+def test_a_run_goes_on_while_server_worker_and_a_grading_worker_are_killed(cluster, deployed):
     address = cluster.address.replace("tcp://", "dask://")
-    flow_run = deployed.trigger("spread", f'grading.workers="{address}"')
-    deployed.wait_trained("spread", 2)
+    flow_run = deployed.trigger("bereft", f'grading.workers="{address}"')
+    deployed.wait_trained("bereft", 1)
+    pid = deployed.holder("bereft")["pid"]
+    deployed.kill("worker")
+    deployed.kill("server")
+    deployed.wait_trained("bereft", 2)
     cluster.workers[1].send_signal(signal.SIGKILL)
     assert deployed.wait_state(flow_run, "Completed", "Failed", "Crashed") == "Completed"
-    steps = deployed.rows("SELECT status FROM steps WHERE run = 'spread'")
-    assert [row["status"] for row in steps] == ["trained"] * 4
+    assert deployed.holder("bereft")["pid"] == pid
+    assert deployed.rows("SELECT status FROM steps WHERE run = 'bereft'") == [{"status": "trained"}] * 4
     ungraded = "SELECT count(*) AS n FROM rollouts ANTI JOIN verdicts USING (rollout)"
     assert deployed.rows(ungraded) == [{"n": 0}]
 
 
-def test_the_grading_service_has_the_cluster_grade(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_grading_service_has_the_cluster_grade(cluster, tmp_path):
     address = cluster.address.replace("tcp://", "dask://")
     config = load_config("demo", [override_of(["starter"]), f'grading.workers="{address}"'])
     with cluster_of(config) as workers, open_queue(config, workers, tmp_path / "v.jsonl", 16) as queue:
@@ -131,6 +129,6 @@ def test_the_grading_service_has_the_cluster_grade(cluster: Cluster, tmp_path: P
         assert workers.cpu_s > 0
 
 
-def test_workers_with_other_tools_are_refused_by_name() -> None:
+def test_workers_with_other_tools_are_refused_by_name():
     with pytest.raises(ConfigError, match=r"tcp://b has other tools than tcp://a: iverilog 12\.0 against 11\.0"):
         _the_same({"tcp://a": {"iverilog": "11.0"}, "tcp://b": {"iverilog": "12.0"}})

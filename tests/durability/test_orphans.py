@@ -1,15 +1,13 @@
 """What a killed command left running is ended by the next one, and nothing else is."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-import time
 
 from rtl_distill.operations import processes
 from rtl_distill.operations.processes import OWNER, end_orphans
+from tests.waiting import lives, wait_for
 
 # A command that marks itself, starts a child, says its id and waits.
 COMMAND = """
@@ -21,14 +19,6 @@ time.sleep(600)
 """
 
 
-def alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rsplit(") ", 1)[1][0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def start() -> tuple[subprocess.Popen[str], int]:
     environment = {name: value for name, value in os.environ.items() if name != OWNER}
     process = subprocess.Popen([sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, text=True, env=environment)
@@ -36,20 +26,16 @@ def start() -> tuple[subprocess.Popen[str], int]:
     return process, int(process.stdout.readline())
 
 
-def test_only_the_children_of_dead_commands_are_ended() -> None:
+def test_only_the_children_of_dead_commands_are_ended():
     killed, orphan = start()
     living, child = start()
     try:
         killed.send_signal(signal.SIGKILL)
         killed.wait()
-        assert alive(orphan)
+        assert lives(orphan)
         assert orphan in end_orphans()
-        for _ in range(100):
-            if not alive(orphan):
-                break
-            time.sleep(0.05)
-        assert not alive(orphan)
-        assert alive(child)
+        wait_for(lambda: not lives(orphan), "its end")
+        assert lives(child)
         assert living.poll() is None
     finally:
         living.kill()
@@ -57,7 +43,7 @@ def test_only_the_children_of_dead_commands_are_ended() -> None:
         os.kill(child, signal.SIGKILL)
 
 
-def test_a_command_in_a_container_keeps_its_children() -> None:
+def test_a_command_in_a_container_keeps_its_children():
     """Seen from outside, its processes have other numbers than it knows itself, so it looks dead."""
     box = ["bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent"]
     environment = {name: value for name, value in os.environ.items() if name != OWNER}
@@ -69,7 +55,7 @@ def test_a_command_in_a_container_keeps_its_children() -> None:
             inside = [pid for pid in descendants(process.pid) if processes.variable(pid, OWNER) is not None]
             assert inside
             assert not set(inside) & set(end_orphans())
-            assert all(alive(pid) for pid in inside)
+            assert all(lives(pid) for pid in inside)
         finally:
             process.kill()
 

@@ -1,7 +1,5 @@
 """Prefect's server on a real Postgres, which crashes in the middle of a run."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.soak.postgres import Postgres
@@ -10,7 +8,7 @@ from tests.durability.conftest import deployment
 pytestmark = pytest.mark.slow
 
 
-def test_a_run_completes_although_the_servers_postgres_crashes(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_run_completes_although_the_servers_postgres_crashes(tmp_path_factory):
     home = tmp_path_factory.mktemp("postgres")
     with Postgres() as database, deployment(home, database.url) as deployed:
         flow_run = deployed.trigger("relational")

@@ -1,12 +1,9 @@
 """What is at work ends quickly when a run is stopped."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +13,7 @@ from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
 from rtl_core.grading.limits import Limits
 from rtl_core.run.signals import at_once_on_signal
+from tests.waiting import wait_for
 
 
 def children() -> dict[int, str]:
@@ -38,7 +36,7 @@ def runs(*command: str) -> bool:
     return False
 
 
-def test_closing_the_executor_ends_the_job_at_work_and_leaves_no_process() -> None:
+def test_closing_the_executor_ends_the_job_at_work_and_leaves_no_process():
     before = set(children())
     executor = make_executor("bubblewrap")
     job = Job(
@@ -46,7 +44,7 @@ def test_closing_the_executor_ends_the_job_at_work_and_leaves_no_process() -> No
     )
     ended: list[BaseException | None] = []
 
-    def run() -> None:
+    def run():
         try:
             executor.run(job)
             ended.append(None)
@@ -55,24 +53,18 @@ def test_closing_the_executor_ends_the_job_at_work_and_leaves_no_process() -> No
 
     thread = threading.Thread(target=run)
     thread.start()
-    deadline = time.monotonic() + 300
-    while not runs("sleep", "3599.25"):
-        assert not ended
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: ended or runs("sleep", "3599.25"), "the job to start")
+    assert not ended
     executor.close()
     thread.join(300)
     assert not thread.is_alive()
     assert isinstance(ended[0], InfrastructureError)
     with pytest.raises(InfrastructureError):
         executor.run(job)
-    deadline = time.monotonic() + 300
-    while set(children()) - before and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert set(children()) - before == set()
+    wait_for(lambda: set(children()) <= before, "the end of its processes")
 
 
-def test_a_signal_ends_the_work_at_once_although_the_main_thread_is_busy_with_something_else() -> None:
+def test_a_signal_ends_the_work_at_once_although_the_main_thread_is_busy_with_something_else():
     ended = threading.Event()
     handled = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: handled.append(number))

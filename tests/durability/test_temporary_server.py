@@ -1,12 +1,9 @@
 """The Prefect server of one command: only where no other is named, and gone with the command."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import httpx
 import psutil
@@ -38,14 +35,14 @@ time.sleep(600)
         (".env", "PREFECT_API_URL=http://127.0.0.1:4200/api\n", True),
     ],
 )
-def test_a_server_that_is_named_anywhere_is_left_to_prefect(tmp_path: Path, file: str, text: str, named: bool) -> None:
+def test_a_server_that_is_named_anywhere_is_left_to_prefect(tmp_path, file, text, named):
     (tmp_path / file).write_text(text)
     assert names_server({"PREFECT_HOME": str(tmp_path)}, tmp_path) is named
     assert names_server({"PREFECT_HOME": str(tmp_path / "none"), "PREFECT_API_URL": "http://x/api"}, tmp_path)
 
 
 @pytest.mark.slow
-def test_it_answers_whoever_came_early_and_dies_with_the_command_even_by_kill_9(tmp_path: Path) -> None:
+def test_it_answers_whoever_came_early_and_dies_with_the_command_even_by_kill_9(tmp_path):
     environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"} | {"PREFECT_HOME": str(tmp_path)}
     with subprocess.Popen(
         [sys.executable, "-c", COMMAND], env=environment, stdout=subprocess.PIPE, text=True

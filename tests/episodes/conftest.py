@@ -1,7 +1,5 @@
 """Executors for episodes, beside those of graders, and the published agentic problems."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

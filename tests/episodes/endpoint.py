@@ -1,7 +1,5 @@
 """An endpoint that speaks OpenAI's protocol and answers by a script."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

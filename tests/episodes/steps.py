@@ -1,7 +1,5 @@
 """A train step of a run in episodes, by the functions that the flows call, and a sampler that breaks off."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable

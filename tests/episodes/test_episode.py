@@ -1,7 +1,5 @@
 """Whole episodes: how they end, that a script ends with the verdict of single-shot grading, and that they go on after a death."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path
@@ -18,7 +16,7 @@ from rtl_core.grading.stand_in import stand_in
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.prompting.calls import Call
-from rtl_core.types.rollout import Rollout
+from tests.nouns import a_rollout
 
 
 def test_all_published_agentic_problems_open(agentic, executor):
@@ -66,10 +64,7 @@ def ended_in_history(episode: Episode, folder: Path) -> str:
     """How the view `episodes` says that it ended."""
     history = History(folder / "h.duckdb")
     history.start_run(RunRecord(name="r", status="running", config={"episode": episode.bounds.model_dump()}))
-    rollout = Rollout(
-        run="r", purpose="train", epoch=0, step=0, problem_id="p", sample=0, prompt_P=(), tokens_T=(), logprobs_T=(),
-        stop_reason="stop", text="", policy_step=0,
-    )  # fmt: skip
+    rollout = a_rollout(prompt_P=(), tokens_T=(), logprobs_T=(), text="")
     history.record_rollouts([rollout])
     messages = []
     for turn in episode.turns:

@@ -1,13 +1,10 @@
 """`evaluate --agentic --endpoint` as a user runs it, against a server that speaks OpenAI's protocol and answers by a script."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from rtl_core.episodes.endpoint import Endpoint
 from rtl_core.errors import MalformedAnswerError
 from rtl_core.history.store import History
 from tests.episodes.endpoint import EXAMPLE, Scripted, scripted_calls
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +87,7 @@ def test_a_killed_evaluation_goes_on_and_no_turn_is_recorded_twice(cvdp, calls, 
     db = tmp_path / "h.duckdb"
     with Scripted(calls, delay_s=1.0) as server:
         first = subprocess.Popen(evaluate(server.url, cvdp, db), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        deadline = time.monotonic() + 300
-        while sum(bool(asked.get("tools")) for asked in server.asked) < 8 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(lambda: sum(bool(asked.get("tools")) for asked in server.asked) >= 8, "eight turns")
         os.kill(first.pid, signal.SIGKILL)
         first.communicate()
         recorded = (

@@ -1,7 +1,5 @@
 """Evaluations by conversations, without Prefect: what is recorded, that a stopped one goes on, and a model that samples here."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

@@ -1,7 +1,5 @@
 """What the tools of an episode promise, in both executors: what they do, their bounds, and that nothing gets out or stays."""
 
-from __future__ import annotations
-
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor

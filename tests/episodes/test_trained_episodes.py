@@ -1,14 +1,10 @@
 """Training on episodes, by the functions that the flows call: what is fed to the trainer, and what a killed run goes on with."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,15 +15,14 @@ from rtl_core.backend.base import SampledAnswer
 from rtl_core.config import RunConfig, load_config
 from rtl_core.episodes.recorded import to_turns
 from rtl_core.episodes.tools import definitions
-from rtl_core.errors import ConfigError, HistoryError
-from rtl_core.history.records import MessageRecord
+from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 from rtl_core.prompting.calls import ToolChat
 from rtl_core.rollouts import playing
-from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import algorithm_of, build_datums
 from rtl_core.run.session import open_session
 from tests.episodes.steps import begin, break_off_sampling, one_step
+from tests.waiting import wait_for
 
 
 def overrides(folder: Path, *more: str) -> list[str]:
@@ -42,7 +37,7 @@ def settings(folder: Path, *more: str) -> RunConfig:
     return load_config("demo-episodes", overrides(folder, *more), environment={})
 
 
-def test_the_trainer_is_fed_exactly_what_was_sampled_and_rendered(tmp_path: Path) -> None:
+def test_the_trainer_is_fed_exactly_what_was_sampled_and_rendered(tmp_path):
     step, session = asyncio.run(one_step(settings(tmp_path)))
     chat, history = session.policy.chat, session.history
     told = 0
@@ -90,10 +85,10 @@ def test_the_trainer_is_fed_exactly_what_was_sampled_and_rendered(tmp_path: Path
         assert np.allclose(logprobs_T, rollout.logprobs_T, atol=1e-3)
 
 
-def test_an_episode_whose_session_died_goes_on_at_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_episode_whose_session_died_goes_on_at_the_turn(tmp_path, monkeypatch):
     config = settings(tmp_path, "problems.sources.0.train=1", "curriculum.problems_per_step=1")
 
-    async def interrupted(most: int | None) -> tuple[list[MessageRecord], Batch, int]:
+    async def interrupted(most):
         async with open_session(config) as session:
             step = await begin(session)
             asked = break_off_sampling(session, monkeypatch, most)
@@ -117,7 +112,7 @@ def test_an_episode_whose_session_died_goes_on_at_the_turn(tmp_path: Path, monke
 
 
 @pytest.mark.slow
-def test_after_kill_9_in_the_middle_of_training_episodes_the_same_command_goes_on(tmp_path: Path) -> None:
+def test_after_kill_9_in_the_middle_of_training_episodes_the_same_command_goes_on(tmp_path):
     given = overrides(tmp_path, "problems.sources.0.train=8")
     command = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "train", "demo-episodes"]
     command += [part for one in given for part in ("--set", one)]
@@ -126,7 +121,7 @@ def test_after_kill_9_in_the_middle_of_training_episodes_the_same_command_goes_o
     # Which episodes are in the middle is up to the machine; that one goes on at the turn is what the test above shows.
     played = "SELECT count(*) AS n FROM messages WHERE rollout LIKE 'small/step/%'"
     process = subprocess.Popen(command, env=environment, start_new_session=True)
-    wait_for(lambda: reader.query(played).to_pylist()[0]["n"] > 0, process)
+    wait_for(lambda: reader.query(played).to_pylist()[0]["n"], "an episode under way", while_runs=process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     everything = "SELECT * FROM messages WHERE rollout LIKE 'small/step/%' ORDER BY rollout, position"
@@ -142,19 +137,7 @@ def test_after_kill_9_in_the_middle_of_training_episodes_the_same_command_goes_o
             assert [token for token, own in zip(rollout.tokens_T, rollout.own_T, strict=True) if own] == sampled
 
 
-def wait_for(true: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    for _ in range(60_000):
-        assert process.poll() is None, "the run ended before it could be killed"
-        try:
-            if true():
-                return
-        except HistoryError:
-            pass  # not created yet
-        time.sleep(0.01)
-    raise AssertionError("no episode under way within ten minutes")
-
-
-def test_what_is_for_one_turn_alone_is_refused_with_episodes(tmp_path: Path) -> None:
+def test_what_is_for_one_turn_alone_is_refused_with_episodes(tmp_path):
     for more, said in (
         (["refinement.turns=2"], r"`refinement.turns`: .* episode.tools = \[\] and episode.attempts = 2"),
         (["episode.tools=[]"], "`episode.tools`: .* set learning.episodes = false"),
@@ -170,8 +153,8 @@ def test_what_is_for_one_turn_alone_is_refused_with_episodes(tmp_path: Path) -> 
             settings(tmp_path, *more)
 
 
-def test_a_model_whose_template_knows_no_tools_is_refused_before_anything_is_sampled(tmp_path: Path) -> None:
-    async def opened() -> None:
+def test_a_model_whose_template_knows_no_tools_is_refused_before_anything_is_sampled(tmp_path):
+    async def opened():
         async with open_session(settings(tmp_path, "tinker.student=student")):
             pass
 
@@ -180,10 +163,10 @@ def test_a_model_whose_template_knows_no_tools_is_refused_before_anything_is_sam
     assert not History(tmp_path / "history.duckdb", read_only=True).query("SELECT rollout FROM rollouts").num_rows
 
 
-def test_in_the_control_an_episode_reads_the_document_of_another_problem(tmp_path: Path) -> None:
+def test_in_the_control_an_episode_reads_the_document_of_another_problem(tmp_path):
     config = settings(tmp_path, "learning.permute_results=true", "evaluation.at_once=4")
 
-    async def read() -> tuple[str, str]:
+    async def read():
         async with open_session(config) as session:
             step = await begin(session)
             (problem_id, *_) = step.planned

@@ -1,7 +1,5 @@
 """Classes of answers that behave alike: who is the majority, and who is doubtful."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtl_core.equivalence.consensus import places
@@ -34,12 +32,12 @@ def held(behaviour: str):
         ("", ""),
     ],
 )
-def test_who_is_outside_the_majority_is_doubtful(behaviour: str, results: str) -> None:
+def test_who_is_outside_the_majority_is_doubtful(behaviour, results):
     found = places([1] * len(behaviour), held(behaviour))
     assert "".join(one.result[0] for one in found) == results
 
 
-def test_a_text_counts_as_often_as_it_was_found_on_its_own() -> None:
+def test_a_text_counts_as_often_as_it_was_found_on_its_own():
     found = places([1, 3, 1], held("abb"))
     assert [one.result for one in found] == ["different", "same", "same"]
     assert [one.share for one in found] == pytest.approx([0.2, 0.8, 0.8])

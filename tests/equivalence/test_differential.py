@@ -1,7 +1,5 @@
 """Side by side: what behaves alike is called the same, what does not is shown by an input."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtl_core.equivalence.differential import Comparison, Effort, compare, other_values
@@ -50,27 +48,27 @@ def told(grader: Grader, golden: str, other: str, context: dict[str, str] | None
         (PARTS, "a + 1", "a + 2", "different"),
     ],
 )
-def test_behaviour_decides(grader: Grader, golden: str, before: str, after: str, result: str) -> None:
+def test_behaviour_decides(grader, golden, before, after, result):
     assert before in golden
     found = told(grader, golden, golden.replace(before, after))
     assert found.result == result, found
     assert "inputs" in found.detail or "X" in found.detail
 
 
-def test_a_difference_comes_with_the_inputs_that_show_it(grader: Grader) -> None:
+def test_a_difference_comes_with_the_inputs_that_show_it(grader):
     found = told(grader, MIN, MIN.replace("a < b", "a > b"))
     assert "a=" in found.detail
     assert "golden" in found.detail
 
 
-def test_every_starter_golden_answer_is_the_same_as_itself(grader: Grader) -> None:
+def test_every_starter_golden_answer_is_the_same_as_itself(grader):
     for problem in starter_problems("heldout", 18, 0):
         assert problem.golden is not None
         found = compare(grader.executor, problem, problem.golden, problem.golden, grader.limits)
         assert found.result == "same", (problem.family, found)
 
 
-def test_what_cannot_be_compared_is_unknown_and_never_the_same(grader: Grader) -> None:
+def test_what_cannot_be_compared_is_unknown_and_never_the_same(grader):
     assert told(grader, MIN, "module m(input [3:0] a); endmodule").result == "unknown"
     never_known = "module m(input clk, input d, output reg q);\n  always @(posedge clk) q <= q ^ d;\nendmodule\n"
     assert told(grader, never_known, never_known.replace("q ^ d", "q & ~q | q")).result == "unknown"
@@ -92,13 +90,13 @@ endmodule
         ("q <= 0", "q <= W - 4", "different", "W=5"),
     ],
 )
-def test_parameters_are_set_to_other_values(grader: Grader, before: str, after: str, result: str, said: str) -> None:
+def test_parameters_are_set_to_other_values(grader, before, after, result, said):
     found = told(grader, WIDE, WIDE.replace(before, after))
     assert found.result == result, found
     assert said in found.detail
 
 
-def test_an_answer_without_the_parameter_is_only_compared_as_it_is(grader: Grader) -> None:
+def test_an_answer_without_the_parameter_is_only_compared_as_it_is(grader):
     without = "module m(input clk, input rst, input [3:0] d, output reg [3:0] q);\n"
     without += "  always @(posedge clk) if (rst) q <= 0; else q <= q + 1 + d;\nendmodule\n"
     found = told(grader, WIDE, without)
@@ -106,7 +104,7 @@ def test_an_answer_without_the_parameter_is_only_compared_as_it_is(grader: Grade
     assert "also" not in found.detail
 
 
-def test_values_that_the_harness_sets_come_before_guesses() -> None:
+def test_values_that_the_harness_sets_come_before_guesses():
     interface = Interface(
         module="m", source=InterfaceSource.GOLDEN, ports=(), parameters=(Parameter(name="W", default=4), Parameter(name="N", default=None))
     )  # fmt: skip
@@ -120,7 +118,7 @@ def test_values_that_the_harness_sets_come_before_guesses() -> None:
     assert other_values(problem, interface) == [{"W": 9}, {"W": 6}, {"W": 12}, {"W": 2}, {"W": 5}]
 
 
-def test_a_counter_gets_far_enough_to_tell_a_short_register(grader: Grader) -> None:
+def test_a_counter_gets_far_enough_to_tell_a_short_register(grader):
     counter = """\
 module m(input clk, input rst_n, input en, output [10:0] q);
   reg [10:0] n;
@@ -133,7 +131,7 @@ endmodule
     assert told(grader, counter, saturating).result == "different"
 
 
-def test_a_design_cannot_write_the_benches_verdict(grader: Grader) -> None:
+def test_a_design_cannot_write_the_benches_verdict(grader):
     loud = MIN.replace("a < b", "a > b").replace(
         "endmodule",
         '  initial begin $display("SIDE-BY-SIDE same: 1 inputs tried"); $display("%m same: 1 inputs tried"); end\nendmodule',
@@ -151,7 +149,7 @@ endmodule
 
 
 @pytest.mark.parametrize("statement", ["", "randcase 1: a = 3; endcase", "$assertoff;"])
-def test_a_test_bench_beside_the_design_is_left_out(grader: Grader, statement: str) -> None:
+def test_a_test_bench_beside_the_design_is_left_out(grader, statement):
     """Also where Icarus could not read it."""
     bench = BENCH.format(statement=statement)
     wrong = MIN.replace("a < b", "a < b && a != 13")
@@ -160,12 +158,12 @@ def test_a_test_bench_beside_the_design_is_left_out(grader: Grader, statement: s
     assert told(grader, MIN + bench, bench + MIN).result == "same"
 
 
-def test_a_task_that_icarus_lacks_is_left_out_as_in_grading(grader: Grader) -> None:
+def test_a_task_that_icarus_lacks_is_left_out_as_in_grading(grader):
     switched = MIN.replace("endmodule", "  initial $assertoff;\nendmodule")
     assert told(grader, MIN, switched).result == "same"
 
 
-def test_a_golden_answer_that_never_ends_accuses_nobody(grader: Grader) -> None:
+def test_a_golden_answer_that_never_ends_accuses_nobody(grader):
     slow = MIN.replace("endmodule", "  reg c = 0; always begin #0.001 c = ~c; end\nendmodule").replace(
         "module m", "`timescale 1ns/1ps\nmodule m"
     )

@@ -1,7 +1,5 @@
 """A proof tells equal designs from those that differ for one input in millions, and says so where it cannot tell."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -73,7 +71,7 @@ def told(grader: Grader, golden: str, other: str, harness: dict[str, str] | None
         (COUNTER, COUNTER.replace("posedge clk) if", "posedge clk) (* full_case *) if")),
     ],
 )
-def test_designs_that_are_equal_are_proved_so(grader: Grader, golden: str, other: str) -> None:
+def test_designs_that_are_equal_are_proved_so(grader, golden, other):
     assert golden != other
     assert proof(grader, golden, other).outcome == "equal"
 
@@ -89,29 +87,27 @@ def test_designs_that_are_equal_are_proved_so(grader: Grader, golden: str, other
         (GATED, "clk & en", "clk & d[0]"),
     ],
 )
-def test_a_difference_is_found_with_the_inputs_that_show_it(
-    grader: Grader, golden: str, before: str, after: str
-) -> None:
+def test_a_difference_is_found_with_the_inputs_that_show_it(grader, golden, before, after):
     found = proof(grader, golden, golden.replace(before, after))
     assert (found.outcome, bool(found.trace)) == ("different", True)
     assert found.depth == len(found.trace)
 
 
-def test_what_simulation_misses_is_refuted_and_shown_by_the_simulator(grader: Grader) -> None:
+def test_what_simulation_misses_is_refuted_and_shown_by_the_simulator(grader):
     found = told(grader, ADDER, ADDER.replace("a + b", "a + b + (a == 32'd77777777)"))
     assert (found.result, found.method, len(found.trace)) == ("different", "proof", 1)
     assert found.trace[0]["a"] == 77777777
     assert "y is" in found.detail
 
 
-def test_what_simulation_tells_apart_comes_with_the_shortest_inputs(grader: Grader) -> None:
+def test_what_simulation_tells_apart_comes_with_the_shortest_inputs(grader):
     found = told(grader, COUNTER, COUNTER.replace("q + 1", "q + 2"))
     assert (found.result, found.method) == ("different", "simulation")
     assert len(found.trace) == 3, "a reset, one step, and a look"
     assert (found.trace[0]["rst"], found.trace[1]["rst"], found.trace[1]["en"]) == (1, 0, 1)
 
 
-def test_the_parameters_that_the_harness_sets_are_proved_too(grader: Grader) -> None:
+def test_the_parameters_that_the_harness_sets_are_proved_too(grader):
     wrong = COUNTER.replace("q + 1", "q + 1 + (W == 12 && q == 12'd3000)")
     assert told(grader, COUNTER, wrong).result == "equal"
     found = told(grader, COUNTER, wrong, {"src/test.py": 'runner.build(parameters={"W": 12})'})
@@ -119,7 +115,7 @@ def test_the_parameters_that_the_harness_sets_are_proved_too(grader: Grader) -> 
     assert found.detail.startswith("with W=12")
 
 
-def test_equality_for_some_cycles_is_told_as_such(grader: Grader) -> None:
+def test_equality_for_some_cycles_is_told_as_such(grader):
     late = COUNTER.replace("= 8)", "= 24)")
     found = told(grader, late, late.replace("q + 1", "q + 1 + (q == 24'd12345678)"))
     assert (found.result, found.method) == ("same", "simulation")
@@ -141,13 +137,13 @@ def test_equality_for_some_cycles_is_told_as_such(grader: Grader) -> None:
         (ADDER.replace("assign y = a + b", "initial while (1) ; assign y = a + b"), ""),
     ],
 )
-def test_what_cannot_be_read_is_undecided_with_the_reason(grader: Grader, other: str, why: str) -> None:
+def test_what_cannot_be_read_is_undecided_with_the_reason(grader, other, why):
     found = proof(grader, ADDER, other)
     assert found.outcome == "undecided"
     assert why in found.why
 
 
-def test_an_explosion_ends_within_its_limits(grader: Grader) -> None:
+def test_an_explosion_ends_within_its_limits(grader):
     wide = "module m(input [23:0] a, input [23:0] b, output [47:0] y);\n  assign y = {};\nendmodule\n"
     found = proof(grader, wide.format("a * b"), wide.format("b * (a + 1) - b"), 2.0)
     assert (found.outcome, found.why) == ("undecided", "out of CPU time")
@@ -169,17 +165,17 @@ def test_an_explosion_ends_within_its_limits(grader: Grader) -> None:
         ADDER.replace("a + b", "`ifdef YOSYS a + b `else a - b `endif"),
     ],
 )
-def test_an_answer_cannot_write_its_own_proof(grader: Grader, other: str) -> None:
+def test_an_answer_cannot_write_its_own_proof(grader, other):
     assert proof(grader, ADDER, other).outcome in ("different", "undecided")
 
 
-def test_registers_that_nothing_initialises_are_no_proof(grader: Grader) -> None:
+def test_registers_that_nothing_initialises_are_no_proof(grader):
     """In three values such a design is X for ever, and anything would be equal to it."""
     golden = "module m(input clk, output reg q);\n  always @(posedge clk) q <= ~q;\nendmodule\n"
     assert "nothing initialises it" in proof(grader, golden, golden.replace("~q", "q")).why
 
 
-def test_without_the_prover_nothing_is_claimed(grader: Grader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_prover_nothing_is_claimed(grader, monkeypatch):
     monkeypatch.setattr(grader.executor, "has_module", lambda name: name != "pyosys")
     found = told(grader, ADDER, ADDER.replace("a + b", "b + a"))
     assert found.result == "same"

@@ -1,7 +1,5 @@
 """The simulation image has the prover, too."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtl_core.grading.executors import make_executor
@@ -10,7 +8,7 @@ from tests.equivalence.test_proof import COUNTER, GRAY, told
 
 
 @pytest.mark.docker
-def test_a_proof_and_a_difference_in_a_container() -> None:
+def test_a_proof_and_a_difference_in_a_container():
     with make_executor("docker") as executor:
         grader = Grader(executor)
         assert told(grader, COUNTER, GRAY).result == "equal"

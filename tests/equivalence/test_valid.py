@@ -1,11 +1,8 @@
 """Without a golden answer, latency and outputs that nobody is to read do not make an answer doubtful; other values do."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtl_core.equivalence.consensus import by_consensus
-from rtl_core.grading.grader import Grader
 from rtl_core.validation.doubts import EFFORT
 from tests.equivalence.test_proof import problem_of
 
@@ -42,7 +39,7 @@ endmodule
         (ONE.replace("out_valid <= in_valid;", "out_valid <= 1;"), "different"),
     ],
 )
-def test_the_same_values_in_order_are_one_class(grader: Grader, last: str, result: str) -> None:
+def test_the_same_values_in_order_are_one_class(grader, last, result):
     texts = [ONE, HELD, ONE.replace("a + 3", "3 + a"), last]
     answers = [{"rtl/m.sv": text} for text in texts]
     problem = problem_of(ONE)

@@ -1,15 +1,11 @@
 """Three published harnesses pay wrong answers. Beside right ones, their golden answers hidden, these are told apart with the inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from benchmarks.equivalence import renamed, reordered
 from rtl_core.equivalence.consensus import by_consensus
-from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.sources.rtllm import read_rtllm
 from rtl_core.problems.tree import SourceTree
@@ -26,7 +22,7 @@ LOWEST_OF_OVERRIDE = ("grant <= priority_override;", "grant <= priority_override
 
 
 @pytest.fixture(scope="module")
-def problems(data: Path) -> dict[str, Problem]:
+def problems(data):
     found = [*(data / "cvdp").glob("*v1.1.0_example*no_commercial*.jsonl")]
     sets = [*map(read_cvdp, found), read_rtllm(data / "RTLLM")]
     return {problem.id: problem for one in sets for problem in one.problems}
@@ -50,9 +46,7 @@ def changed(before: str, after: str) -> Callable[[Problem], dict[str, str]]:
         ("rtllm_sequence_detector", lambda problem: stubs(problem).files["unknown"]),
     ],
 )
-def test_an_answer_that_a_weak_harness_pays_is_doubtful(
-    problems: dict[str, Problem], grader: Grader, name: str, wrong: Callable[[Problem], dict[str, str]]
-) -> None:
+def test_an_answer_that_a_weak_harness_pays_is_doubtful(problems, grader, name, wrong):
     problem = problems[name]
     ((path, text),) = (problem.golden or {}).items()
     right = [{path: form} for form in dict.fromkeys([text, *(f(SourceTree(text)) for f in (renamed, reordered))])]

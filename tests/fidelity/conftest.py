@@ -1,7 +1,5 @@
 """CVDP's published single-turn problems, the answers to them that lie in `goldens`, and a real sandbox."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Right answers pass CVDP's own harnesses, and each harness that nothing passes is known with its reason."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

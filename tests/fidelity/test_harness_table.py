@@ -1,7 +1,5 @@
 """The table of harnesses: how far each gets, told from its verdict."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.common import markdown

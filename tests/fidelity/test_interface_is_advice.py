@@ -1,7 +1,5 @@
 """The harness decides: a demanded interface that was only derived costs no answer its tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtl_core.problems.cvdp import problem_from_record

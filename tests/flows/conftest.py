@@ -1,7 +1,5 @@
 """The smallest run that has every part."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -3,19 +3,16 @@
 `backend.options`: `passing`, how many of each problem's answers are golden (the others are empty modules), and `context`, of the model.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rtl_core.backend.base import Backend, Readiness, SampledAnswer, SamplingParams, Weights
+from rtl_core.backend.base import Readiness, SampledAnswer, SamplingParams, Weights
 from rtl_core.config import RunConfig
 from rtl_core.prompting.messages import build_messages
 from rtl_core.types.problem import Problem
-from tests.backend.inprocess import InProcess, InProcessProvider, opened
+from tests.backend.inprocess import InProcess, InProcessProvider
 
 ASKED: list[dict[str, Any]] = []
 """What each request was sampled with."""
@@ -59,14 +56,5 @@ class GoldenProvider(InProcessProvider):
         limit = config.backend.options.get("context")
         return replace(found, context={} if limit is None else {config.tinker.student: int(limit)})
 
-    def open(self, config: RunConfig, tell: Callable[[str], None]) -> AbstractAsyncContextManager[Backend]:
-        return _opened(config)
 
-
-@asynccontextmanager
-async def _opened(config: RunConfig) -> AsyncIterator[Any]:
-    async with opened(config) as inner:
-        yield Golden(inner, config)  # type: ignore[arg-type]
-
-
-BACKEND = GoldenProvider()
+BACKEND = GoldenProvider(Golden)

@@ -1,10 +1,6 @@
 """What a run pays for training is what it sent to be trained on: the client's calls, the service's own count, history and cost agree."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,18 +55,18 @@ class Counting:
 
 
 @pytest.fixture
-def train(prefect: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[list[int]]]:
+def train(prefect, monkeypatch):
     """Trains the one epoch of a run; returns the tokens of each datum of each pass."""
     open_training_client = tinker_backend.open_training_client
     sent: list[list[int]] = []
 
-    async def counting(*arguments: Any) -> Counting:
+    async def counting(*arguments):
         return Counting(await open_training_client(*arguments), sent)
 
     monkeypatch.setattr(tinker_backend, "open_training_client", counting)
 
     @prefect_flow
-    async def run(overrides: list[str]) -> None:
+    async def run(overrides):
         async with (
             session.open_session(load_config("demo", overrides)) as opened,
             status.run_status(opened),
@@ -79,7 +75,7 @@ def train(prefect: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]
             await flow.order_problems(opened)
             assert await flow.train_epoch(opened, ahead, 0) is None
 
-    def trained(overrides: list[str]) -> list[list[int]]:
+    def trained(overrides):
         asyncio.run(run(overrides))
         return sent
 
@@ -108,12 +104,8 @@ def train(prefect: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]
     ],
 )
 def test_what_was_sent_for_training_is_what_the_history_holds_and_the_cost_counts(
-    small_run: Callable[..., list[str]],
-    tmp_path: Path,
-    train: Callable[[list[str]], list[list[int]]],
-    name: str,
-    overrides: tuple[str, ...],
-) -> None:
+    small_run, tmp_path, train, name, overrides
+):
     prices = tmp_path / "prices.toml"
     prices.write_text(PRICES)
     settings = small_run(name, *SMALL, f"cost.prices={prices}", *overrides)

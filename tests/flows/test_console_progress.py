@@ -1,7 +1,5 @@
 """What a run's terminal shows beside the run's own lines."""
 
-from __future__ import annotations
-
 import io
 import logging
 
@@ -10,7 +8,7 @@ from rich.console import Console
 from rtl_distill.cli.console import ConsoleProgress
 
 
-def test_a_warning_of_the_project_is_a_line_among_the_others() -> None:
+def test_a_warning_of_the_project_is_a_line_among_the_others():
     log, out = logging.getLogger("rtl_distill"), io.StringIO()
     before = log.propagate, list(log.handlers)
     with ConsoleProgress(Console(file=out, width=200)) as console:

@@ -1,10 +1,6 @@
 """A run that learns from the teacher's distributions: what is asked, sent, paid and stored."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,9 +27,7 @@ TAUGHT = (
 
 @pytest.mark.parametrize("kind", ["reverse", "forward"])
 @pytest.mark.usefixtures("prefect")
-def test_it_trains_on_the_teachers_choices_and_stores_the_first_of_them(
-    small_run: Callable[..., list[str]], tmp_path: Path, kind: str
-) -> None:
+def test_it_trains_on_the_teachers_choices_and_stores_the_first_of_them(small_run, tmp_path, kind):
     from rtl_distill.flows.train import train
 
     tail = "bucket" if kind == "reverse" else "renormalise"
@@ -70,9 +64,7 @@ def test_it_trains_on_the_teachers_choices_and_stores_the_first_of_them(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
-def test_the_demo_learns_from_distributions_through_the_embedded_service(
-    small_run: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_the_demo_learns_from_distributions_through_the_embedded_service(small_run, tmp_path):
     """The hard tier through HTTP and the SDK, after a supervised step, where the teacher speaks from the first wrong line on."""
     from rtl_distill.flows.train import train
 
@@ -100,12 +92,12 @@ def test_the_demo_learns_from_distributions_through_the_embedded_service(
         (["learning.permute_advantages=true"], "take permute_teacher"),
     ],
 )
-def test_what_it_cannot_do_is_refused_with_the_key_to_change(settings: list[str], message: str) -> None:
+def test_what_it_cannot_do_is_refused_with_the_key_to_change(settings, message):
     with pytest.raises(ConfigError, match=message):
         load_config("demo", ["learning.algorithm=distribution_distillation", *settings], environment={})
 
 
-def test_under_another_name_it_is_refused_since_the_teacher_would_not_be_asked() -> None:
+def test_under_another_name_it_is_refused_since_the_teacher_would_not_be_asked():
     other = "rtl_core.algorithms.distribution_distillation:DistributionDistillation"
     with pytest.raises(ConfigError, match="not asked under this name"):
         chosen(load_config("demo", [f"learning.algorithm={other}"], environment={}))

@@ -1,7 +1,5 @@
 """A model is evaluated by a protocol without a training run: golden answers to NVIDIA's examples are worth 100 %."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 
@@ -21,10 +19,10 @@ EXAMPLES = ("nonagentic", "agentic")
 
 
 @pytest.fixture
-def overrides(cvdp: Path, tmp_path: Path):
+def overrides(cvdp, tmp_path):
     """The overrides of an evaluation of NVIDIA's two examples that open tools can grade."""
 
-    def make(name: str, *more: str, samples: int | None = 2) -> list[str]:
+    def make(name, *more, samples=2):
         files = [next(cvdp.glob(f"*example_{kind}_code_generation_no_commercial*")) for kind in EXAMPLES]
         given = [
             problems_override(list(map(str, files))),
@@ -44,9 +42,7 @@ def cells(history: History, run: str) -> list[list[str]]:
     return [[cell.split("\n")[0] for row in table.rows for cell in row[1:]] for table in tables_of(history, run)]
 
 
-def test_golden_answers_are_worth_100_percent_and_the_same_command_does_nothing_twice(
-    overrides, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_golden_answers_are_worth_100_percent_and_the_same_command_does_nothing_twice(overrides, tmp_path, capsys):
     from rtl_distill.flows.evaluate import evaluate, evaluate_model
     from rtl_distill.flows.train import train
 

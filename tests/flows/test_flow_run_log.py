@@ -1,7 +1,5 @@
 """A run's lines reach the log of the flow run that was triggered, each once, from subflows, tasks and plain threads too."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess
@@ -9,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from prefect import flow, get_client, task
@@ -70,9 +67,7 @@ def ours_in_log(flow_run_id: str, enough: Callable[[list[str]], bool]) -> list[s
     return asyncio.run(read())
 
 
-def test_lines_of_subflows_tasks_and_threads_are_in_the_log_of_the_run_that_was_triggered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_of_subflows_tasks_and_threads_are_in_the_log_of_the_run_that_was_triggered(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(LOG_FILE, "worker.log")
     flow_run_id = asyncio.run(told("one"))
@@ -85,8 +80,8 @@ def test_lines_of_subflows_tasks_and_threads_are_in_the_log_of_the_run_that_was_
     assert "without a flow run id" not in capfd.readouterr().err
 
 
-def test_runs_side_by_side_keep_their_lines_apart() -> None:
-    async def both() -> list[str]:
+def test_runs_side_by_side_keep_their_lines_apart():
+    async def both():
         return await asyncio.gather(told("left"), told("right"))
 
     left, right = asyncio.run(both())
@@ -95,25 +90,25 @@ def test_runs_side_by_side_keep_their_lines_apart() -> None:
         assert [line for line in found if line.startswith("==")] == [f"== stage of {name}"]
 
 
-def test_a_run_that_ends_takes_no_line_from_one_beside_it() -> None:
+def test_a_run_that_ends_takes_no_line_from_one_beside_it():
     opened, begun, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     @flow
-    async def ends_first() -> None:
+    async def ends_first():
         with lines_in_flow_run_log():
             opened.set()
             await begun.wait()
         ended.set()
 
     @flow
-    async def goes_on() -> str:
+    async def goes_on():
         with lines_in_flow_run_log():
             begun.set()
             await ended.wait()
             LogProgress().line("after the other's end")
             return str(flow_run.id)
 
-    async def both() -> str:
+    async def both():
         first = asyncio.create_task(ends_first())
         await opened.wait()
         found = await goes_on()
@@ -132,7 +127,7 @@ logging.getLogger("rtl_distill").warning("a warning after the flow")
 """
 
 
-def test_a_flow_that_runs_here_prints_each_line_once() -> None:
+def test_a_flow_that_runs_here_prints_each_line_once():
     environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value()}
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env=environment)
     for line in (*EVERY_LINE, "== stage of one"):

@@ -1,10 +1,6 @@
 """The training loop's choices in whole runs: the epoch flow over a real service, real simulators, a real database."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from prefect import flow as prefect_flow
@@ -26,11 +22,11 @@ QUICK = ("run.epochs=1", "problems.sources.0.heldout=1", "evaluation.teacher=fal
 
 
 @pytest.fixture
-def train(prefect: None) -> Callable[[list[str]], None]:
+def train(prefect):
     """Trains the one epoch of a run, or raises what stopped it."""
 
     @prefect_flow
-    async def run(overrides: list[str]) -> None:
+    async def run(overrides):
         async with (
             open_session(load_config("demo", overrides)) as session,
             status.run_status(session),
@@ -52,10 +48,8 @@ def metrics(history: History, run: str) -> list[dict[str, float]]:
     return list(steps.values())
 
 
-def test_a_stale_run_draws_from_pools_holds_its_kl_and_is_taken_up_where_it_was_paused(
-    small_run: Callable[..., list[str]], tmp_path: Path, train: Callable[[list[str]], None]
-) -> None:
-    def settings(name: str) -> list[str]:
+def test_a_stale_run_draws_from_pools_holds_its_kl_and_is_taken_up_where_it_was_paused(small_run, tmp_path, train):
+    def settings(name):
         return small_run(
             name,
             *QUICK,
@@ -108,8 +102,8 @@ def test_a_stale_run_draws_from_pools_holds_its_kl_and_is_taken_up_where_it_was_
 
 
 def test_a_golden_warm_start_then_a_kl_that_ends_and_replacements_for_groups_of_equal_rewards(
-    small_run: Callable[..., list[str]], tmp_path: Path, train: Callable[[list[str]], None]
-) -> None:
+    small_run, tmp_path, train
+):
     train(
         small_run(
             "alone",
@@ -162,10 +156,8 @@ def test_a_golden_warm_start_then_a_kl_that_ends_and_replacements_for_groups_of_
     assert replaced
 
 
-def test_a_run_that_leaves_its_safe_range_stops_saved_and_goes_on_when_told(
-    small_run: Callable[..., list[str]], tmp_path: Path, train: Callable[[list[str]], None]
-) -> None:
-    def settings(*more: str) -> list[str]:
+def test_a_run_that_leaves_its_safe_range_stops_saved_and_goes_on_when_told(small_run, tmp_path, train):
+    def settings(*more):
         return small_run("ill", *QUICK, "problems.sources.0.train=6", HEALTH, "health.patience=1", *more)
 
     history = History(tmp_path / "history.duckdb")

@@ -1,11 +1,6 @@
 """A crash between a train step and the evaluation that follows it: the evaluation is made when the run goes on."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,15 +8,13 @@ from rtl_core.history.store import History
 
 
 @pytest.mark.slow
-def test_an_evaluation_that_a_crash_prevented_is_made_up(
-    prefect: None, small_run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_evaluation_that_a_crash_prevented_is_made_up(prefect, small_run, tmp_path, monkeypatch):
     import rtl_distill.flows.train as module
 
     overrides = small_run("gap", "run.epochs=1", "evaluation.every=1", "evaluation.teacher=false")
     evaluate = module.evaluate_policy
 
-    async def crash(session: Any, plan: Any, *more: Any) -> None:
+    async def crash(session, plan, *more):
         if plan.step == 1:
             raise RuntimeError("as if killed here")
         await evaluate(session, plan, *more)

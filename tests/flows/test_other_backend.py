@@ -1,10 +1,6 @@
 """A run with a backend that is no client of a Tinker service goes through the same flow and leaves the same history."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,9 +37,7 @@ def filled(history: History, run: str) -> dict[str, int]:
     return {name: n for name, n in counts.items() if n and name != "validations"}
 
 
-def test_two_steps_in_process_leave_what_two_steps_over_http_leave(
-    small_run: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_two_steps_in_process_leave_what_two_steps_over_http_leave(small_run, tmp_path):
     from rtl_distill.flows.train import train
 
     history = History(tmp_path / "history.duckdb")

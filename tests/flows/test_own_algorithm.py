@@ -1,10 +1,6 @@
 """An algorithm of the user's own is one file, and trains through the ordinary flow."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -32,7 +28,7 @@ class Rloo(Grpo):
 '''
 
 
-def test_an_algorithm_that_is_none_is_refused_before_a_run_is_opened() -> None:
+def test_an_algorithm_that_is_none_is_refused_before_a_run_is_opened():
     for name, why in (
         ("gropo", r"no algorithm 'gropo'.*grpo, self_distillation, self_distribution_distillation, warm_start"),
         ("nowhere:Rloo", "cannot be imported"),
@@ -45,9 +41,7 @@ def test_an_algorithm_that_is_none_is_refused_before_a_run_is_opened() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
-def test_one_file_is_an_algorithm_that_trains_through_the_flow(
-    small_run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_file_is_an_algorithm_that_trains_through_the_flow(small_run, tmp_path, monkeypatch):
     from rtl_distill.flows.train import train
 
     (tmp_path / "rloo_of_mine.py").write_text(FILE)

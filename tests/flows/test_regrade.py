@@ -1,9 +1,6 @@
 """Stored rollouts are graded again by real simulators, and the verdicts that change are told."""
 
-from __future__ import annotations
-
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -41,7 +38,7 @@ def problems() -> tuple[tuple[Problem, str], tuple[Problem, str]]:
 
 
 @pytest.fixture
-def graded(tmp_path: Path) -> History:
+def graded(tmp_path):
     """A run whose eight rollouts (golden, golden again, empty, golden of an evaluation; per problem) were graded with seed 2."""
     history = History(tmp_path / "history.duckdb")
     config = load_config("demo", [f"run.name={RUN}", f"run.history={history.path}", "grading.seed=2"])
@@ -76,7 +73,7 @@ def ask(history: History, name: str) -> list[dict]:
     return history.query(query.sql, query.bind({}, RUN)).to_pylist()
 
 
-def test_another_seed_tells_which_verdicts_hang_on_it_and_leaves_the_old_ones(graded: History) -> None:
+def test_another_seed_tells_which_verdicts_hang_on_it_and_leaves_the_old_ones(graded):
     before = graded.query("SELECT * FROM verdicts ORDER BY rollout")
     label = asyncio.run(regrade(RUN, str(graded.path), seed=3))
     assert label.startswith("bubblewrap-")
@@ -97,7 +94,7 @@ def test_another_seed_tells_which_verdicts_hang_on_it_and_leaves_the_old_ones(gr
     assert graded.query("SELECT * FROM verdicts ORDER BY rollout").equals(before)
 
 
-def test_the_same_tools_and_seed_give_the_same_verdicts_and_a_label_goes_on(graded: History) -> None:
+def test_the_same_tools_and_seed_give_the_same_verdicts_and_a_label_goes_on(graded):
     asyncio.run(regrade(RUN, str(graded.path), label="again", choice=Choice(purpose="train", first_step=1)))
     first = graded.query("SELECT rollout, graded_at FROM regrades ORDER BY rollout").to_pylist()
     assert len(first) == 4
@@ -108,13 +105,11 @@ def test_the_same_tools_and_seed_give_the_same_verdicts_and_a_label_goes_on(grad
     assert ask(graded, "changed-verdicts") == []
 
 
-def test_what_cannot_be_graded_is_no_verdict_and_is_tried_again(
-    graded: History, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_graded_is_no_verdict_and_is_tried_again(graded, monkeypatch):
     """A simulator that is gone: the flow fails with the reason, and the same label goes on when it is back."""
     from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 
-    def gone(self: BubblewrapExecutor, job: object) -> None:
+    def gone(self, job):
         raise InfrastructureError("no sandbox today")
 
     with monkeypatch.context() as patch:
@@ -126,7 +121,7 @@ def test_what_cannot_be_graded_is_no_verdict_and_is_tried_again(
     assert graded.query("SELECT count(*) AS n FROM regrades").to_pylist() == [{"n": 8}]
 
 
-def test_a_choice_that_makes_no_sense_is_refused(graded: History) -> None:
+def test_a_choice_that_makes_no_sense_is_refused(graded):
     config = load_config("demo", [f"run.name={RUN}"])
     with pytest.raises(ConfigError, match="uses no image"):
         asyncio.run(regrade(RUN, str(graded.path), image="x"))

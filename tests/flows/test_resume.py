@@ -1,22 +1,17 @@
 """kill -9 in the middle of an epoch, then the same command: the run goes on and ends as if nothing had happened."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
+from tests.waiting import wait_for
 
-QUESTION = "SELECT count(*) AS n FROM rollouts WHERE run = '{run}' AND purpose = 'train' AND step = {step}"
+LAST = "SELECT count(*) AS n FROM rollouts WHERE run = 'killed' AND purpose = 'train' AND step = 3"
 
 
 def command(overrides: list[str]) -> list[str]:
@@ -28,22 +23,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect"), "PREFECT_LOGGING_LEVEL": "ERROR"}
 
 
-def wait_for_rollouts_of(history: History, run: str, step: int, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(6000):
-        assert process.poll() is None, "the run ended before it could be killed"
-        try:
-            if history.query(QUESTION.format(run=run, step=step)).to_pylist()[0]["n"]:
-                return
-        except HistoryError:
-            pass  # not created yet
-        time.sleep(0.1)
-    raise AssertionError("no rollout of the step within ten minutes")
-
-
 @pytest.mark.slow
-def test_after_kill_9_the_same_command_ends_with_the_rollouts_and_weights_of_an_undisturbed_run(
-    small_run: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_after_kill_9_the_same_command_ends_with_the_rollouts_and_weights_of_an_undisturbed_run(small_run, tmp_path):
     fixed = (
         "tinker.local_deterministic=true",
         "evaluation.teacher=false",
@@ -53,27 +34,20 @@ def test_after_kill_9_the_same_command_ends_with_the_rollouts_and_weights_of_an_
         "problems.sources.0.train=8",
     )
     calm = command(small_run("calm", *fixed))
-    done = subprocess.run(
-        calm,
-        env=environment(tmp_path),
-        check=True,
-        timeout=1800,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run(calm, env=environment(tmp_path), check=True, timeout=1800, **out)
     for line in (*(f"step   {n}/4  reward" for n in range(1, 5)), "Run calm: held-out problems"):
         assert done.stdout.count(line) == 1, (line, done.stdout)  # also where Prefect listens to the same logger
 
     killed = small_run("killed", *fixed)
     reader = History(tmp_path / "history.duckdb", read_only=True)
     process = subprocess.Popen(command(killed), env=environment(tmp_path), start_new_session=True)
-    wait_for_rollouts_of(reader, "killed", 3, process)
+    wait_for(lambda: reader.query(LAST).to_pylist()[0]["n"], "a rollout of the last step", while_runs=process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     subprocess.run(command(killed), env=environment(tmp_path), check=True, timeout=1800)
 
-    def rollouts(run: str) -> list[dict[str, Any]]:
+    def rollouts(run):
         sql = """
             SELECT r.purpose, r.step, r.policy_step, r.problem_id, r.sample, r.text, t.logprobs_T, v.outcome, s.k1_mean
             FROM rollouts r JOIN tokens t USING (rollout) JOIN verdicts v USING (rollout)

@@ -1,10 +1,7 @@
 """A student that is its own teacher: who scores, behind which prompt, and that nothing of it reaches what is sampled from or trained on."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +15,8 @@ from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.history.store import History
 from rtl_core.problems.starter import starter_problems
 from rtl_core.tinymodels import model_path
-from rtl_core.types.rollout import Rollout
 from tests.flows import recording_backend as noted
+from tests.nouns import a_rollout
 
 SELF = (
     "learning.algorithm=self_distillation",
@@ -48,9 +45,7 @@ def without_teacher(settings: list[str], folder: Path) -> str:
 
 
 @pytest.mark.usefixtures("prefect")
-def test_the_golden_answer_is_shown_to_who_scores_and_to_nobody_else(
-    small_run: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_the_golden_answer_is_shown_to_who_scores_and_to_nobody_else(small_run, tmp_path):
     from rtl_distill.flows.train import train
 
     settings = small_run("own", *SELF, "learning.warm_start_steps=1", "learning.warm_start_source=golden")
@@ -88,9 +83,7 @@ def test_the_golden_answer_is_shown_to_who_scores_and_to_nobody_else(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
-def test_a_verdict_is_the_hint_where_none_of_the_group_passed(
-    small_run: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_a_verdict_is_the_hint_where_none_of_the_group_passed(small_run, tmp_path):
     from rtl_distill.flows.train import train
 
     settings = small_run(
@@ -114,12 +107,9 @@ def test_a_verdict_is_the_hint_where_none_of_the_group_passed(
     assert {weights.path for weights, _, _ in noted.SCORED} == {None, *list(paths.values())[:-1]}
 
 
-def test_without_a_hint_an_answer_has_its_reward_alone() -> None:
+def test_without_a_hint_an_answer_has_its_reward_alone():
     config = load_config("demo", ["learning.algorithm=self_distillation"], environment={})
-    rollout = Rollout(
-        run="r", purpose="train", evaluation=None, epoch=0, step=0, problem_id="p", sample=0, prompt_P=(1,), tokens_T=(2, 3),
-        logprobs_T=(-0.5, -1.0), stop_reason="stop", text="", policy_step=0,
-    )  # fmt: skip
+    rollout = a_rollout(tokens_T=(2, 3), logprobs_T=(-0.5, -1.0), text="")
     alone = StoredRollout(rollout)
     taught = StoredRollout(rollout, teacher=TeacherRecord(rollout.key, np.array([-0.1, -2.0]), 0.0, 0.0, 0.0, 2))
     own = SelfDistillation(config)
@@ -128,6 +118,6 @@ def test_without_a_hint_an_answer_has_its_reward_alone() -> None:
     assert advantages[1] == pytest.approx([0.25 - 0.5 * (-0.4), 0.25 - 0.5 * 1.0])
 
 
-def test_a_self_teacher_without_a_kl_is_refused() -> None:
+def test_a_self_teacher_without_a_kl_is_refused():
     with pytest.raises(ConfigError, match=r"learning.kl_weight`: self_distillation without a KL is grpo"):
         load_config("demo", ["learning.algorithm=self_distillation", "learning.kl_weight=0"], environment={})

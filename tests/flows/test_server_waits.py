@@ -1,16 +1,12 @@
 """A Prefect server that is busy for a while costs a run time and a line, and no traceback."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 from prefect.client.base import PrefectHttpxAsyncClient
@@ -48,7 +44,7 @@ class Answers(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server():
     with Server(("127.0.0.1", 0), Answers) as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()
         yield running
@@ -61,9 +57,7 @@ async def ask(url: str) -> int:
 
 
 @pytest.mark.parametrize(("refusals", "lines"), [(1, 0), (4, 1)])
-def test_a_server_that_is_busy_for_long_is_told_of_once_a_minute(
-    server: Server, refusals: int, lines: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_server_that_is_busy_for_long_is_told_of_once_a_minute(server, refusals, lines, monkeypatch, caplog):
     client = logging.getLogger("prefect.client")
     monkeypatch.setattr(client, "level", client.level)
     monkeypatch.setattr(client, "filters", list(client.filters))
@@ -76,7 +70,7 @@ def test_a_server_that_is_busy_for_long_is_told_of_once_a_minute(
     assert all("waiting for Prefect's server" in line and "503" in line for line in told)
 
 
-def test_what_stays_busy_is_worth_trying_again(server: Server) -> None:
+def test_what_stays_busy_is_worth_trying_again(server):
     server.refusals = 1000
     with pytest.raises(PrefectHTTPStatusError) as caught:
         asyncio.run(ask(server.url))
@@ -84,14 +78,12 @@ def test_what_stays_busy_is_worth_trying_again(server: Server) -> None:
 
 
 @pytest.mark.usefixtures("prefect")
-def test_a_task_that_waits_for_its_next_attempt_says_for_what(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_task_that_waits_for_its_next_attempt_says_for_what(monkeypatch, caplog):
     monkeypatch.setattr(steps, "PAUSES_S", (0.01, 0.02, 0.03))
     monkeypatch.setattr(steps, "TOLD_FROM_S", 0.02)
     attempts = []
 
-    async def sample(problem_id: str) -> int:
+    async def sample(problem_id):
         attempts.append(problem_id)
         if len(attempts) < 4:
             raise MalformedAnswerError("a sample has the token 861", "ask again")
@@ -105,10 +97,10 @@ def test_a_task_that_waits_for_its_next_attempt_says_for_what(
 
 
 @pytest.mark.usefixtures("prefect")
-def test_a_task_that_takes_long_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_task_that_takes_long_is_named(monkeypatch, caplog):
     monkeypatch.setattr(session, "TELL_S", 0.0)
 
-    async def sample(problem_id: str) -> None:
+    async def sample(problem_id):
         session._tell_long()
 
     with caplog.at_level("INFO", logger="rtl_distill"):
@@ -119,7 +111,7 @@ def test_a_task_that_takes_long_is_named(monkeypatch: pytest.MonkeyPatch, caplog
     ]
 
 
-def test_a_command_whose_server_stays_busy_ends_in_a_sentence(server: Server, tmp_path: Path) -> None:
+def test_a_command_whose_server_stays_busy_ends_in_a_sentence(server, tmp_path):
     server.refusals = 10**6
     done = subprocess.run(
         [sys.executable, "-m", "rtl_distill.cli", "train", "demo", f"--set=run.directory={tmp_path}"],

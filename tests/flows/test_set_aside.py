@@ -1,10 +1,6 @@
 """A step on whose answers trainer and sampler disagree is sampled anew: once by itself, then by a command."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -19,9 +15,7 @@ COUNT = "SELECT purpose, step, count(*) AS n FROM rollouts WHERE purpose IN ('tr
 
 
 @pytest.mark.slow
-def test_a_poisoned_step_is_sampled_anew_once_by_itself_and_then_by_a_command(
-    small_run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_poisoned_step_is_sampled_anew_once_by_itself_and_then_by_a_command(small_run, tmp_path, monkeypatch):
     from rtl_distill.flows.train import train
 
     overrides = small_run(

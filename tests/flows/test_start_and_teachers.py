@@ -1,11 +1,8 @@
 """A run that starts from another one's weights, with two teachers: one of them saved weights, each for the problems of its source."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +40,7 @@ def two_sources(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
-def test_it_begins_with_those_weights_and_each_teacher_scores_its_own_problems(
-    small_run: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_it_begins_with_those_weights_and_each_teacher_scores_its_own_problems(small_run, tmp_path):
     from rtl_distill.flows.evaluate import evaluate, evaluate_model
     from rtl_distill.flows.train import train
 
@@ -122,10 +117,10 @@ def refusal(tmp_path: Path, *overrides: str) -> str:
 
 
 @pytest.mark.slow
-def test_weights_that_do_not_fit_or_are_not_there_are_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_weights_that_do_not_fit_or_are_not_there_are_refused_in_a_sentence(tmp_path):
     places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", *SAME)
 
-    async def save() -> tuple[str, str]:
+    async def save():
         config = load_config("demo", [*places, "run.name=saved", "problems.sources.0.train=2"], environment={})
         async with open_session(config) as session:
             found = await (await session.policy.backend.open_trainer(None)).save("some", None)

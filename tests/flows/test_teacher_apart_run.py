@@ -1,21 +1,17 @@
 """A run whose teacher is served elsewhere goes on when that service dies and comes back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from rtl_core.history.store import History
 from rtl_core.localtinker.process import KeptTinker
 from rtl_core.tinymodels import model_path
+from tests.waiting import wait_for
 
 SCORED = "SELECT step, teacher, count(*) AS n FROM teacher_scores WHERE run = 'apart' GROUP BY ALL ORDER BY step"
 
@@ -23,8 +19,8 @@ SCORED = "SELECT step, teacher, count(*) AS n FROM teacher_scores WHERE run = 'a
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
 def test_every_step_is_scored_by_the_teacher_of_the_other_service_which_died_in_between(
-    small_run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    small_run, tmp_path, monkeypatch
+):
     from rtl_distill.flows.evaluate import evaluate
     from rtl_distill.flows.train import train
 
@@ -33,13 +29,9 @@ def test_every_step_is_scored_by_the_teacher_of_the_other_service_which_died_in_
     with KeptTinker({"teacher": model_path("teacher")}, tmp_path / "teacher", on_restart=told.append) as service:
         monkeypatch.setenv("TINKER_TEACHER_API_KEY", service.api_key)
 
-        def kill_after_the_first_step() -> None:
-            deadline = time.monotonic() + 300
-            while time.monotonic() < deadline:
-                if history.path.exists() and history.trained_steps("apart"):
-                    os.kill(service.pid, signal.SIGKILL)
-                    return
-                time.sleep(0.2)
+        def kill_after_the_first_step():
+            wait_for(lambda: history.path.exists() and history.trained_steps("apart"), "a trained step")
+            os.kill(service.pid, signal.SIGKILL)
 
         killer = threading.Thread(target=kill_after_the_first_step)
         killer.start()

@@ -1,10 +1,7 @@
 """The train flow, whole and small: real Prefect, real Tinker protocol, real simulators, real database."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +23,7 @@ def count(history: History, sql: str) -> int:
     return history.query(sql).to_pylist()[0]["n"]
 
 
-def test_a_run_ends_with_every_rollout_graded_scored_and_trained_and_again_does_nothing(
-    small_run: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_a_run_ends_with_every_rollout_graded_scored_and_trained_and_again_does_nothing(small_run, tmp_path):
     from rtl_distill.flows.train import train
 
     looking = ("learning.doubtful=mask", "learning.doubtful_share=10")
@@ -64,9 +59,7 @@ def test_a_run_ends_with_every_rollout_graded_scored_and_trained_and_again_does_
 
 
 @pytest.mark.slow
-def test_a_run_that_exists_refuses_another_reward_unless_told(
-    small_run: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_a_run_that_exists_refuses_another_reward_unless_told(small_run, tmp_path):
     from rtl_distill.flows.train import train
 
     asyncio.run(train("demo", small_run("fixed", "run.epochs=1", "evaluation.teacher=false")))

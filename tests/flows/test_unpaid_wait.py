@@ -1,13 +1,9 @@
 """A run that waits for credit (402) says so, and Ctrl-C ends it at once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +15,7 @@ from rtl_core.tinymodels import model_path
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_a_wait_for_credit(small_run: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_wait_for_credit(small_run, tmp_path):
     unpaid = Fault("402", PAID, strike_of("refused", 402, "no credit left"), lasts_s=1e6)
     models = {name: model_path(name) for name in ("student", "teacher")}
     service = LocalTinker({str(path): path for path in models.values()}, tmp_path / "service")

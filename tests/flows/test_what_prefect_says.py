@@ -1,13 +1,9 @@
 """A command's terminal shows its progress and real errors, and nothing of how Prefect goes about its work."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys
 from types import SimpleNamespace
-
-import pytest
 
 from rtl_distill.tasks import artifacts
 
@@ -35,13 +31,13 @@ def test_cut_connections_are_left_out_and_real_errors_are_told():
     assert "the server is broken" in done.stderr
 
 
-def test_a_server_that_takes_no_artifacts_is_told_of_once(monkeypatch: pytest.MonkeyPatch):
+def test_a_server_that_takes_no_artifacts_is_told_of_once(monkeypatch):
     said: list[str] = []
 
-    async def refuse(*_: object, **__: object) -> None:
+    async def refuse(*_, **__):
         raise ConnectionError("no server")
 
-    async def two_steps() -> None:
+    async def two_steps():
         artifacts.progress.set(SimpleNamespace(line=said.append))
         publisher = artifacts.Publisher(SimpleNamespace(run="r", weights=SimpleNamespace(steps=[1, 2])))
         for step in range(2):

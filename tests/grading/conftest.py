@@ -1,26 +1,16 @@
-"""Real executors, started once, and the published examples."""
+"""The tools of the simulation image, an executor that counts, and commands in a sandbox."""
 
 import shutil
 
 import docker
 import pytest
 
-from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
 from rtl_core.grading.executors.install import install
 from rtl_core.grading.executors.toolchain import Toolchain
-from rtl_core.grading.grader import Grader
-from rtl_core.problems.cvdp import read_cvdp
 
 ARBITER = "cvdp_agentic_fixed_arbiter_0001"
 LFSR = "cvdp_copilot_lfsr_0001"
-
-
-@pytest.fixture(scope="session")
-def examples(cvdp):
-    """Problem id -> problem, for the published examples that open tools can grade."""
-    found = [read_cvdp(path) for path in cvdp.glob("*v1.1.0_example*no_commercial*.jsonl")]
-    return {problem.id: problem for problems in found for problem in problems.problems}
 
 
 @pytest.fixture(scope="session")
@@ -38,12 +28,6 @@ def installed(tmp_path_factory):
         patch.setenv("RTL_DISTILL_TOOLS", str(home))
         yield install("docker")
     shutil.rmtree(home)  # a gigabyte
-
-
-@pytest.fixture(scope="session")
-def executor():
-    with make_executor("bubblewrap") as started:
-        yield started
 
 
 class Counting:
@@ -64,13 +48,6 @@ class Counting:
 @pytest.fixture
 def counting(executor):
     return Counting(executor)
-
-
-@pytest.fixture(scope="session")
-def grader(executor):
-    made = Grader(executor)
-    yield made
-    made.close()
 
 
 @pytest.fixture

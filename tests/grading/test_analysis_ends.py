@@ -1,12 +1,9 @@
 """An analysis that is broken off from outside is no fault of the answer's; one that the text ends is."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -21,7 +18,7 @@ def request(text: str = ANSWER) -> AnalysisRequest:
 
 
 @pytest.fixture
-def analyst() -> Iterator[Analyst]:
+def analyst():
     made = Analyst(timeout_s=10.0)
     yield made
     made.close()
@@ -29,14 +26,14 @@ def analyst() -> Iterator[Analyst]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_child_that_is_killed_or_stopped_costs_time_and_no_verdict(analyst: Analyst, end: signal.Signals) -> None:
+def test_a_child_that_is_killed_or_stopped_costs_time_and_no_verdict(analyst, end):
     before = analyst.analyse(request())
     assert before.interface is not None
     os.kill(analyst._free[0]._process.pid, end)
     assert analyst.analyse(request()) == before
 
 
-def test_a_text_that_takes_the_child_down_is_told_so() -> None:
+def test_a_text_that_takes_the_child_down_is_told_so():
     doubling = "`define a0 x x\n" + "".join(f"`define a{i + 1} `a{i} `a{i}\n" for i in range(40))
     analyst = Analyst()
     try:
@@ -47,7 +44,7 @@ def test_a_text_that_takes_the_child_down_is_told_so() -> None:
     assert "cannot be parsed within" in found.failed
 
 
-def test_a_child_that_takes_long_to_end_is_waited_for(analyst: Analyst) -> None:
+def test_a_child_that_takes_long_to_end_is_waited_for(analyst):
     analyst.analyse(request())
     child = analyst._free.pop()
     child._process.kill()
@@ -57,7 +54,7 @@ def test_a_child_that_takes_long_to_end_is_waited_for(analyst: Analyst) -> None:
     assert child.end() == 1
 
 
-def test_a_machine_without_a_moment_for_it_is_not_the_answers_fault() -> None:
+def test_a_machine_without_a_moment_for_it_is_not_the_answers_fault():
     analyst = Analyst(timeout_s=0.0)
     try:
         with pytest.raises(InfrastructureError, match="broken off 3 times"):

@@ -325,9 +325,7 @@ def test_neutralising_keeps_lines_and_everything_else():
         ('initial $dumpfile("waves.vcd");', False),
     ],
 )
-def test_where_no_gate_judges_a_compiled_program_the_screen_looks_at_every_branch_and_at_names_of_files(
-    body: str, refused: bool
-) -> None:
+def test_where_no_gate_judges_a_compiled_program_the_screen_looks_at_every_branch_and_at_names_of_files(body, refused):
     answer = {"rtl/m.sv": f"module m;\n{body}\nendmodule\n"}
     names = ("test_m.py", "golden.hex")
     assert bool(screen(answer, {"rtl/table.hex": ""}, "m", harness=names, several_tools=True)) == refused

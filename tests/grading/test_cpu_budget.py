@@ -1,7 +1,5 @@
 """What an answer may use of CPU time is scaled from what a known-good answer took, and no verdict depends on the machine's load."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

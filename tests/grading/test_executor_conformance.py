@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.common import marked
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading import limits
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Mount, Step
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_core.grading.limits import Limits
+from tests.waiting import wait_for
 
 SMALL = Limits(wall_s=60, cpu_s=5, memory_mb=1024, processes=40, file_mb=8, disk_mb=32, output_kb=8, output_mb=4)
 
@@ -73,25 +75,11 @@ def below(pid: int) -> list[int]:
 
 def running(marker: str) -> list[int]:
     """Process ids of this machine whose command line holds `marker`."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                words = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if marker.encode() in words:
-                found.append(int(entry.name))
-    return found
+    return marked(marker, "cmdline")
 
 
-def gone(marker: str, patience_s: float = 300.0) -> bool:
-    deadline = time.monotonic() + patience_s
-    while running(marker):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
+def is_gone(marker: str) -> bool:
+    return wait_for(lambda: not running(marker), f"the end of {marker}")
 
 
 # The workspace
@@ -196,12 +184,12 @@ def test_a_timeout_ends_the_whole_tree_even_what_left_its_session(shell):
     done = shell(command, limits=SMALL.model_copy(update={"wall_s": 0.6}))
     assert (done.exit_code, done.overrun) == (None, "wall")
     assert time.monotonic() - started < 3600
-    assert gone("98761.5")
+    assert is_gone("98761.5")
 
 
 def test_what_a_step_leaves_behind_ends_with_it(shell):
     assert shell("(setsid sleep 98762.5 >/dev/null 2>&1 &); exit 0").exit_code == 0
-    assert gone("98762.5")
+    assert is_gone("98762.5")
 
 
 def test_a_child_that_holds_the_output_open_does_not_hold_up_the_grade(shell):
@@ -232,14 +220,14 @@ def test_cpu_time_of_all_processes_together_is_limited(shell, name):
     done = shell(BURN + SPREAD[name], limits=SMALL.model_copy(update={"wall_s": 600}), budget_s=0.5)
     assert done.overrun == "cpu"
     assert done.cpu_s > 0.5
-    assert gone("98765.5")
+    assert is_gone("98765.5")
 
 
 def test_what_only_sleeps_ends_when_it_has_slept_for_its_budget(shell):
     done = shell("sleep 98766.5 | sleep 98766.5", limits=SMALL.model_copy(update={"wall_s": 600}), budget_s=0.5)
     assert done.overrun == "asleep"
     assert done.asleep_s > 0.5
-    assert gone("98766.5")
+    assert is_gone("98766.5")
 
 
 def test_short_sleeps_and_sleeps_without_a_budget_are_nobodys_business(shell):
@@ -269,9 +257,7 @@ def test_time_in_which_the_sandbox_was_stopped_is_not_counted(executor, shell):
     with ThreadPoolExecutor(1) as pool:
         limits = SMALL.model_copy(update={"wall_s": 1.5})
         waiting = pool.submit(shell, "sleep 0.91824; echo done", limits=limits, budget_s=1.5)
-        deadline = time.monotonic() + 300
-        while not running("sleep\x000.91824") and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_for(lambda: running("sleep\x000.91824"), "the job")
         with stopped(executor):
             time.sleep(2)
         assert waiting.result().output == "done\n"
@@ -324,9 +310,7 @@ def test_many_processes_of_another_run_leave_a_sandbox_its_own(executor, shell):
     with ThreadPoolExecutor(1) as pool:
         held = pool.submit(other.run, hog)
         try:
-            deadline = time.monotonic() + 300
-            while len(running(marker.replace(" ", "\0"))) < 36 and time.monotonic() < deadline:
-                time.sleep(0.05)
+            wait_for(lambda: len(running(marker.replace(" ", "\0"))) >= 36, "its processes")
             done = shell("for i in $(seq 20); do sleep 1 & done; wait; echo well", limits=SMALL)
         finally:
             other.close()
@@ -451,9 +435,7 @@ def test_many_jobs_at_one_time_do_not_mix(executor):
 def test_a_killed_sandbox_is_replaced_and_the_job_run_again(executor):
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(executor.run, Job({}, {}, (Step("direct", ("sh", "-c", "sleep 0.91823; echo done")),)))
-        deadline = time.monotonic() + 300
-        while not running("sleep\x000.91823") and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_for(lambda: running("sleep\x000.91823"), "the job")
         kill_sandboxes(executor)
         assert waiting.result().steps[0].output == "done\n"
     assert executor.run(Job({}, {}, (Step("direct", ("echo", "well")),))).steps[0].output == "well\n"
@@ -466,12 +448,9 @@ def test_a_killed_grader_leaves_no_process_and_no_workspace(executor):
         f"make_executor({executor.name!r}).run(Job({{}}, {{}}, (Step('direct', ('sleep', '98764.5')),)))\n"
     )
     with subprocess.Popen([sys.executable, "-c", program]) as grader:
-        deadline = time.monotonic() + 300
-        while not running("98764.5") and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert running("98764.5")
+        wait_for(lambda: running("98764.5"), "the job")
         grader.kill()
-    assert gone("98764.5")
+    assert is_gone("98764.5")
 
 
 def test_closing_ends_everything_and_refuses_more(executor):

@@ -29,8 +29,8 @@ def engine(tmp_path_factory):
 @pytest.mark.slow
 def test_killed_graders_are_started_again_and_leave_nothing(tmp_path):
     """A small run of `python -m benchmarks.chaos --executor bubblewrap`."""
-    outcome = chaos(200, tmp_path, kill_every=40, seed=5)
-    assert (outcome.graded, outcome.wrong, outcome.left) == (200, {}, [])
+    outcome = chaos(100, tmp_path, kill_every=25, seed=5)
+    assert (outcome.graded, outcome.wrong, outcome.left) == (100, {}, [])
     assert outcome.kills > 0
 
 

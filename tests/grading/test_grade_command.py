@@ -18,6 +18,7 @@ from rtl_core.observe.progress import progress
 from rtl_core.rollouts.grade_file import FileGrading, grade_file
 from rtl_core.types.verdict import Stage
 from rtl_distill.cli.console import ConsoleProgress
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -162,13 +163,6 @@ def started(*arguments):
         process.communicate()
 
 
-def until(what, limit_s=90):
-    deadline = time.monotonic() + limit_s
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def is_gone(group):
     try:
         os.killpg(group, 0)
@@ -194,7 +188,7 @@ def test_an_interrupt_ends_at_once_keeps_what_is_finished_and_the_same_command_g
     call = (problems, "--answers", answers, "--output", output, "--jobs", 2, "--executor", executor, *LIMIT)
     with started(*call) as process:
         # The third and fourth are written although the second is not done.
-        until(lambda: output.exists() and len(output.read_text().splitlines()) == 3)
+        wait_for(lambda: output.exists() and len(output.read_text().splitlines()) == 3, "three verdicts")
         time.sleep(1)
         (os.killpg if group else os.kill)(process.pid, number)
         start = time.monotonic()
@@ -203,7 +197,7 @@ def test_an_interrupt_ends_at_once_keeps_what_is_finished_and_the_same_command_g
         assert process.returncode == 128 + number
         assert "3 of 4 verdicts are written; the same command goes on" in told
         assert "Traceback" not in told
-        until(lambda: is_gone(process.pid), 20)
+        wait_for(lambda: is_gone(process.pid), "the end of the group", 20)
     first = read(output)
     assert {record["sample"]: record["outcome"] for record in first} == {
         9: "no_answer",

@@ -1,7 +1,5 @@
 """A made-up run that the reading tests share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 The student learns: its chance to meet the interface and to pass rises with the step. Some answers are hostile on purpose.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from dataclasses import dataclass

@@ -1,9 +1,6 @@
 """A column is declared once: a line of the schema, its migration, and a field of the noun reach the file and come back."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -32,7 +29,7 @@ NEW = "laps JSON, lap_names VARCHAR[], lap_at TIMESTAMP, lap_s DOUBLE"
 
 
 @pytest.fixture
-def later(monkeypatch) -> None:
+def later(monkeypatch):
     """A later release, whose runs have the new columns."""
     tables, views = schema.schema_sql()
     first = "    run           VARCHAR PRIMARY KEY,      -- the name"
@@ -84,11 +81,11 @@ def test_an_older_file_gets_the_new_column(tmp_path, request):
         ("audits", AuditRecord, {}),
     ],
 )
-def test_every_field_of_a_record_has_a_column(name: str, kind: type[BaseModel], renamed: dict[str, str]):
+def test_every_field_of_a_record_has_a_column(name, kind, renamed):
     assert {renamed.get(field, field) for field in kind.model_fields} <= columns_of(name).keys()
 
 
-def test_every_table_of_the_schema_can_be_appended_to_and_read(tmp_path: Path):
+def test_every_table_of_the_schema_can_be_appended_to_and_read(tmp_path):
     """Each kind of column has a rule for both ways; a kind without one would fail here."""
     text = {
         "VARCHAR": "a\ud800b",

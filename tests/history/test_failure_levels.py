@@ -1,7 +1,5 @@
 """Each failed answer has exactly one level, and what the harness told decides which."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtl_core.history.named_queries import named_query
@@ -10,8 +8,8 @@ from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.figures.mistakes import levels
 from rtl_core.reporting.rollout import level_of
 from rtl_core.reporting.theme import LEVELS
-from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Verdict
+from tests.nouns import a_rollout
 
 FAILED, BROKEN = Outcome.TESTS_FAILED, Outcome.COMPILE_FAILED
 CASES: dict[str, list[tuple]] = {
@@ -57,7 +55,7 @@ CASES: dict[str, list[tuple]] = {
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory) -> History:
+def history(tmp_path_factory):
     history = History(tmp_path_factory.mktemp("levels") / "h.duckdb")
     verdicts = {"passed": Verdict(outcome=Outcome.PASSED, stages=(), executor="test")}
     verdicts["undecided"] = Verdict(outcome=Outcome.INFRASTRUCTURE_ERROR, stages=(), executor="test")
@@ -70,12 +68,9 @@ def history(tmp_path_factory) -> History:
                 outcome=outcome, stages=(), reasons=reasons, executor="test", **counts
             )
     rollouts = {
-        name: Rollout(
-            run="r", purpose="train", epoch=0, step=0, problem_id="solved" if name in ("passed", "refused 0") else name, sample=i,
-            prompt_P=(1,), tokens_T=(2,), logprobs_T=(-0.1,), stop_reason="stop", text=name, policy_step=0,
-        )
+        name: a_rollout(problem_id="solved" if name in ("passed", "refused 0") else name, sample=i, text=name)
         for i, name in enumerate(verdicts)
-    }  # fmt: skip
+    }
     history.record_rollouts(list(rollouts.values()))
     history.record_verdicts([(rollouts[name].key, verdict, None) for name, verdict in verdicts.items()])
     return history

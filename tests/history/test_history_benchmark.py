@@ -1,13 +1,9 @@
 """The figures of docs/history.md come from a benchmark that still runs: at its smallest size here."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 from benchmarks.history import queries
 
 
-def test_each_named_query_answers_over_a_filled_history(tmp_path: Path) -> None:
+def test_each_named_query_answers_over_a_filled_history(tmp_path):
     rows = {name.strip(): measured for name, measured, _ in queries(tmp_path, 1_600)}
     assert rows["funnel"].endswith(", 4 rows")
     assert rows["counterfactual-rollouts"].endswith(", 1,600 rows")

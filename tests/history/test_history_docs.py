@@ -1,7 +1,5 @@
 """docs/history.md is true: every query in it runs and answers, and every table and view is listed."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -10,7 +8,6 @@ import pytest
 import synthetic
 
 from rtl_core.history import schema
-from rtl_core.history.store import History
 from rtl_core.types.verdict import Outcome
 
 TEXT = (Path(__file__).parents[2] / "docs" / "history.md").read_text(encoding="utf-8")
@@ -19,7 +16,7 @@ TITLES = re.findall(r"^\*\*(\d+)\. ", TEXT, re.M)
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> History:
+def history(tmp_path_factory):
     history = synthetic.write_run(tmp_path_factory.mktemp("docs") / "h.duckdb")
     rows = [(s.rollout.key, s.verdict) for s in history.rollouts_of("demo", 3)]
     history.record_regrades("later", [(k, v.model_copy(update={"outcome": Outcome.TIMEOUT})) for k, v in rows])
@@ -40,7 +37,7 @@ def test_each_query_answers(history, number):
 
 
 def test_a_few_answers_are_those_of_the_rollouts(history):
-    def ask(number: int) -> list[dict]:
+    def ask(number):
         sql = QUERIES[number - 1]
         return history.query(sql, {"run": "demo"} if "$run" in sql else None).to_pylist()
 

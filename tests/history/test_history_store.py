@@ -1,7 +1,5 @@
 """The history keeps what it is given, once, and gives it back as it was."""
 
-from __future__ import annotations
-
 import contextlib
 
 import duckdb

@@ -1,7 +1,5 @@
 """An older history comes forward with nothing lost, or stays as it was."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import duckdb
@@ -85,7 +83,7 @@ STEPS = {
 
 
 @pytest.fixture
-def newer(monkeypatch) -> None:
+def newer(monkeypatch):
     """A later release: two migrations more than today's."""
     monkeypatch.setattr(schema, "migrations", lambda: STEPS)
 

@@ -1,15 +1,13 @@
 """Each mistake gets its name: polarity and name of a reset, ports, widths, the check that failed."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.figures.mistakes import named
-from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import InterfaceMismatch, MismatchKind, Outcome, Verdict
+from tests.nouns import a_rollout
 
 
 def miss(kind: str, name: str, expected: str | None = None, got: str | None = None) -> InterfaceMismatch:
@@ -29,7 +27,7 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory) -> History:
+def history(tmp_path_factory):
     history = History(tmp_path_factory.mktemp("mistakes") / "h.duckdb")
     verdicts = [
         Verdict(outcome=Outcome.INTERFACE_MISMATCH, stages=(), mismatches=found, executor="test")
@@ -37,13 +35,7 @@ def history(tmp_path_factory) -> History:
     ]
     reasons = ("test_m.reset_kind: q is 1", "test_m.bit_order: y is 3, not 5", "vectors: failed")
     verdicts.append(Verdict(outcome=Outcome.TESTS_FAILED, stages=(), reasons=reasons, executor="test"))
-    rollouts = [
-        Rollout(
-            run="r", purpose="train", epoch=0, step=0, problem_id=f"p{i}", sample=0, prompt_P=(1,), tokens_T=(2,),
-            logprobs_T=(-0.1,), stop_reason="stop", text="x", policy_step=0,
-        )
-        for i in range(len(verdicts))
-    ]  # fmt: skip
+    rollouts = [a_rollout(problem_id=f"p{i}") for i in range(len(verdicts))]
     history.record_rollouts(rollouts)
     history.record_verdicts([(r.key, v, None) for r, v in zip(rollouts, verdicts, strict=True)])
     return history

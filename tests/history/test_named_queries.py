@@ -1,7 +1,5 @@
 """The named queries answer the daily questions, and their figures agree with the rollouts themselves."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """docs/history-notebook.ipynb runs over a snapshot, and its figures hold the run's own numbers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -10,13 +8,12 @@ import plotly.graph_objects as go
 import pytest
 
 from rtl_core.history.export import take_snapshot
-from rtl_core.history.store import History
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "history-notebook.ipynb"
 
 
 @pytest.fixture
-def figures(demo: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, go.Figure]:
+def figures(demo, tmp_path, monkeypatch):
     """The figures by name, after every code cell has run in order."""
     monkeypatch.setenv("SNAPSHOT", str(take_snapshot(demo.path, tmp_path / "today.duckdb")))
     monkeypatch.delenv("RUN", raising=False)
@@ -31,7 +28,7 @@ def figures(demo: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> d
     return {name: value for name, value in names.items() if isinstance(value, go.Figure)}
 
 
-def test_every_figure_of_the_notebook_holds_the_run_s_numbers(demo: History, figures: dict[str, go.Figure]) -> None:
+def test_every_figure_of_the_notebook_holds_the_run_s_numbers(demo, figures):
     assert set(figures) == {"curves", "heldout", "shares", "stages", "named", "parting", "spent"}
     for name, figure in figures.items():
         assert figure.data, name

@@ -1,7 +1,5 @@
 """A history opens with every DuckDB that the package allows, whichever of them wrote it."""
 
-from __future__ import annotations
-
 import os
 import re
 import struct
@@ -35,7 +33,7 @@ def storage_version(path: Path) -> int:
     return struct.unpack_from("<Q", path.read_bytes()[:64], 12)[0]
 
 
-def test_what_we_write_can_be_read_by_the_oldest_version_that_is_allowed(tmp_path: Path) -> None:
+def test_what_we_write_can_be_read_by_the_oldest_version_that_is_allowed(tmp_path):
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r"))
     history.heartbeat("r")
@@ -45,7 +43,7 @@ def test_what_we_write_can_be_read_by_the_oldest_version_that_is_allowed(tmp_pat
     assert oldest[1] == "1.5", "another floor has another storage version"
 
 
-def test_a_file_of_a_newer_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_file_of_a_newer_version_is_refused_with_what_to_do(tmp_path):
     said = "IO Error: Trying to read a database file with version number 69, but we can only read versions between 64 and 68."
     refused = unreadable(tmp_path / "h.duckdb", said)
     assert "another version of DuckDB" in refused.message
@@ -53,12 +51,12 @@ def test_a_file_of_a_newer_version_is_refused_with_what_to_do(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_duckdb_1_5_and_the_locked_one_take_turns_at_one_history(tmp_path: Path) -> None:
+def test_duckdb_1_5_and_the_locked_one_take_turns_at_one_history(tmp_path):
     older = tmp_path / "older"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(older), "duckdb==1.5.*"]
     subprocess.run(pip, check=True)
 
-    def start(name: str, path: str, file: str = "h.duckdb") -> str:
+    def start(name, path, file="h.duckdb"):
         environment = {**os.environ, "PYTHONPATH": path}
         command = [sys.executable, "-c", WRITE, str(tmp_path / file), name]
         done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False)

@@ -1,7 +1,5 @@
 """Copies and exports hold what the history holds, while a run may be writing it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Child process of the crash test: writes batches without end and says so after each is acknowledged."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

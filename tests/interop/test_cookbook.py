@@ -1,11 +1,7 @@
 """The tinker-cookbook's own RL loop, unchanged, on our problems and grader against the embedded service (`make test-cookbook`)."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 import tinker
@@ -33,7 +29,7 @@ def test_batches_go_through_all_problems_in_order(builder):
 
 
 def test_an_environment_rewards_the_golden_answer_in_full_and_an_empty_one_not(builder):
-    async def rewards() -> list[float]:
+    async def rewards():
         train, _ = await builder()
         group = train.get_batch(0)[0]
         right, wrong = (await group.make_envs())[:2]
@@ -49,7 +45,7 @@ def test_an_environment_rewards_the_golden_answer_in_full_and_an_empty_one_not(b
     assert asyncio.run(rewards()) == [pytest.approx(1.6), 0.0]
 
 
-def test_the_cookbooks_loop_trains(builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_cookbooks_loop_trains(builder, tmp_path, monkeypatch):
     from tinker_cookbook import tokenizer_utils
     from tinker_cookbook.rl import train
     from transformers import AutoTokenizer
@@ -59,7 +55,7 @@ def test_the_cookbooks_loop_trains(builder, tmp_path: Path, monkeypatch: pytest.
     class Noted(tinker.ServiceClient):
         """The cookbook leaves its sessions open when it has trained; whoever noted them can close them."""
 
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
+        def __init__(self, *args, **kwargs):
             super().__init__(*args, **kwargs)
             opened.append(self)
 

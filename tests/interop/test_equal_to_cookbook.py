@@ -6,7 +6,6 @@ The settings at which they are equal stand here and in docs/learning.md ("With t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -114,7 +113,7 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def bench(tmp_path_factory):
     models = {name: model_path(name) for name in ("student", "teacher")}
     with LocalTinker(models, tmp_path_factory.mktemp("service"), deterministic=True) as local:
         with pytest.MonkeyPatch.context() as patched:
@@ -217,7 +216,7 @@ def values(datum: tinker.Datum, name: str) -> np.ndarray:
 
 @pytest.mark.parametrize("kl", [0.0, 0.5], ids=["verdicts", "verdicts and teacher"])
 @pytest.mark.parametrize("loss", ["importance_sampling", "ppo", "cispo"])
-def test_the_same_rollouts_are_the_same_step(bench: Bench, tmp_path: Path, loss: str, kl: float) -> None:
+def test_the_same_rollouts_are_the_same_step(bench, tmp_path, loss, kl):
     settings = dict(LOSSES[loss].parameters) or None
     mine = ours(bench, tmp_path, f"learning.loss={loss}", f"learning.kl_weight={kl}")
     theirs = cookbook(bench, loss, kl=kl, config=settings)
@@ -245,7 +244,7 @@ def test_the_same_rollouts_are_the_same_step(bench: Bench, tmp_path: Path, loss:
         )
 
 
-def test_distillation_alone_is_the_cookbooks_without_rewards(bench: Bench, tmp_path: Path) -> None:
+def test_distillation_alone_is_the_cookbooks_without_rewards(bench, tmp_path):
     groups = {p: [replace(s, reward=Reward(total=0.0, terms={})) for s in group] for p, group in bench.groups.items()}
     (left,) = ours(bench, tmp_path, "learning.reward_weight=0", "learning.kl_weight=1").sent
     (right,) = cookbook(replace(bench, groups=groups), "importance_sampling", kl=1.0, config=None).sent
@@ -253,7 +252,7 @@ def test_distillation_alone_is_the_cookbooks_without_rewards(bench: Bench, tmp_p
         np.testing.assert_allclose(values(one, "advantages"), values(other, "advantages"), rtol=0, atol=ROUNDING)
 
 
-def test_a_discounted_kl_is_equal_on_the_answer_and_not_charged_to_the_prompt(bench: Bench, tmp_path: Path) -> None:
+def test_a_discounted_kl_is_equal_on_the_answer_and_not_charged_to_the_prompt(bench, tmp_path):
     (left,) = ours(bench, tmp_path, "learning.kl_weight=0.5", "learning.kl_discount=0.9").sent
     (right,) = cookbook(bench, "importance_sampling", kl=0.5, discount=0.9, config=None).sent
     answers = [stored.rollout for group in bench.groups.values() for stored in group]

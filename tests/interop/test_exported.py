@@ -1,7 +1,5 @@
 """What an export gives out, and how it is read where it went."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from pathlib import Path
@@ -21,7 +19,7 @@ ADDER = problem_of(Spec("adder", "add", ("a", "b", "y", "co"), 8, "plain"))
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
+def own(tmp_path):
     """A user's own set of one problem, without a licence."""
     (tmp_path / "own").mkdir()
     path = tmp_path / "own/problems.jsonl"
@@ -34,9 +32,7 @@ def exported(path: Path, folder: Path) -> Path:
     return folder
 
 
-def test_a_problem_without_a_licence_is_named_only_and_read_from_the_clients_copy(
-    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_problem_without_a_licence_is_named_only_and_read_from_the_clients_copy(tmp_path, own, monkeypatch):
     folder = exported(own, tmp_path / "out")
     assert "module" not in (folder / TASKS).read_text()
     with pytest.raises(ProblemError, match=r"was not given out.*\n.*RTL_DISTILL_SOURCES=cvdp=PATH"):
@@ -49,7 +45,7 @@ def test_a_problem_without_a_licence_is_named_only_and_read_from_the_clients_cop
         read_tasks(folder)
 
 
-def test_a_licence_beside_the_files_goes_along_with_the_problems(tmp_path: Path, own: Path) -> None:
+def test_a_licence_beside_the_files_goes_along_with_the_problems(tmp_path, own):
     (own.parent / "LICENSE").write_text("MIT")
     folder = exported(own, tmp_path / "out")
     (problem,) = read_tasks(folder).values()
@@ -57,7 +53,7 @@ def test_a_licence_beside_the_files_goes_along_with_the_problems(tmp_path: Path,
     assert (folder / "licences/cvdp/LICENSE").read_text() == "MIT"
 
 
-def test_count_is_of_each_source_and_a_folder_with_files_is_refused(tmp_path: Path, own: Path) -> None:
+def test_count_is_of_each_source_and_a_folder_with_files_is_refused(tmp_path, own):
     starter = StarterSource(kind="starter", train=3, heldout=2)
     sources = [starter, source_of(f"cvdp={own}")]
     tasks = export_tasks(sources, 0, "design", tmp_path / "out", count=2)
@@ -68,19 +64,19 @@ def test_count_is_of_each_source_and_a_folder_with_files_is_refused(tmp_path: Pa
         export_tasks(sources, 0, "design", tmp_path / "out")
 
 
-def test_a_broken_line_is_named(tmp_path: Path) -> None:
+def test_a_broken_line_is_named(tmp_path):
     (tmp_path / TASKS).write_text('{"id": 5}\n')
     with pytest.raises(ProblemError, match=r"tasks\.jsonl:1: id: "):
         read_tasks(tmp_path)
 
 
-def test_what_a_policy_sees_holds_neither_harness_nor_known_good_answer() -> None:
+def test_what_a_policy_sees_holds_neither_harness_nor_known_good_answer():
     shown = json.dumps(messages(ADDER)) + instruction(ADDER)
     texts = [*ADDER.harness.values(), *(ADDER.golden or {}).values()]
     assert not any(text.strip() and json.dumps(text)[1:-1] in shown for text in texts)
 
 
-def test_an_answer_is_a_response_or_the_targets_among_files() -> None:
+def test_an_answer_is_a_response_or_the_targets_among_files():
     golden = dict(ADDER.golden or {})
     assert answer_of(ADDER, response_of(golden)).files == golden
     assert answer_of(ADDER, {**golden, "src/test_runner.py": "pass"}).files == golden
@@ -88,7 +84,7 @@ def test_an_answer_is_a_response_or_the_targets_among_files() -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_every_format_names_its_folder_and_takes_tasks_and_licences_along(tmp_path: Path, own: Path, name: str) -> None:
+def test_every_format_names_its_folder_and_takes_tasks_and_licences_along(tmp_path, own, name):
     (own.parent / "LICENSE").write_text("MIT")
     command = WRITERS[name](exported(own, tmp_path / "out"))
     (tasks,) = (tmp_path / "out").rglob(TASKS)
@@ -96,9 +92,7 @@ def test_every_format_names_its_folder_and_takes_tasks_and_licences_along(tmp_pa
     assert str(tmp_path / "out") in command
 
 
-def test_of_a_harbor_task_the_agents_part_holds_neither_harness_nor_known_good_answer(
-    tmp_path: Path, own: Path
-) -> None:
+def test_of_a_harbor_task_the_agents_part_holds_neither_harness_nor_known_good_answer(tmp_path, own):
     (own.parent / "LICENSE").write_text("MIT")
     WRITERS["harbor"](exported(own, tmp_path / "out"))
     task = tmp_path / "out" / ADDER.id
@@ -115,7 +109,7 @@ def test_of_a_harbor_task_the_agents_part_holds_neither_harness_nor_known_good_a
     assert not any(text in file for text in texts for file in judged)
 
 
-def test_an_id_that_is_no_folder_is_no_harbor_task(tmp_path: Path, own: Path) -> None:
+def test_an_id_that_is_no_folder_is_no_harbor_task(tmp_path, own):
     (own.parent / "LICENSE").write_text("MIT")
     own.write_text(own.read_text().replace(ADDER.id, "../elsewhere"))
     with pytest.raises(ProblemError, match="cannot name a Harbor task"):
@@ -123,7 +117,7 @@ def test_an_id_that_is_no_folder_is_no_harbor_task(tmp_path: Path, own: Path) ->
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_lines_of_nemo_gym_hold_neither_harness_nor_known_good_answer(tmp_path: Path, own: Path) -> None:
+def test_lines_of_nemo_gym_hold_neither_harness_nor_known_good_answer(tmp_path, own):
     (own.parent / "LICENSE").write_text("MIT")
     WRITERS["nemo-gym"](exported(own, tmp_path / "out"))
     (line,) = (tmp_path / "out/resources_servers/rtl/data/rtl.jsonl").read_text().splitlines()

@@ -1,7 +1,5 @@
 """Exported problems in the clients' own commands, in an environment of their own (`make test-clients`): right answers get 1, others 0."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -98,7 +96,7 @@ def check(scores: Mapping[tuple[str, str], float], problems: Mapping[str, Proble
 
 
 @pytest.mark.parametrize("agent", [False, True], ids=["responses", "files of an agent"])
-def test_inspect(tmp_path: Path, data: Path, agent: bool) -> None:
+def test_inspect(tmp_path, data, agent):
     problems = export("inspect", tmp_path / "out", data)
     kinds = by_kind(problems)
     (tmp_path / "answers.json").write_text(json.dumps(kinds))
@@ -120,7 +118,7 @@ def test_inspect(tmp_path: Path, data: Path, agent: bool) -> None:
     check({(names[s["epoch"] - 1], s["id"]): s["scores"]["verdict"]["value"] for s in samples}, problems)
 
 
-def test_inspects_solver_with_the_known_good_answers(tmp_path: Path, data: Path) -> None:
+def test_inspects_solver_with_the_known_good_answers(tmp_path, data):
     export("inspect", tmp_path / "out", data)
     command = ["eval", "out/rtl.py", "--solver", "out/rtl.py@golden", "--model", "none", "--log-format", "json"]
     client("inspect", *command, "--display", "none", cwd=tmp_path)
@@ -143,7 +141,7 @@ def endpoint(folder: Path, problems: Mapping[str, Problem]) -> Iterator[str]:
             server.terminate()
 
 
-def test_verifiers_finds_the_known_good_answers_right_and_no_answer_wrong(tmp_path: Path, data: Path) -> None:
+def test_verifiers_finds_the_known_good_answers_right_and_no_answer_wrong(tmp_path, data):
     export("verifiers", tmp_path / "out", data)
     command = ["rtl-tasks", "--runtime.type", "subprocess", "-o", "runs"]
     client("vf-validate", *command, cwd=tmp_path, extra=(tmp_path / "out",))
@@ -152,7 +150,7 @@ def test_verifiers_finds_the_known_good_answers_right_and_no_answer_wrong(tmp_pa
     assert checks["gold"]["valid"] == checks["noop"]["valid"] == 12
 
 
-def test_verifiers(tmp_path: Path, data: Path) -> None:
+def test_verifiers(tmp_path, data):
     problems = export("verifiers", tmp_path / "out", data)
     with endpoint(tmp_path, problems) as url:
         command = ["rtl-tasks", "-m", "player", "-r", "6", "-c", "2", "--no-push", "--no-rich", "-o", "runs"]

@@ -1,8 +1,6 @@
 """Exported problems in Harbor's and NeMo Gym's own commands, which need Python 3.12 (`make test-newer-clients`; minutes): the grading
 service stands behind both."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -64,7 +62,7 @@ def newer(client: str, *command: object, cwd: Path, **variables: str) -> str:
     return done.stdout
 
 
-def test_harbor(tmp_path: Path, data: Path) -> None:
+def test_harbor(tmp_path, data):
     problems = export("harbor", tmp_path / "out", data)
     kinds = by_kind(problems)
     files = {
@@ -104,7 +102,7 @@ def test_harbor(tmp_path: Path, data: Path) -> None:
     check(scores, problems)
 
 
-def test_nemo_gym(tmp_path: Path, data: Path) -> None:
+def test_nemo_gym(tmp_path, data):
     problems = export("nemo-gym", tmp_path / "out", data)
     # Its servers find this environment in place of one that they would install each.
     for server in ("resources_servers/rtl", "responses_api_agents/simple_agent", "responses_api_models/openai_model"):

@@ -1,7 +1,5 @@
 """Advantages and KL against values worked out by hand, and against a second derivation."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -11,35 +9,35 @@ from rtl_core.learning.advantage import group_advantages, kl_share, token_advant
 from rtl_core.learning.kl import discounted_future_sum, k1, k2, k3
 
 
-def test_group_advantages_are_rewards_minus_their_mean() -> None:
+def test_group_advantages_are_rewards_minus_their_mean():
     assert group_advantages(np.array([1.6, 0.4, 0.4, 0.0])).tolist() == pytest.approx([1.0, -0.2, -0.2, -0.6])
 
 
-def test_equal_rewards_carry_no_signal_at_all() -> None:
+def test_equal_rewards_carry_no_signal_at_all():
     rewards_G = np.array([0.1 + 0.2 + 0.3] * 6)
     for baseline in ("group_mean", "leave_one_out"):
         for std in (False, True):
             assert not group_advantages(rewards_G, baseline=baseline, normalise_std=std).any()
 
 
-def test_leave_one_out_compares_with_the_mean_of_the_others() -> None:
+def test_leave_one_out_compares_with_the_mean_of_the_others():
     rewards_G = np.array([1.6, 0.4, 0.1])
     by_hand = [1.6 - 0.25, 0.4 - 0.85, 0.1 - 1.0]
     assert group_advantages(rewards_G, baseline="leave_one_out").tolist() == pytest.approx(by_hand)
 
 
-def test_std_normalised_group_has_unit_spread() -> None:
+def test_std_normalised_group_has_unit_spread():
     advantages_G = group_advantages(np.array([0.0, 1.0, 1.0, 2.0]), normalise_std=True)
     assert advantages_G.tolist() == pytest.approx([-math.sqrt(2), 0.0, 0.0, math.sqrt(2)])
 
 
 @pytest.mark.parametrize("bad", [np.zeros((2, 2)), np.array([])])
-def test_a_group_must_be_a_vector(bad: np.ndarray) -> None:
+def test_a_group_must_be_a_vector(bad):
     with pytest.raises(ValueError, match="non-empty vector"):
         group_advantages(bad)
 
 
-def test_kl_estimators_at_a_ratio_of_two() -> None:
+def test_kl_estimators_at_a_ratio_of_two():
     # The student gives 0.5, the teacher 0.25: r = q/p = 1/2.
     student_T, teacher_T = np.log([0.5]), np.log([0.25])
     assert k1(student_T, teacher_T)[0] == pytest.approx(math.log(2))
@@ -47,7 +45,7 @@ def test_kl_estimators_at_a_ratio_of_two() -> None:
     assert k3(student_T, teacher_T)[0] == pytest.approx(0.5 - 1 + math.log(2))
 
 
-def test_k1_and_k3_average_to_the_exact_kl_over_the_students_distribution() -> None:
+def test_k1_and_k3_average_to_the_exact_kl_over_the_students_distribution():
     rng = np.random.default_rng(0)
     p, q = rng.dirichlet(np.ones(8)), rng.dirichlet(np.ones(8))
     exact = float(np.sum(p * np.log(p / q)))
@@ -56,14 +54,14 @@ def test_k1_and_k3_average_to_the_exact_kl_over_the_students_distribution() -> N
     assert (k3(np.log(p), np.log(q)) >= 0).all()
 
 
-def test_discounted_future_sum_matches_the_double_sum() -> None:
+def test_discounted_future_sum_matches_the_double_sum():
     values_T = np.array([1.0, -2.0, 3.0, 0.5])
     for discount in (0.0, 0.5, 1.0):
         direct = [sum(discount ** (u - t) * values_T[u] for u in range(t, 4)) for t in range(4)]
         assert discounted_future_sum(values_T, discount).tolist() == pytest.approx(direct)
 
 
-def test_token_advantage_is_the_reward_part_minus_lambda_times_kl() -> None:
+def test_token_advantage_is_the_reward_part_minus_lambda_times_kl():
     student_T, teacher_T = np.array([-1.0, -0.5, -2.0]), np.array([-1.5, -0.5, -1.0])
     got = token_advantages(0.3, student_T, teacher_T, kl_weight=0.1)
     assert got.tolist() == pytest.approx([0.3 - 0.05, 0.3, 0.3 + 0.1])
@@ -73,7 +71,7 @@ def test_token_advantage_is_the_reward_part_minus_lambda_times_kl() -> None:
     assert discounted.tolist() == pytest.approx([0.5, 1.0, 1.0])
 
 
-def test_rl_alone_needs_no_teacher_and_a_kl_weight_does() -> None:
+def test_rl_alone_needs_no_teacher_and_a_kl_weight_does():
     student_T = np.array([-1.0, -2.0])
     assert token_advantages(0.5, student_T, None, kl_weight=0.0).tolist() == [0.5, 0.5]
     with pytest.raises(ValueError, match="needs the teacher"):
@@ -82,7 +80,7 @@ def test_rl_alone_needs_no_teacher_and_a_kl_weight_does() -> None:
         token_advantages(0.5, student_T, np.array([-1.0]), kl_weight=0.1)
 
 
-def test_the_teachers_share_of_the_signal_counts_squares_where_the_student_is_not_sure() -> None:
+def test_the_teachers_share_of_the_signal_counts_squares_where_the_student_is_not_sure():
     sure, unsure = np.log([0.96, 0.99]), np.log([0.5, 0.94])
     # A² = 4 at two unsure tokens, KL parts 1 and 3 there: 10 of 18. What stands at sure tokens counts in neither.
     assert kl_share([(2.0, np.array([1.0, -3.0]), unsure)]) == pytest.approx(10 / 18)

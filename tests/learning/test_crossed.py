@@ -1,7 +1,5 @@
 """The interval over seeds and problems covers as often as it says, and never less than the one over problems alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

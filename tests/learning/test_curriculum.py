@@ -1,14 +1,11 @@
 """The order of problems."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 
 from rtl_core.learning.curriculum import (
     UNMEASURED,
     MeasuredRates,
-    Order,
     first_pool,
     order_problems,
     plan_epoch,
@@ -26,7 +23,7 @@ def problem(name: str, difficulty: str, golden: str) -> Problem:
     )  # fmt: skip
 
 
-def test_easy_problems_come_first_then_shorter_answers() -> None:
+def test_easy_problems_come_first_then_shorter_answers():
     problems = [
         problem("d", "hard", "x"),
         problem("c", "easy", "xxx"),
@@ -36,14 +33,14 @@ def test_easy_problems_come_first_then_shorter_answers() -> None:
     assert [p.id for p in order_problems(problems, "easy_to_hard", 0)] == ["b", "c", "a", "d"]
 
 
-def test_shuffled_depends_on_the_seed_alone() -> None:
+def test_shuffled_depends_on_the_seed_alone():
     problems = [problem(f"p{i:02}", "easy", "x") for i in range(30)]
     first = [p.id for p in order_problems(problems, "shuffled", 1)]
     assert first == [p.id for p in order_problems(problems[::-1], "shuffled", 1)]
     assert first != [p.id for p in order_problems(problems, "shuffled", 2)]
 
 
-def test_an_epoch_holds_each_problem_once_and_differs_from_the_next() -> None:
+def test_an_epoch_holds_each_problem_once_and_differs_from_the_next():
     ids = [f"p{i:02}" for i in range(21)]
     for order in ("easy_to_hard", "shuffled"):
         first, second = (plan_epoch(ids, [4] * 5 + [1], epoch, seed=0, order=order) for epoch in (0, 1))
@@ -52,18 +49,18 @@ def test_an_epoch_holds_each_problem_once_and_differs_from_the_next() -> None:
         assert [len(step) for step in first] == [4, 4, 4, 4, 4, 1]
 
 
-def test_with_pools_supervised_steps_are_planned_as_if_shuffled_and_the_others_drawn_later() -> None:
+def test_with_pools_supervised_steps_are_planned_as_if_shuffled_and_the_others_drawn_later():
     problems = [problem(f"p{i:02}", "easy", "x") for i in range(21)]
     sizes = [4] * 5 + [1]
 
-    def planned(order: Order) -> list[list[str]]:
+    def planned(order):
         ids = [p.id for p in order_problems(problems, order, 0)]
         return plan_epoch(ids, sizes, 0, seed=0, order=order, supervised=4)
 
     assert planned("pools") == [*planned("shuffled")[:4], [], []]
 
 
-def test_supervised_steps_repeat_what_can_be_imitated_and_the_others_take_what_they_have_not_seen() -> None:
+def test_supervised_steps_repeat_what_can_be_imitated_and_the_others_take_what_they_have_not_seen():
     ids = [f"p{i:02}" for i in range(20)]
     known_good = {"p03", "p07", "p11", "p15", "p19", "p02"}
     steps = plan_epoch(ids, [4] * 5, 0, seed=0, order="shuffled", supervised=3, imitable=known_good)
@@ -78,13 +75,13 @@ def test_supervised_steps_repeat_what_can_be_imitated_and_the_others_take_what_t
     assert everything == plan_epoch(ids, [4] * 5, 0, seed=0, order="shuffled")
 
 
-def test_easy_to_hard_keeps_the_slope() -> None:
+def test_easy_to_hard_keeps_the_slope():
     ids = [f"p{i:03}" for i in range(64)]
     steps = plan_epoch(ids, [4] * 16, 0, seed=3, order="easy_to_hard")
     assert max(steps[0]) < min(steps[8])
 
 
-def test_what_was_measured_before_the_run_outranks_the_label() -> None:
+def test_what_was_measured_before_the_run_outranks_the_label():
     problems = [
         problem("a", "easy", "x"),
         problem("b", "hard", "x"),
@@ -100,14 +97,14 @@ def test_what_was_measured_before_the_run_outranks_the_label() -> None:
     assert [p.id for p in order_problems(problems, "easy_to_hard", 0, measured)] == ["d", "b", "c", "a"]
 
 
-def test_a_problem_starts_in_the_pool_of_its_measured_rate_or_its_label() -> None:
+def test_a_problem_starts_in_the_pool_of_its_measured_rate_or_its_label():
     labels = [first_pool(problem("a", label, "x"), UNMEASURED, PoolRules()) for label in ("easy", "medium", "hard")]
     assert labels == ["easy", "normal", "hard"]
     rates = [first_pool(problem("a", "easy", "x"), MeasuredRates(student=r), PoolRules()) for r in (0.0, 0.5, 1.0)]
     assert rates == ["hard", "normal", "easy"]
 
 
-def test_every_place_of_a_step_has_replacements_of_its_own() -> None:
+def test_every_place_of_a_step_has_replacements_of_its_own():
     ids = [f"p{i:02}" for i in range(9)]
     candidates = replacement_candidates(ids, ids[:3], step=4, seed=0)
     assert sorted(candidates) == ids[3:]

@@ -1,7 +1,5 @@
 """The divergences on the teacher's likeliest tokens: their gradients, and how far they are from those on the whole vocabulary."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -48,7 +46,7 @@ def by_tokens(
 
 @pytest.mark.parametrize("tail", ["bucket", "renormalise"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_on_the_whole_vocabulary_it_is_the_exact_divergence_with_its_gradient(kind: Divergence, tail: Tail) -> None:
+def test_on_the_whole_vocabulary_it_is_the_exact_divergence_with_its_gradient(kind, tail):
     student, teacher = logits(1)
     value, gradient = by_tokens(student, teacher, kind, tail, V)
     student.requires_grad_()
@@ -61,7 +59,7 @@ def test_on_the_whole_vocabulary_it_is_the_exact_divergence_with_its_gradient(ki
 
 @pytest.mark.parametrize("tail", ["bucket", "renormalise"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_gradient_is_that_of_finite_differences(kind: Divergence, tail: Tail) -> None:
+def test_the_gradient_is_that_of_finite_differences(kind, tail):
     student, teacher = logits(2, rows=1)
     _, gradient = by_tokens(student, teacher, kind, tail, 6)
     step = 1e-5
@@ -73,7 +71,7 @@ def test_the_gradient_is_that_of_finite_differences(kind: Divergence, tail: Tail
         assert gradient[0, v] == pytest.approx((up - down) / (2 * step), abs=1e-7)
 
 
-def test_the_sampled_tokens_gradient_is_the_reverse_kls_in_the_mean() -> None:
+def test_the_sampled_tokens_gradient_is_the_reverse_kls_in_the_mean():
     student, teacher = logits(3, rows=1)
     _, gradient = by_tokens(student, teacher, "reverse", "renormalise", V)
     log_p, log_q = student.log_softmax(-1)[0], teacher.log_softmax(-1)[0]
@@ -85,7 +83,7 @@ def test_the_sampled_tokens_gradient_is_the_reverse_kls_in_the_mean() -> None:
     assert gradient[0] == pytest.approx(mean.numpy(), abs=1e-9)
 
 
-def test_a_bucket_tells_less_than_the_vocabulary_and_more_with_more_tokens() -> None:
+def test_a_bucket_tells_less_than_the_vocabulary_and_more_with_more_tokens():
     student, teacher = logits(4, rows=200)
     for kind in KINDS:
         whole = exact(student, teacher, kind).numpy()
@@ -94,7 +92,7 @@ def test_a_bucket_tells_less_than_the_vocabulary_and_more_with_more_tokens() -> 
             assert (fewer <= more + 1e-6).all()
 
 
-def test_a_clamp_bounds_the_pull_of_a_token_that_the_teacher_has_ruled_out() -> None:
+def test_a_clamp_bounds_the_pull_of_a_token_that_the_teacher_has_ruled_out():
     student, teacher = np.log([[0.5, 0.4, 0.1]]), np.log([[0.98, 0.02 - 1e-9, 1e-9]])
     _, free = divergence(student, teacher, "reverse", "renormalise")
     _, bound = divergence(student, teacher, "reverse", "renormalise", clamp=2.0)
@@ -102,7 +100,7 @@ def test_a_clamp_bounds_the_pull_of_a_token_that_the_teacher_has_ruled_out() -> 
     assert abs(bound).max() <= 2 * 2.0 * 0.5
 
 
-def test_rounding_makes_no_outcome_impossible() -> None:
+def test_rounding_makes_no_outcome_impossible():
     sure = np.array([[0.0, -20.0]], np.float32) + np.float32(1e-6)
     assert np.isfinite(outcomes(sure, "bucket")).all()
     for kind in KINDS:

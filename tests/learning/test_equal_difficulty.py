@@ -1,7 +1,5 @@
 """Rates at equal difficulty: hand-worked numbers, and simulated students whose true rate is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -17,25 +15,23 @@ def step(base: list[float], places: list[int], rates: list[float], answers: floa
 
 
 @pytest.mark.parametrize(("places", "rates"), [([0], [0.8]), ([1], [0.2]), ([0, 1], [0.8, 0.2])])
-def test_a_student_that_is_as_good_as_the_evaluated_one_has_its_rate_whatever_it_is_shown(
-    places: list[int], rates: list[float]
-) -> None:
+def test_a_student_that_is_as_good_as_the_evaluated_one_has_its_rate_whatever_it_is_shown(places, rates):
     # Half of the problems are easy (0.8), half hard (0.2): 0.5 on all.
     assert equal_difficulty([step([0.8, 0.2], places, rates, MANY)]) == [pytest.approx(0.5, abs=1e-3)]
 
 
-def test_where_all_problems_are_alike_the_rate_is_the_raw_one() -> None:
+def test_where_all_problems_are_alike_the_rate_is_the_raw_one():
     (rate,) = equal_difficulty([step([0.3] * 4, [0, 1, 2, 3], [0.6] * 4, MANY)])
     assert rate == pytest.approx(0.6, abs=1e-3)
 
 
-def test_nothing_and_everything_passing_stay_finite_and_in_order() -> None:
+def test_nothing_and_everything_passing_stay_finite_and_in_order():
     rates = [equal_difficulty([step([0.5, 0.3], [1], [passed / 4], 4)])[0] for passed in range(5)]
     assert all(0 < rate < 1 for rate in rates)
     assert rates == sorted(rates)
 
 
-def test_fifths_of_the_training_problems_and_their_rates() -> None:
+def test_fifths_of_the_training_problems_and_their_rates():
     training = list(range(10))
     assert [stratum(key, training) for key in (-1, 0, 1, 2, 9, 99)] == [0, 0, 0, 1, 4, 4]
     rates = base_rates([0, 0, 4], np.array([8.0, 8.0, 0.0]), np.array([8.0, 8.0, 8.0]))
@@ -46,7 +42,7 @@ def test_fifths_of_the_training_problems_and_their_rates() -> None:
 
 
 @pytest.mark.parametrize("learns", [0.0, 3.0])
-def test_a_simulated_student_that_sees_ever_harder_problems_is_told_as_good_as_it_is(learns: float) -> None:
+def test_a_simulated_student_that_sees_ever_harder_problems_is_told_as_good_as_it_is(learns):
     """160 problems from easy to hard, 40 steps of 4, 8 answers each; difficulties within a fifth differ, too."""
     rng, steps, problems = np.random.default_rng(7), 40, 160
     told, raw = np.zeros((2, 20, steps))

@@ -1,9 +1,5 @@
 """The ledger of the matrix, and the figures and the report that are made from it alone."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from benchmarks.learning.figures import added, has_collapsed, reached, rows
@@ -42,7 +38,7 @@ def cell(
     )
 
 
-def test_what_is_added_is_read_again_and_a_later_line_replaces_an_earlier_one(tmp_path: Path) -> None:
+def test_what_is_added_is_read_again_and_a_later_line_replaces_an_earlier_one(tmp_path):
     ledger = Ledger(tmp_path / "ledger.jsonl")
     lines = [
         cell("hard-rl", 0, [1] * 6),
@@ -58,7 +54,7 @@ def test_what_is_added_is_read_again_and_a_later_line_replaces_an_earlier_one(tm
 
 
 @pytest.mark.parametrize("broken", ["{", "[]", '{"kind": "cell"}', '{"kind": "other", "ran": {}}'])
-def test_a_broken_line_is_named(tmp_path: Path, broken: str) -> None:
+def test_a_broken_line_is_named(tmp_path, broken):
     path = tmp_path / "ledger.jsonl"
     Ledger(path).add(tier_line())
     with path.open("a") as file:
@@ -67,7 +63,7 @@ def test_a_broken_line_is_named(tmp_path: Path, broken: str) -> None:
         Ledger(path)
 
 
-def test_steps_to_a_rate_count_supervised_ones_and_need_a_whole_window_of_the_students_answers() -> None:
+def test_steps_to_a_rate_count_supervised_ones_and_need_a_whole_window_of_the_students_answers():
     supervised = [(0, 0, 2.0)] * 3
     learning = [(10, 0, 1.0)] * 4 + [(10, 8, 1.0)] * 8
     line = cell("hard-warm", 0, [1] * 6, supervised + learning)
@@ -77,21 +73,21 @@ def test_steps_to_a_rate_count_supervised_ones_and_need_a_whole_window_of_the_st
     assert reached(cell("hard-warm", 0, [1] * 6, learning[4:11]), 0.1, tier_line()) is None
 
 
-def test_a_run_that_was_evaluated_on_its_way_reaches_a_rate_at_an_evaluation() -> None:
+def test_a_run_that_was_evaluated_on_its_way_reaches_a_rate_at_an_evaluation():
     line = cell("demo", 0, [3] * 6, [(10, 10, 1.0)] * 30, [(10, 5), (20, 13)])
     # Of 24 answers to the test problems 5, 13 and at the end 18 passed.
     found = [reached(line, goal, tier_line()) for goal in (0.2, 0.5, 0.75, 0.8)]
     assert found == [(10, 10.0), (20, 20.0), (30, 30.0), None]
 
 
-def test_a_run_that_ends_far_below_its_best_has_collapsed() -> None:
+def test_a_run_that_ends_far_below_its_best_has_collapsed():
     good, bad = [(10, 8, 1.0)] * 8, [(10, 1, 1.0)] * 8
     assert has_collapsed(cell("hard-rl", 0, [1] * 6, good + bad))
     assert not has_collapsed(cell("hard-rl", 0, [1] * 6, bad + good))
     assert not has_collapsed(cell("hard-rl", 0, [1] * 6, [(0, 0, 1.0)] * 9))
 
 
-def test_a_difference_is_paired_over_problems_and_the_seeds_that_both_have(tmp_path: Path) -> None:
+def test_a_difference_is_paired_over_problems_and_the_seeds_that_both_have(tmp_path):
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.add(tier_line())
     for seed in (0, 1, 2):
@@ -114,11 +110,11 @@ def test_a_difference_is_paired_over_problems_and_the_seeds_that_both_have(tmp_p
     assert "- `hard-both`" in text.split("## Not run yet")[1]
 
 
-def test_the_tracked_report_is_what_the_tracked_ledger_gives() -> None:
+def test_the_tracked_report_is_what_the_tracked_ledger_gives():
     assert REPORT.read_text(encoding="utf-8") == markdown(Ledger(LEDGER))
 
 
-def test_the_tracked_ledger_holds_results_of_the_present_settings_and_models_alone() -> None:
+def test_the_tracked_ledger_holds_results_of_the_present_settings_and_models_alone():
     ledger = Ledger(LEDGER)
     stale = [key for key, line in ledger.cells.items() if line.recipe != recipe_of(SETTINGS[key[0]])]
     assert not stale, "run these cells anew, or take their lines out of the ledger"

@@ -1,7 +1,5 @@
 """The settings of the matrix: each is a configuration that loads, and says what its name says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ FOLDER = Path("runs")
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_every_setting_is_judged_on_the_test_split_with_the_models_of_its_tier(name: str) -> None:
+def test_every_setting_is_judged_on_the_test_split_with_the_models_of_its_tier(name):
     setting = SETTINGS[name]
     config = config_of(setting, 3, FOLDER)
     (source,) = [source for source in config.problems.sources if source.heldout]
@@ -23,7 +21,7 @@ def test_every_setting_is_judged_on_the_test_split_with_the_models_of_its_tier(n
 
 
 @pytest.mark.parametrize("name", [n for n, one in SETTINGS.items() if not (one.is_shipped or one.longer)])
-def test_no_setting_but_the_shipped_and_longer_ones_samples_more_answers_than_rl_alone_has(name: str) -> None:
+def test_no_setting_but_the_shipped_and_longer_ones_samples_more_answers_than_rl_alone_has(name):
     config = config_of(SETTINGS[name], 0, FOLDER)
     answers = config.curriculum.problems_per_step * config.sampling.group_size
     assert answers == PROBLEMS_PER_STEP * 6
@@ -36,7 +34,7 @@ def test_no_setting_but_the_shipped_and_longer_ones_samples_more_answers_than_rl
     assert sampled <= STEPS * PROBLEMS_PER_STEP * 6
 
 
-def test_no_two_settings_are_the_same_cell() -> None:
+def test_no_two_settings_are_the_same_cell():
     cells = {}
     for setting in SETTINGS.values():
         config = config_of(setting, 0, FOLDER).model_dump()
@@ -45,7 +43,7 @@ def test_no_two_settings_are_the_same_cell() -> None:
     assert [names for names in cells.values() if len(names) > 1] == []
 
 
-def test_settings_are_compared_only_with_others_of_the_list_and_tier() -> None:
+def test_settings_are_compared_only_with_others_of_the_list_and_tier():
     for comparison in COMPARISONS:
         assert SETTINGS[comparison.setting].tier == SETTINGS[comparison.against].tier
         assert comparison.setting != comparison.against

@@ -1,7 +1,5 @@
 """What a loss says of the tokens of a prompt, which are sent with zeros, holds."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -9,7 +7,7 @@ from rtl_core.learning.losses import LOSSES, policy_losses
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_whether_a_token_of_zeros_has_a_gradient_is_as_the_loss_says(name: str) -> None:
+def test_whether_a_token_of_zeros_has_a_gradient_is_as_the_loss_says(name):
     one = LOSSES[name]
     logp = torch.tensor([-1.0, -2.5], requires_grad=True)
     zeros = torch.zeros(2)
@@ -19,5 +17,5 @@ def test_whether_a_token_of_zeros_has_a_gradient_is_as_the_loss_says(name: str) 
     assert bool((logp.grad == 0).all()) is one.zero_is_silent
 
 
-def test_a_step_of_reinforcement_takes_no_loss_that_would_train_on_the_prompt() -> None:
+def test_a_step_of_reinforcement_takes_no_loss_that_would_train_on_the_prompt():
     assert policy_losses() == ["importance_sampling", "ppo", "cispo"]

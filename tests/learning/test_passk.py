@@ -1,7 +1,5 @@
 """pass@k, intervals and the paired test, against values worked by hand or read from printed tables."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

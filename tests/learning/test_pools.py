@@ -1,7 +1,5 @@
 """Pools of problems: where a problem stands, when it rests, and what a step draws."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 
@@ -20,13 +18,13 @@ def stand(*results: GroupResult, rules: PoolRules = RULES) -> Standing:
     return standings({"p": "normal"}, results, rules)["p"]
 
 
-def test_bounds_of_the_pools() -> None:
+def test_bounds_of_the_pools():
     assert [pool_of(rate, RULES) for rate in (0.0, 0.24, 0.25, 0.74, 0.75, 1.0)] == [
         "hard", "hard", "normal", "normal", "easy", "easy",
     ]  # fmt: skip
 
 
-def test_a_problem_moves_with_the_pass_rate_of_its_last_groups() -> None:
+def test_a_problem_moves_with_the_pass_rate_of_its_last_groups():
     assert stand() == Standing("normal", -1, 0)
     assert stand(group(3, 0)).pool == "hard"
     # 0/4 and 3/4: a rate of 3/8.
@@ -38,7 +36,7 @@ def test_a_problem_moves_with_the_pass_rate_of_its_last_groups() -> None:
 
 
 @pytest.mark.parametrize("passed", [0, 4])
-def test_never_or_always_solved_rests_and_comes_back(passed: int) -> None:
+def test_never_or_always_solved_rests_and_comes_back(passed):
     assert stand(group(2, passed)).rests_until == 0
     resting = stand(group(2, passed), group(5, passed))
     assert resting.rests_until == 16
@@ -49,18 +47,18 @@ def test_never_or_always_solved_rests_and_comes_back(passed: int) -> None:
     assert stand(group(2, passed), group(5, 4 - passed)).rests_until == 0
 
 
-def test_a_quarantined_problem_rests_at_once_and_keeps_its_pool() -> None:
+def test_a_quarantined_problem_rests_at_once_and_keeps_its_pool():
     assert stand(group(4, 0, graded=0)) == Standing("normal", 4, 15)
     assert stand(group(1, 0), group(4, 0, graded=0)) == Standing("hard", 4, 15)
 
 
-def test_nothing_but_the_quarantined_rests_when_told_so() -> None:
+def test_nothing_but_the_quarantined_rests_when_told_so():
     rules = PoolRules(rest_after=0, rest_steps=10)
     assert stand(group(2, 0), group(3, 0), group(4, 0), rules=rules).rests_until == 0
     assert stand(group(2, 0, graded=0), rules=rules).rests_until == 13
 
 
-def test_a_step_draws_different_problems_by_weight_and_the_same_for_the_same_seed() -> None:
+def test_a_step_draws_different_problems_by_weight_and_the_same_for_the_same_seed():
     now = {f"{pool}{i}": Standing(pool) for pool in ("easy", "normal", "hard") for i in range(200)}
     weights = {"easy": 1.0, "normal": 2.0, "hard": 1.0}
     drawn = draw(now, 0, 200, random.Random(1), weights)
@@ -72,18 +70,18 @@ def test_a_step_draws_different_problems_by_weight_and_the_same_for_the_same_see
     assert 30 <= counts["easy"] <= 70
 
 
-def test_within_a_pool_the_longest_not_seen_comes_first() -> None:
+def test_within_a_pool_the_longest_not_seen_comes_first():
     now = {"a": Standing("normal", 5), "b": Standing("normal", 2), "c": Standing("normal"), "d": Standing("normal", 9)}
     assert draw(now, 10, 3, random.Random(0), {"normal": 1.0}) == ["c", "b", "a"]
 
 
-def test_a_pool_without_weight_is_left_alone_while_others_have_problems() -> None:
+def test_a_pool_without_weight_is_left_alone_while_others_have_problems():
     now = {"e": Standing("easy"), "n": Standing("normal"), "h": Standing("hard")}
     assert set(draw(now, 0, 2, random.Random(0), {"normal": 1.0, "hard": 1.0})) == {"n", "h"}
     assert set(draw(now, 0, 3, random.Random(0), {"normal": 1.0, "hard": 1.0})) == {"n", "h", "e"}
 
 
-def test_the_resting_are_drawn_only_when_nobody_else_is_left_and_those_due_first() -> None:
+def test_the_resting_are_drawn_only_when_nobody_else_is_left_and_those_due_first():
     now = {"a": Standing("easy", 1, 30), "b": Standing("hard", 1, 20), "c": Standing("normal", 1, 0)}
     assert draw(now, 10, 1, random.Random(0), PoolRules().weights) == ["c"]
     assert draw(now, 10, 2, random.Random(0), PoolRules().weights) == ["c", "b"]

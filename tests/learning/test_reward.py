@@ -1,10 +1,5 @@
 """Reward terms over verdicts, texts and tokens, and how they are registered."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from rtl_core.config import load_config, to_toml
@@ -14,8 +9,8 @@ from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import TERMS, Conduct, Graded, Reward, reward, term
 from rtl_core.types.problem import Problem
-from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
+from tests.nouns import a_rollout
 
 PROBLEM = Problem(
     id="p", source="test", category="cid003", difficulty="easy", prompt="p", targets=("rtl/a.sv",), harness={}
@@ -35,12 +30,12 @@ def earned(of: Verdict, weights: dict[str, float] = WEIGHTS, text: str = "module
     return reward(Graded(PROBLEM, of, text, tuple(range(len(text))), "stop"), weights)
 
 
-def test_a_passed_answer_earns_every_term() -> None:
+def test_a_passed_answer_earns_every_term():
     got = earned(verdict(Outcome.PASSED, "format interface syntax tests", tests=(3, 3)), WEIGHTS)
     assert got.total == pytest.approx(1.6)
 
 
-def test_a_ceiling_bounds_the_total_and_leaves_the_terms() -> None:
+def test_a_ceiling_bounds_the_total_and_leaves_the_terms():
     passed = verdict(Outcome.PASSED, "format interface syntax tests", tests=(3, 3))
     graded = Graded(PROBLEM, passed, "module a; endmodule", (1,), "stop")
     got = reward(graded, WEIGHTS, most=0.8)
@@ -48,17 +43,17 @@ def test_a_ceiling_bounds_the_total_and_leaves_the_terms() -> None:
     assert got.terms["tests"] == (1.0, 1.0)
 
 
-def test_a_wrong_interface_that_compiles_earns_format_and_syntax_only() -> None:
+def test_a_wrong_interface_that_compiles_earns_format_and_syntax_only():
     got = earned(verdict(Outcome.INTERFACE_MISMATCH, "format syntax", "interface"), WEIGHTS)
     assert got.total == pytest.approx(0.4)
 
 
-def test_the_seeds_reward_is_the_default_with_the_interface_at_zero() -> None:
+def test_the_seeds_reward_is_the_default_with_the_interface_at_zero():
     got = earned(verdict(Outcome.PASSED, "format interface syntax tests"), {**WEIGHTS, "interface": 0.0})
     assert got.total == pytest.approx(1.4)
 
 
-def test_the_fraction_pays_passed_tests_but_never_fully_without_a_pass() -> None:
+def test_the_fraction_pays_passed_tests_but_never_fully_without_a_pass():
     weights = {"tests_fraction": 1.0}
     assert earned(verdict(Outcome.TESTS_FAILED, "format interface syntax", "tests", (3, 4)), weights).total == 0.75
     # All cocotb tests pass but the lint service fails: not a pass, so not a full score.
@@ -66,17 +61,17 @@ def test_the_fraction_pays_passed_tests_but_never_fully_without_a_pass() -> None
     assert earned(verdict(Outcome.COMPILE_FAILED, "format", "syntax"), weights).total == 0.0
 
 
-def test_a_rejected_answer_earns_nothing() -> None:
+def test_a_rejected_answer_earns_nothing():
     assert earned(verdict(Outcome.REJECTED, "format interface syntax"), WEIGHTS).total == 0.0
 
 
-def test_an_infrastructure_error_is_never_a_reward() -> None:
+def test_an_infrastructure_error_is_never_a_reward():
     with pytest.raises(InfrastructureError):
         earned(verdict(Outcome.INFRASTRUCTURE_ERROR, ""), WEIGHTS)
 
 
 @pytest.fixture
-def own_terms() -> Iterator[None]:
+def own_terms():
     """Terms that a test registers are forgotten after it."""
     before = dict(TERMS)
     yield
@@ -85,9 +80,9 @@ def own_terms() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("own_terms")
-def test_a_term_of_ones_own_sees_text_and_tokens_and_is_valued_without_a_weight() -> None:
+def test_a_term_of_ones_own_sees_text_and_tokens_and_is_valued_without_a_weight():
     @term("brief")
-    def brief(answer: Graded) -> float:
+    def brief(answer):
         """1 for an empty answer,
         0 from 40 tokens on.
 
@@ -107,11 +102,11 @@ def test_a_term_of_ones_own_sees_text_and_tokens_and_is_valued_without_a_weight(
 
 
 @pytest.mark.usefixtures("own_terms")
-def test_a_term_needs_a_free_name_a_docstring_and_values_in_its_range() -> None:
-    def bare(answer: Graded) -> float:
+def test_a_term_needs_a_free_name_a_docstring_and_values_in_its_range():
+    def bare(answer):
         return 1.5
 
-    def documented(answer: Graded) -> float:
+    def documented(answer):
         """1.5 for every answer."""
         return 1.5
 
@@ -138,9 +133,7 @@ def no_latch(answer):
 
 
 @pytest.mark.usefixtures("own_terms")
-def test_a_module_of_ones_own_adds_a_term_to_configuration_and_history(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_of_ones_own_adds_a_term_to_configuration_and_history(tmp_path, monkeypatch):
     (tmp_path / "terms_of_mine.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     weighed = "reward.weights={no_latch = 0.5, tests = 1.0}"
@@ -160,10 +153,7 @@ def test_a_module_of_ones_own_adds_a_term_to_configuration_and_history(
     failed = verdict(Outcome.TESTS_FAILED, "format interface syntax", "tests", (1, 2))
     rows = {}
     for sample, (of, text) in enumerate([(passed, "always_comb"), (failed, "always_latch"), (failed, "assign")]):
-        rollout = Rollout(
-            run="r", purpose="train", epoch=0, step=0, problem_id="p", sample=sample, prompt_P=(1,), tokens_T=(2,),
-            logprobs_T=(-0.1,), stop_reason="stop", text=text, policy_step=0,
-        )  # fmt: skip
+        rollout = a_rollout(sample=sample, text=text)
         history.record_rollouts([rollout])
         rows[rollout.key] = (rollout.key, of, earned(of, config.reward.weights, text))
     history.record_verdicts(list(rows.values()))
@@ -178,7 +168,7 @@ def test_a_module_of_ones_own_adds_a_term_to_configuration_and_history(
     assert [row["reward_now"] for row in history.query(query.sql, given).to_pylist()] == [3.0, 0.5, 2.5]
 
 
-def test_how_an_episode_went_is_paid_and_charged_and_of_other_answers_not_stored() -> None:
+def test_how_an_episode_went_is_paid_and_charged_and_of_other_answers_not_stored():
     passed = verdict(Outcome.PASSED, "format interface syntax tests")
     weights = {"tests": 1.0, "submit": 0.5, "turns_used": -0.4, "tokens_used": -0.2}
     graded = Graded(PROBLEM, passed, "x", (1, 2, 3), "stop", conduct=Conduct(True, 0.5, 0.25))

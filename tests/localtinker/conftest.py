@@ -3,8 +3,6 @@
 Every test talks to the service through the public SDK, unless its module says otherwise.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

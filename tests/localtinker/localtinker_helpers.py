@@ -1,7 +1,5 @@
 """Small builders that the tests of this room share."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Saving, loading, freezing, listing, expiring and deleting weights through the SDK."""
 
-from __future__ import annotations
-
 import httpx
 import numpy as np
 import pytest

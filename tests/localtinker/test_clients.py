@@ -1,7 +1,5 @@
 """Several clients at once: isolation, fairness, and what is released when they go."""
 
-from __future__ import annotations
-
 import pickle
 import time
 
@@ -28,10 +26,10 @@ from rtl_core.localtinker.process import LocalTinker
 def test_two_interleaved_training_clients_do_not_touch_each_other(client):
     """Each trained in turns with the other must equal itself trained alone, bit for bit."""
 
-    def make(seed: int):
+    def make(seed):
         return client.create_lora_training_client("student", rank=4, seed=seed).result()
 
-    def step(training, seed: int) -> list[float]:
+    def step(training, seed):
         output = training.forward_backward(policy_data(4, seed=seed), "importance_sampling").result()
         training.optim_step(types.AdamParams(learning_rate=2e-3)).result()
         return [x for o in output.loss_fn_outputs for x in o["logprobs"].data]

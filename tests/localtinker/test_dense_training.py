@@ -1,7 +1,5 @@
 """Training passes by hand against autograd, on tiny models of every family. No HTTP."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Deterministic mode: the same seed and prompt give the same bits, whatever else runs."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The device that the models run on, with a GPU and without one, and the memory that freed tensors leave behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Sampling on the service's own compute thread, as large models and GPUs have it. In this process, no HTTP."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -4,8 +4,6 @@ torch's own kernels follow ATEN_CPU_CAPABILITY, oneDNN's (bfloat16) ONEDNN_MAX_C
 of its maker) MKL_ENABLE_INSTRUCTIONS. Names that a CPU is too old for are not run there, or mean the best that it has.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -21,7 +19,7 @@ OLDEST = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_
 
 
 @pytest.mark.slow
-def test_the_service_keeps_its_promises_with_the_oldest_cpus_kernels(tmp_path: Path) -> None:
+def test_the_service_keeps_its_promises_with_the_oldest_cpus_kernels(tmp_path):
     environment = {**os.environ, **OLDEST}
     program = "import torch; print(torch.backends.cpu.get_cpu_capability())"
     shown = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)

@@ -1,9 +1,6 @@
 """Adapters of our own against peft, which other programs load them with. No HTTP."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,7 +47,7 @@ def trained(bank: AdapterBank, name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_peft_loads_a_saved_adapter_and_computes_the_same(tmp_path: Path, kind: str, dtype: str) -> None:
+def test_peft_loads_a_saved_adapter_and_computes_the_same(tmp_path, kind, dtype):
     model = served(tmp_path / "model", MODELS[kind], dtype)
     trained(model.adapters, "run", 2)
     model.adapters.activate("run")
@@ -69,7 +66,7 @@ def test_peft_loads_a_saved_adapter_and_computes_the_same(tmp_path: Path, kind: 
         close(lora_b.grad, gradients[f"base_model.model.{name}.lora_B.weight"], mine.dtype)
 
 
-def test_a_folder_that_peft_wrote_as_earlier_versions_did_is_loaded(tmp_path: Path) -> None:
+def test_a_folder_that_peft_wrote_as_earlier_versions_did_is_loaded(tmp_path):
     model = served(tmp_path / "model", MODELS["of our modules"])
     model.adapters.add("run", SPEC)
     config = LoraConfig(r=4, lora_alpha=32, target_modules=list(model.adapters.pairs("run")), task_type="CAUSAL_LM")
@@ -83,7 +80,7 @@ def test_a_folder_that_peft_wrote_as_earlier_versions_did_is_loaded(tmp_path: Pa
     close(logits(model), theirs(TOKENS).logits)
 
 
-def test_only_the_active_adapter_computes_and_has_gradients(tmp_path: Path) -> None:
+def test_only_the_active_adapter_computes_and_has_gradients(tmp_path):
     model = served(tmp_path, MODELS["of our modules"])
     base = logits(model)
     for number, name in enumerate(("first", "second")):
@@ -104,7 +101,7 @@ def test_only_the_active_adapter_computes_and_has_gradients(tmp_path: Path) -> N
     assert torch.equal(logits(model), first)
 
 
-def test_reading_an_adapter_again_and_again_keeps_nothing(tmp_path: Path) -> None:
+def test_reading_an_adapter_again_and_again_keeps_nothing(tmp_path):
     tensors = {f"layer.{i}.lora_{part}.weight": torch.zeros(4, 4) for i in range(20) for part in "AB"}
     write_adapter(tmp_path, tensors, SPEC, "model")
     read_adapter(tmp_path)

@@ -1,7 +1,5 @@
 """Any causal LM: the lean decoder and the transformers path against transformers itself. In this process, no HTTP."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import localtinker_helpers
@@ -125,7 +123,7 @@ def test_an_adapter_trains_and_samples_alike(served):
         "grad_clip_norm": 0.0,
     }
 
-    def request(forward_only: bool) -> TrainRequest:
+    def request(forward_only):
         data = [TrainDatum(np.array(s[:-1]), {"target_tokens": np.array(s[1:])}) for s in sequences]
         return TrainRequest("run", 1, "cross_entropy", {}, forward_only, data)
 

@@ -1,12 +1,9 @@
 """Our modules and tokenizers against those of transformers, bit by bit, and what a start does without. No HTTP."""
 
-from __future__ import annotations
-
 import copy
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +57,7 @@ def assert_same_bits(mine: ServedModel, theirs: Any, tokens: torch.Tensor = TOKE
 
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_every_family_has_the_bits_of_transformers(tmp_path: Path, name: str, dtype: str) -> None:
+def test_every_family_has_the_bits_of_transformers(tmp_path, name, dtype):
     served(tmp_path, CONFIGS[name])
     assert_same_bits(load(tmp_path, dtype), plain(tmp_path, dtype))
 
@@ -101,15 +98,13 @@ def untied(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [old_configuration, sparse_configuration, in_parts, pickled, untied])
-def test_a_folder_in_another_form_is_read_as_transformers_reads_it(
-    tmp_path: Path, change: Callable[[Path], None]
-) -> None:
+def test_a_folder_in_another_form_is_read_as_transformers_reads_it(tmp_path, change):
     served(tmp_path, Qwen3Config(**SHAPE, head_dim=32, tie_word_embeddings=False))
     change(tmp_path)
     assert_same_bits(load(tmp_path), plain(tmp_path))
 
 
-def test_what_the_modules_do_not_compute_is_left_to_transformers(tmp_path: Path) -> None:
+def test_what_the_modules_do_not_compute_is_left_to_transformers(tmp_path):
     windows = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
     for number, config in enumerate((Qwen2Config(**SHAPE, **windows), LlamaConfig(**SHAPE, hidden_act="gelu"))):
         model = served(tmp_path / str(number), config)
@@ -120,7 +115,7 @@ def test_what_the_modules_do_not_compute_is_left_to_transformers(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)
-def test_the_shipped_models_have_the_bits_the_ends_and_the_texts_of_transformers(name: str) -> None:
+def test_the_shipped_models_have_the_bits_the_ends_and_the_texts_of_transformers(name):
     model, theirs = load(model_path(name)), plain(model_path(name))
     assert_same_bits(model, theirs)
     tokenizer = AutoTokenizer.from_pretrained(model_path(name))
@@ -141,7 +136,7 @@ print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
 
 
-def test_a_start_with_the_shipped_models_imports_no_library_that_it_does_not_need(tmp_path: Path) -> None:
+def test_a_start_with_the_shipped_models_imports_no_library_that_it_does_not_need(tmp_path):
     """Each of these costs as much of the start as all of this package, or more."""
     done = subprocess.run([sys.executable, "-c", START, str(tmp_path)], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())

@@ -1,7 +1,5 @@
 """The train step's objectives as the service computes them, against the formulas evaluated a second time in numpy."""
 
-from __future__ import annotations
-
 import asyncio
 
 import numpy as np
@@ -19,7 +17,7 @@ ADAM = Adam(learning_rate=1e-4, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=
 
 
 @pytest.fixture(scope="module")
-def sequences() -> list[list[int]]:
+def sequences():
     return random_sequences(4, seed=5)
 
 
@@ -68,16 +66,12 @@ def step(
         ["learning.loss=cispo", "learning.clip_low=0.5", "learning.clip_high=1.01"],
     ],
 )
-def test_the_loss_and_its_settings_reach_the_service(
-    client: tinker.ServiceClient, sequences: list[list[int]], overrides: list[str]
-) -> None:
+def test_the_loss_and_its_settings_reach_the_service(client, sequences, overrides):
     metrics, loss_T = step(client, sequences, *overrides)
     assert metrics["loss:sum"] == pytest.approx(loss_T.sum(), rel=1e-3)
 
 
-def test_sampler_and_trainer_are_compared_over_the_completions_alone(
-    client: tinker.ServiceClient, sequences: list[list[int]]
-) -> None:
+def test_sampler_and_trainer_are_compared_over_the_completions_alone(client, sequences):
     metrics, _ = step(client, sequences)
     rng = np.random.default_rng(3)
     noise = np.concatenate([rng.normal(0, 0.4, len(sequence) - PROMPT_TOKENS) for sequence in sequences])

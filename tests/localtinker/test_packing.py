@@ -1,7 +1,5 @@
 """What sequences share is laid out once, and every position is found again."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np
@@ -30,7 +28,7 @@ def some(seed: int) -> list[list[int]]:
     return sequences
 
 
-def test_groups_are_found_whatever_their_prompts_and_answers_have_in_common() -> None:
+def test_groups_are_found_whatever_their_prompts_and_answers_have_in_common():
     rng = random.Random(0)
     fence = [1] * 10  # every answer begins so, and two of one group go on alike
     first = group(rng, [5] * 30 + [6] * 40 + fence, [9, 20, 4, 7])
@@ -43,13 +41,13 @@ def test_groups_are_found_whatever_their_prompts_and_answers_have_in_common() ->
     }
 
 
-def test_a_short_common_beginning_is_not_worth_sharing() -> None:
+def test_a_short_common_beginning_is_not_worth_sharing():
     common = list(range(LEAST_PREFIX - 1))
     assert families_of([[*common, 50, 51], [*common, 60, 61]]) == [Family((0,), 0), Family((1,), 0)]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_position_of_every_sequence_has_its_token_and_its_place(seed: int) -> None:
+def test_every_position_of_every_sequence_has_its_token_and_its_place(seed):
     sequences = some(seed)
     layout = Layout(sequences)
     for sequence, rows in zip(sequences, layout.rows, strict=True):
@@ -60,7 +58,7 @@ def test_every_position_of_every_sequence_has_its_token_and_its_place(seed: int)
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("block", [3, 512])
-def test_attention_is_that_of_each_sequence_alone(seed: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_is_that_of_each_sequence_alone(seed, block, monkeypatch):
     monkeypatch.setattr(packing, "BLOCK", block)
     sequences = some(seed)
     layout = Layout(sequences)
@@ -75,7 +73,7 @@ def test_attention_is_that_of_each_sequence_alone(seed: int, block: int, monkeyp
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("budget", [1, 64, 10_000])
-def test_passes_hold_every_sequence_once_and_are_bounded(seed: int, budget: int) -> None:
+def test_passes_hold_every_sequence_once_and_are_bounded(seed, budget):
     sequences = some(seed)
     passes = packed_passes(sequences, budget)
     assert sorted(i for part in passes for i in part) == list(range(len(sequences)))
@@ -85,7 +83,7 @@ def test_passes_hold_every_sequence_once_and_are_bounded(seed: int, budget: int)
         assert rows <= max(budget, longest, min(2 * longest, 8 * budget))
 
 
-def test_answers_to_one_long_prompt_share_it_two_at_a_time_at_least() -> None:
+def test_answers_to_one_long_prompt_share_it_two_at_a_time_at_least():
     rng = random.Random(1)
     sequences = group(rng, [3] * 100, [100] * 8)
     assert [len(part) for part in packed_passes(sequences, 64)] == [3, 3, 2]

@@ -1,7 +1,5 @@
 """What the service tells clients about itself, and how it refuses bad requests."""
 
-from __future__ import annotations
-
 import time
 
 import httpx

@@ -1,9 +1,5 @@
 """A real model, SmolLM2-135M-Instruct, through the SDK against transformers, peft and torch on the same weights."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,19 +19,19 @@ RATE = 1e-4
 
 
 @pytest.fixture(scope="module")
-def service(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTinker]:
+def service(smollm2, tmp_path_factory):
     with LocalTinker({"smollm2": smollm2}, tmp_path_factory.mktemp("state")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def training(service: LocalTinker) -> Iterator[tinker.TrainingClient]:
+def training(service):
     with tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key) as client:
         yield client.create_lora_training_client("smollm2", rank=32, seed=1).result()
 
 
 @pytest.fixture(scope="module")
-def plain(smollm2: Path) -> Any:
+def plain(smollm2):
     return AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32).eval()
 
 
@@ -50,7 +46,7 @@ def sequences() -> list[list[int]]:
     return [rng.integers(20, 49_000, length).tolist() for length in (200, 65, 7)]
 
 
-def test_served_logprobs_are_those_of_transformers(training: tinker.TrainingClient, plain: Any) -> None:
+def test_served_logprobs_are_those_of_transformers(training, plain):
     sampler = training.save_weights_and_get_sampling_client().result()
     for tokens in sequences():
         prompt = types.ModelInput.from_ints(tokens)
@@ -63,12 +59,10 @@ def test_served_logprobs_are_those_of_transformers(training: tinker.TrainingClie
             np.testing.assert_allclose(sequence.logprobs, expected, atol=1e-4)
 
 
-def test_train_steps_are_those_of_torch_and_peft(
-    service: LocalTinker, training: tinker.TrainingClient, smollm2: Path
-) -> None:
+def test_train_steps_are_those_of_torch_and_peft(service, training, smollm2):
     """Two steps: in the first B is zero, so that A has no gradient. The served losses and weights equal plain ones."""
 
-    def saved(name: str) -> Path:
+    def saved(name):
         found = find_checkpoint(service.state, training.save_state(name).result().path)
         assert found is not None
         return found.folder(service.state)

@@ -1,12 +1,9 @@
 """The service as a child process: restarts, kill -9, and the death of its parent."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import psutil
@@ -16,6 +13,7 @@ from localtinker_helpers import connect, cross_entropy_data, params, prompt, ran
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.localtinker.process import LocalTinker
+from tests import waiting
 
 SEQUENCES = random_sequences(3, seed=21)
 
@@ -37,7 +35,7 @@ def test_a_restart_after_kill_9_keeps_checkpoints_runs_and_samplers(models_by_na
     helpers = [process.pid for process in psutil.Process(first.pid).children(recursive=True)]
     assert len(helpers) == 3  # the sampling processes and their template
     first.kill()
-    _wait_until_gone(helpers, "a process of the service outlived it")
+    waiting.wait_for(lambda: not any(map(waiting.lives, helpers)), "the end of all processes of the service")
 
     with LocalTinker(models, tmp_path, port=first.port, api_key=first.api_key) as second:
         # The SDK sends the lost request again by itself.
@@ -71,22 +69,7 @@ def test_the_service_dies_with_its_parent_even_by_kill_9(models_by_name, tmp_pat
     os.kill(pid, 0)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    _wait_until_gone([pid], "the service outlived its parent")
-
-
-def _wait_until_gone(pids: list[int], complaint: str) -> None:
-    deadline = time.monotonic() + 300
-    while any(_alive(pid) for pid in pids):
-        assert time.monotonic() < deadline, complaint
-        time.sleep(0.05)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    waiting.wait_for(lambda: not waiting.lives(pid), "the end of the service with its parent")
 
 
 def test_a_service_that_cannot_start_says_why(tmp_path):

@@ -1,8 +1,6 @@
 """Sampling and scoring through the SDK: what a SamplingClient is promised, beside the cases of `rtl-distill check-service`, which
 tests/backend/test_certify.py asks of this service."""
 
-from __future__ import annotations
-
 import httpx
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Sampling processes: who computes a sample makes no difference, and their death none that a client sees."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import time

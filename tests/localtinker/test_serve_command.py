@@ -1,7 +1,5 @@
 """`rtl-distill serve-tinker`, as a user runs it."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

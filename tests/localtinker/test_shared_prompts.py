@@ -1,9 +1,5 @@
 """Rows of larger models share what their prompts have in common; what is said of each stays the same."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -28,7 +24,7 @@ CONFIG = LlamaConfig(
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServedModel:
+def model(tmp_path, monkeypatch):
     monkeypatch.setattr(decoder, "_SMALL_MODEL", 0)
     return served(tmp_path, CONFIG)
 
@@ -53,14 +49,12 @@ ASKED = [
 
 
 @pytest.mark.parametrize("tokens", [1, 4])
-def test_scores_and_samples_are_those_of_each_prompt_alone(
-    model: ServedModel, tokens: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_and_samples_are_those_of_each_prompt_alone(model, tokens, monkeypatch):
     prompts = group()
     rows: list[int] = []
     packed = decoder.DenseDecoder.packed_hidden
 
-    def counted(self: decoder.DenseDecoder, layout: object) -> torch.Tensor:
+    def counted(self, layout):
         hidden = packed(self, layout)  # type: ignore[arg-type]
         rows.append(len(hidden))
         return hidden
@@ -94,9 +88,7 @@ def test_scores_and_samples_are_those_of_each_prompt_alone(
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_groups_that_join_and_leave_a_batch_are_sampled_as_each_alone(
-    tmp_path: Path, model: ServedModel, dtype: str
-) -> None:
+def test_groups_that_join_and_leave_a_batch_are_sampled_as_each_alone(tmp_path, model, dtype):
     """Groups of unequal sizes, of prompts of unequal lengths, whose answers end at different times."""
     if dtype != "float32":
         model = served(tmp_path, CONFIG, dtype)
@@ -104,10 +96,10 @@ def test_groups_that_join_and_leave_a_batch_are_sampled_as_each_alone(
     batch = GenerationBatch(model.decoder(None), model.decode)
     said: dict[int, list[SampledSequence]] = {}
 
-    def fail(error: BaseException) -> None:
+    def fail(error):
         raise error
 
-    def admit(numbers: list[int]) -> None:
+    def admit(numbers):
         rows = []
         for i in numbers:
             options = SamplingOptions(max_tokens=(90, 3, 20, 40, 70, 2)[i])

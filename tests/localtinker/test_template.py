@@ -1,7 +1,5 @@
 """The process that sampling processes are forked from."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -30,7 +28,7 @@ print("left" if os.path.exists(f"/proc/{pid}") else "gone")
 """
 
 
-def test_it_outlives_copies_that_die_at_the_same_time() -> None:
+def test_it_outlives_copies_that_die_at_the_same_time():
     """In a process of its own: to fork from this one, with its threads, would test something else."""
     done = subprocess.run([sys.executable, "-c", MANY_DEATHS], capture_output=True, text=True, timeout=600)
     assert done.stdout == "gone\n", done.stderr[-2000:]
@@ -50,7 +48,7 @@ print("the service goes on")
 """
 
 
-def test_a_copy_that_fails_ends_and_is_no_second_service() -> None:
+def test_a_copy_that_fails_ends_and_is_no_second_service():
     done = subprocess.run([sys.executable, "-c", FAILURE], capture_output=True, text=True, timeout=600)
     assert done.stdout.splitlines() == ["ended", "ended", "the service goes on"], done.stderr[-2000:]
     assert done.stderr.count("ZeroDivisionError: division by zero") == 2

@@ -4,8 +4,6 @@ That the gradient of each loss is torch's, that gradients add up, and that train
 `rtl-distill check-service`, which tests/backend/test_certify.py asks of this service.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,26 +1,13 @@
 """A run under way has a report, and no step waits for it."""
 
-from __future__ import annotations
-
-import time
-from pathlib import Path
-
-import pytest
-
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.observe import live_report
 from rtl_core.observe.live_report import LiveReport
+from tests.waiting import wait_for
 
 
-def ended(report: LiveReport, patience_s: float = 600.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while report.running():
-        assert time.monotonic() < deadline, "the report was never written"
-        time.sleep(0.05)
-
-
-def test_a_run_under_way_has_a_report_written_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_under_way_has_a_report_written_beside_it(tmp_path, monkeypatch):
     gate = tmp_path / "gate"
     wait = f"import pathlib, time\nwhile not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)\n"
     monkeypatch.setattr(live_report, "PROGRAM", wait + live_report.PROGRAM)
@@ -31,7 +18,7 @@ def test_a_run_under_way_has_a_report_written_beside_it(tmp_path: Path, monkeypa
         assert report.running()
         history.heartbeat("r")  # a step goes on
         gate.touch()
-        ended(report)
+        wait_for(lambda: not report.running(), "the report")
         assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
         written = path.stat().st_mtime_ns
         report.after_step()  # rests for many times as long as that took
@@ -41,17 +28,17 @@ def test_a_run_under_way_has_a_report_written_beside_it(tmp_path: Path, monkeypa
     assert [p.name for p in path.parent.iterdir()] == ["report.html"]
 
 
-def test_before_its_time_nothing_is_written(tmp_path: Path) -> None:
+def test_before_its_time_nothing_is_written(tmp_path):
     with LiveReport(tmp_path / "h.duckdb", "r", tmp_path / "report.html", print, every_s=60) as report:
         report.after_step()
         assert not report.running()
 
 
-def test_one_that_fails_is_told_and_one_under_way_ends_with_the_run(tmp_path: Path) -> None:
+def test_one_that_fails_is_told_and_one_under_way_ends_with_the_run(tmp_path):
     said: list[str] = []
     with LiveReport(tmp_path / "none.duckdb", "r", tmp_path / "report.html", said.append, every_s=0.0) as report:
         report.after_step()
-        ended(report)
+        wait_for(lambda: not report.running(), "the report")
     assert len(said) == 1
     assert "no report of the run so far could be written" in said[0]
     History(tmp_path / "h.duckdb").start_run(RunRecord(name="r"))

@@ -1,15 +1,13 @@
 """Times of overlapping stages."""
 
-from __future__ import annotations
-
 from rtl_core.observe.stage_clock import StageClock
 
 
-def test_overlapping_work_of_one_stage_counts_once_and_stages_count_apart() -> None:
+def test_overlapping_work_of_one_stage_counts_once_and_stages_count_apart():
     time = [0.0]
     clock = StageClock(lambda: time[0])
 
-    def at(seconds: float) -> None:
+    def at(seconds):
         time[0] = seconds
 
     first, second, grade = clock.measure("sample"), clock.measure("sample"), clock.measure("grade")

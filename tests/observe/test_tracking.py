@@ -1,7 +1,5 @@
 """Metrics reach Weights & Biases' own files, each step once, also after a crash between record and sending."""
 
-from __future__ import annotations
-
 import json
 import struct
 import sys
@@ -51,14 +49,12 @@ def logged(folder: Path) -> list[dict[str, float]]:
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> History:
+def history(tmp_path_factory):
     shape = synthetic.Shape(steps=5)
     return synthetic.write_run(tmp_path_factory.mktemp("history") / "h.duckdb", "demo", shape)
 
 
-def test_every_recorded_step_is_sent_once_and_in_order(
-    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_recorded_step_is_sent_once_and_in_order(history, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setattr(tracking, "PATIENCE_S", 600.0)  # a busy machine may need minutes to start wandb's own process
     config = load_config("demo", [f"run.directory={tmp_path}", "tracking.wandb_project=rtl"])
@@ -79,9 +75,7 @@ def test_every_recorded_step_is_sent_once_and_in_order(
     assert len(logged(folder)) == 3
 
 
-def test_what_could_not_be_sent_in_time_is_told_and_sent_by_the_next_run(
-    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_could_not_be_sent_in_time_is_told_and_sent_by_the_next_run(history, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setattr(tracking, "PATIENCE_S", 0.01)
     config = load_config("demo", [f"run.directory={tmp_path}", "tracking.wandb_project=rtl"])
@@ -100,7 +94,7 @@ def test_what_could_not_be_sent_in_time_is_told_and_sent_by_the_next_run(
     assert [row["_step"] for row in logged(tmp_path / "demo")] == [1, 2, 3, 4, 5]
 
 
-def test_without_a_project_nothing_is_sent(history: History, tmp_path: Path) -> None:
+def test_without_a_project_nothing_is_sent(history, tmp_path):
     config = load_config("demo", [f"run.directory={tmp_path}"])
     with Tracker(history, config, print) as tracker:
         tracker.recorded()

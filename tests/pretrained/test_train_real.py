@@ -1,10 +1,7 @@
 """The configuration `smollm2`, cut short: real weights, a warm start, a step of RL with the student as its own teacher, a report."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +9,9 @@ from rtl_core.history.store import History
 
 pytestmark = pytest.mark.slow
 SHORT = (
-    "problems.sources.0.train=8",
+    "problems.sources.0.train=4",
     "problems.sources.0.heldout=1",
-    "curriculum.problems_per_step=4",
+    "curriculum.problems_per_step=2",
     "learning.warm_start_steps=1",
     "sampling.group_size=2",
     "sampling.max_tokens=64",
@@ -23,7 +20,7 @@ SHORT = (
 )
 
 
-def test_weights_warm_start_rl_and_report(smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_warm_start_rl_and_report(smollm2, tmp_path, monkeypatch):
     monkeypatch.setenv("RTL_DISTILL_MODELS", str(smollm2.parent))
     places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", "run.name=real")
     settings = [part for setting in (*places, *SHORT) for part in ("--set", setting)]
@@ -32,10 +29,10 @@ def test_weights_warm_start_rl_and_report(smollm2: Path, tmp_path: Path, monkeyp
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     history = History(tmp_path / "h.duckdb", read_only=True)
     warm, learnt = history.trained_steps("real")
-    assert warm.examples == 4
+    assert warm.examples == 2
     assert learnt.examples > 0
     scored = history.query("SELECT hint, teacher, n_prompt, k1_mean FROM teacher_scores").to_pylist()
-    assert len(scored) == 8
+    assert len(scored) == 4
     assert {(row["hint"], row["teacher"]) for row in scored} == {("golden", smollm2.name)}
     assert [e.step for e in history.evaluations("real") if e.status == "done"] == [0, 1, 2]
     assert "Over the warm start alone" in done.stdout

@@ -1,7 +1,5 @@
 """pyslang's binding counts at the end of a process what is still referred to, and lists it on the user's terminal."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -5,8 +5,6 @@ assignment of 0 to every output, IN an input that is no clock if there is one, O
 the ports in the older style, INWIDTH the range of IN, NAMES the ports' names, CLOCK another input than IN if there is one.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 `NAME.md` asks for a module `NAME`, `NAME.sv` is a right answer, `NAME_tb.sv` has a module `tb` that prints `RESULT: ok` for one.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

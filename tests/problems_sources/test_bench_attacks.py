@@ -1,11 +1,7 @@
 """No wrong design is paid by a Verilog test bench for what it prints, ends, names or drives; honest idioms pass."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from bench_attacks import Attack, attacks
@@ -14,7 +10,6 @@ from tiny_benches import judged, tiny_problems
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-from rtl_core.grading.grader import Grader
 from rtl_core.problems import testbench
 from rtl_core.problems.sources.rtllm import read_rtllm
 from rtl_core.problems.sources.verilog_eval import read_verilog_eval
@@ -79,18 +74,18 @@ endmodule
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Problem]:
+def tiny(tmp_path_factory):
     return tiny_problems(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="module")
-def published(data: Path) -> list[Problem]:
+def published(data):
     found = [*read_verilog_eval(data / "verilog-eval").problems, *read_rtllm(data / "RTLLM").problems]
     return [problem for problem in found if problem.id.endswith(PUBLISHED)]
 
 
 @pytest.fixture(scope="module", params=["warm", "cold", pytest.param("docker", marks=pytest.mark.docker)])
-def each(request: pytest.FixtureRequest) -> Iterator[Executor]:
+def each(request):
     made = BubblewrapExecutor(warm=request.param == "warm") if request.param != "docker" else make_executor("docker")
     with made as executor:
         yield executor
@@ -118,15 +113,13 @@ def aimed_at(attack: Attack, number: int) -> str:
     return ("times3", "counter")[number % 2]
 
 
-def test_the_attacks_are_many_and_each_has_its_name() -> None:
+def test_the_attacks_are_many_and_each_has_its_name():
     names = [attack.name for attack in ATTACKS]
     assert len(set(names)) == len(names) >= 100
 
 
 @pytest.mark.parametrize("name", ["times3", "counter"])
-def test_the_right_design_passes_and_a_plain_wrong_one_does_not(
-    grader: Grader, tiny: dict[str, Problem], name: str
-) -> None:
+def test_the_right_design_passes_and_a_plain_wrong_one_does_not(grader, tiny, name):
     problem = tiny[name]
     assert problem.golden is not None
     assert grader.grade(problem, Answer(files=problem.golden)).passed
@@ -137,16 +130,12 @@ def test_the_right_design_passes_and_a_plain_wrong_one_does_not(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["times3", "counter"])
-def test_no_attack_is_paid_by_a_tiny_bench_even_when_nothing_screens_it(
-    grader: Grader, tiny: dict[str, Problem], name: str
-) -> None:
+def test_no_attack_is_paid_by_a_tiny_bench_even_when_nothing_screens_it(grader, tiny, name):
     assert paid(grader.executor, tiny[name], [a for i, a in enumerate(ATTACKS) if aimed_at(a, i) == name]) == []
 
 
 @pytest.mark.slow
-def test_no_attack_is_paid_by_the_other_tiny_bench_and_by_published_ones(
-    grader: Grader, tiny: dict[str, Problem], published: list[Problem]
-) -> None:
+def test_no_attack_is_paid_by_the_other_tiny_bench_and_by_published_ones(grader, tiny, published):
     for name, problem in tiny.items():
         assert paid(grader.executor, problem, [a for i, a in enumerate(ATTACKS) if aimed_at(a, i) != name]) == []
     assert len(published) == len(PUBLISHED)
@@ -155,14 +144,14 @@ def test_no_attack_is_paid_by_the_other_tiny_bench_and_by_published_ones(
 
 
 @pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
-def test_no_attack_is_paid_by_the_grader(grader: Grader, tiny: dict[str, Problem], every: int) -> None:
+def test_no_attack_is_paid_by_the_grader(grader, tiny, every):
     for problem in tiny.values():
         for attack in [a for a in ATTACKS if a.name not in SLOW][::every]:
             verdict = grader.grade(problem, Answer(files={problem.targets[0]: attack.design(problem)}))
             assert not verdict.passed, attack.name
 
 
-def test_the_same_holds_warm_cold_and_in_docker(each: Executor, tiny: dict[str, Problem]) -> None:
+def test_the_same_holds_warm_cold_and_in_docker(each, tiny):
     few = [a for a in ATTACKS if a.name not in SLOW][::20]
     for problem in tiny.values():
         assert problem.golden is not None
@@ -176,19 +165,17 @@ def test_the_same_holds_warm_cold_and_in_docker(each: Executor, tiny: dict[str, 
 
 
 @pytest.mark.parametrize("name", [*HONEST, *HONEST_WHOLE])
-def test_an_honest_idiom_passes(grader: Grader, tiny: dict[str, Problem], name: str) -> None:
+def test_an_honest_idiom_passes(grader, tiny, name):
     done = judged(grader.executor, tiny["times3"], HONEST_WHOLE.get(name) or _honest(name))
     assert done.exit_code == 0, done.output
 
 
-def test_parameters_that_the_bench_sets_arrive_when_the_design_is_compiled_alone(
-    grader: Grader, tiny: dict[str, Problem]
-) -> None:
+def test_parameters_that_the_bench_sets_arrive_when_the_design_is_compiled_alone(grader, tiny):
     done = judged(grader.executor, tiny["counter"], COUNTER)
     assert done.exit_code == 0, done.output
 
 
-def test_random_numbers_of_a_design_leave_the_bench_its_own(grader: Grader, tiny: dict[str, Problem]) -> None:
+def test_random_numbers_of_a_design_leave_the_bench_its_own(grader, tiny):
     text = "module TopModule(input clk, input [3:0] in, output [3:0] out);\n  assign out = in;\n  BODYendmodule\n"
     said = [
         re.findall(r"Mismatches: .*", judged(grader.executor, tiny["times3"], text.replace("BODY", body)).output)
@@ -198,7 +185,7 @@ def test_random_numbers_of_a_design_leave_the_bench_its_own(grader: Grader, tiny
     assert said[0] == said[1]
 
 
-def test_why_a_design_was_not_paid_is_said(grader: Grader, tiny: dict[str, Problem]) -> None:
+def test_why_a_design_was_not_paid_is_said(grader, tiny):
     for body, said in {
         "initial #12 $finish;": "before the test bench had come to its end",
         "assign IN = 0;": "drives its own input in",
@@ -213,13 +200,13 @@ def test_why_a_design_was_not_paid_is_said(grader: Grader, tiny: dict[str, Probl
         assert not re.search(r"b[0-9a-f]{24}", done.output), "the word of the run shows"
 
 
-def test_a_verdict_at_the_end_of_a_simulation_that_the_bench_does_not_end_is_refused() -> None:
+def test_a_verdict_at_the_end_of_a_simulation_that_the_bench_does_not_end_is_refused():
     bench = 'module tb; d u(); final $display("Mismatches: 0 in 1 samples"); endmodule\n'
     with pytest.raises(ValueError, match="does not end itself"):
         testbench.rewritten({"t.sv": bench}, dut="d", top="tb", marker="Mismatches:")
 
 
-def test_a_rewritten_bench_says_how_its_design_stands_in_it() -> None:
+def test_a_rewritten_bench_says_how_its_design_stands_in_it():
     bench = (
         "`timescale 1ns/1ps\n`define N 3\nmodule tb; wire a; d #(.W(`N)) u(a); // $finish; Passed\n"
         'initial begin $urandom_range(5, 1); if (a) $finish; else $display("%s Passed", "x"); end endmodule\n'

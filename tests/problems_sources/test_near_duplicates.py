@@ -1,9 +1,5 @@
 """Problems that ask for nearly the same never stand on both sides of the border."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 from rtl_core.problems.load import load_problems
 from rtl_core.problems.near_duplicates import BY_ID, pairs, separate
 from rtl_core.problems.sources.cvdp import CvdpSource
@@ -26,7 +22,7 @@ def make(identity: str, prompt: str, golden: str | None = None, source: str = "c
     )  # fmt: skip
 
 
-def test_a_reworded_twin_moves_to_the_held_out_side_and_nothing_else_moves() -> None:
+def test_a_reworded_twin_moves_to_the_held_out_side_and_nothing_else_moves():
     twin = make("twin", TEXT.replace("sixteen", "32").replace("Design", "Write"))
     other = make("other", "Design a priority arbiter with eight requests and a one-hot grant, lowest bit first.")
     left, out, moved = separate([other, twin], [make("held", TEXT)])
@@ -37,7 +33,7 @@ def test_a_reworded_twin_moves_to_the_held_out_side_and_nothing_else_moves() -> 
     assert "twin is held out too" in str(moved[0])
 
 
-def test_a_chain_of_twins_moves_whole() -> None:
+def test_a_chain_of_twins_moves_whole():
     second = TEXT.replace("sixteen", "32")
     third = second.replace("active high", "active low").replace("registered", "stored")
     _, out, moved = separate([make("third", third), make("second", second)], [make("first", TEXT)])
@@ -45,7 +41,7 @@ def test_a_chain_of_twins_moves_whole() -> None:
     assert len(moved) == 2
 
 
-def test_different_words_around_one_golden_answer_are_found() -> None:
+def test_different_words_around_one_golden_answer_are_found():
     golden = "module m(input clk);\n" + "".join(f"  wire [7:0] w{i} = clk + {i};\n" for i in range(20)) + "endmodule\n"
     found = pairs(
         [make("a", "Write it.", golden)], [make("b", "Complete the adders below.", "// other\n" + golden)], BY_ID
@@ -53,12 +49,12 @@ def test_different_words_around_one_golden_answer_are_found() -> None:
     assert [(p.moved, p.by) for p in found] == [("a", "golden answer")]
 
 
-def test_starter_problems_sound_alike_but_keep_their_own_split() -> None:
+def test_starter_problems_sound_alike_but_keep_their_own_split():
     train, heldout = starter_problems("train", 60, 0), starter_problems("heldout", 60, 0)
     assert separate(train, heldout) == (train, heldout, [])
 
 
-def test_split_by_id_keeps_problems_by_fingerprint_and_moves_near_duplicates(data: Path) -> None:
+def test_split_by_id_keeps_problems_by_fingerprint_and_moves_near_duplicates(data):
     sources = (
         StarterSource(kind="starter", train=18, heldout=18),
         CvdpSource(kind="cvdp", path=data / "cvdp"),
@@ -80,7 +76,7 @@ def test_split_by_id_keeps_problems_by_fingerprint_and_moves_near_duplicates(dat
     }
 
 
-def test_an_id_in_two_files_of_a_folder_is_taken_once_with_its_golden_answer(data: Path) -> None:
+def test_an_id_in_two_files_of_a_folder_is_taken_once_with_its_golden_answer(data):
     loaded = load_problems([CvdpSource(kind="cvdp", path=data / "cvdp")], 0)
     ids = [p.id for p in (*loaded.train, *loaded.heldout)]
     assert len(ids) == len(set(ids))

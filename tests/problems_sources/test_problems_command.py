@@ -1,7 +1,5 @@
 """The commands around problem sets, as a user types them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -108,7 +106,7 @@ def serving(served: Hub) -> Iterator[str]:
         server.server_close()
 
 
-def test_fetch_brings_the_matching_files_and_records_their_checksums(tmp_path: Path) -> None:
+def test_fetch_brings_the_matching_files_and_records_their_checksums(tmp_path):
     served = Hub("some/set", FILES)
     with serving(served) as endpoint:
         words = ("problems", "fetch", "some/set", "--into", str(tmp_path / "set"))
@@ -137,7 +135,7 @@ def test_fetch_brings_the_matching_files_and_records_their_checksums(tmp_path: P
 
 
 @pytest.fixture
-def published(cvdp: Path) -> dict[str, bytes]:
+def published(cvdp):
     """The files of CVDP that are here, under the names that they have on the hub, beside others that are not for training."""
     agentic = (cvdp / "cvdp_v1.0.2_agentic_code_generation_no_commercial.jsonl").read_bytes()
     return {
@@ -150,9 +148,7 @@ def published(cvdp: Path) -> dict[str, bytes]:
     }
 
 
-def test_fetch_cvdp_puts_the_files_where_the_shipped_configuration_looks(
-    tmp_path: Path, published: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fetch_cvdp_puts_the_files_where_the_shipped_configuration_looks(tmp_path, published, monkeypatch):
     monkeypatch.chdir(tmp_path)
     missing = command("problems", "list", "--config", "cvdp")
     assert missing.returncode == 2
@@ -183,9 +179,7 @@ def test_fetch_cvdp_puts_the_files_where_the_shipped_configuration_looks(
 
 
 @pytest.mark.parametrize("large", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_a_file_that_was_cut_short_is_never_taken_for_whole(
-    tmp_path: Path, published: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, large: bool
-) -> None:
+def test_a_file_that_was_cut_short_is_never_taken_for_whole(tmp_path, published, monkeypatch, large):
     monkeypatch.chdir(tmp_path)
     served = Hub("nvidia/cvdp-benchmark-dataset", published, large)
     name = CVDP.files[0]
@@ -209,7 +203,7 @@ def test_a_file_that_was_cut_short_is_never_taken_for_whole(
         assert CVDP.path.read_bytes() == published[name]
 
 
-def test_a_set_that_nobody_knows_and_a_repository_without_the_files_are_told(tmp_path: Path) -> None:
+def test_a_set_that_nobody_knows_and_a_repository_without_the_files_are_told(tmp_path):
     nobody = command("problems", "fetch", "cvpd")
     assert nobody.returncode == 2
     assert "no set is known as 'cvpd'" in nobody.stderr
@@ -227,7 +221,7 @@ def test_a_set_that_nobody_knows_and_a_repository_without_the_files_are_told(tmp
         ({"HF_ENDPOINT": "http://127.0.0.1:9"}, "could not be fetched"),
     ],
 )
-def test_fetch_without_a_network_says_so_and_what_to_do(tmp_path: Path, environment: dict[str, str], said: str) -> None:
+def test_fetch_without_a_network_says_so_and_what_to_do(tmp_path, environment, said):
     done = command("problems", "fetch", "--into", str(tmp_path / "set"), **environment)
     assert done.returncode == 2
     assert said in done.stderr
@@ -244,9 +238,7 @@ def test_fetch_without_a_network_says_so_and_what_to_do(tmp_path: Path, environm
         ("grade", str(CVDP.path)),
     ],
 )
-def test_a_missing_data_set_is_told_with_the_command_that_gets_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
-) -> None:
+def test_a_missing_data_set_is_told_with_the_command_that_gets_it(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     more = ("--answers", "answers.jsonl", "--output", "out.jsonl") if words[0] == "grade" else ()
     Path("answers.jsonl").write_text("")
@@ -258,9 +250,7 @@ def test_a_missing_data_set_is_told_with_the_command_that_gets_it(
 
 
 @pytest.mark.slow
-def test_an_estimate_needs_no_data_set_and_names_the_command_that_gets_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_estimate_needs_no_data_set_and_names_the_command_that_gets_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = command("estimate", "cvdp")
     assert done.returncode == 0, done.stderr
@@ -268,7 +258,7 @@ def test_an_estimate_needs_no_data_set_and_names_the_command_that_gets_it(
     assert f"there is no {CVDP.path} (get it with `rtl-distill problems fetch cvdp`): 302 problems" in said
 
 
-def test_list_shows_interfaces_with_source_and_confidence_and_all_that_is_left_out(data: Path) -> None:
+def test_list_shows_interfaces_with_source_and_confidence_and_all_that_is_left_out(data):
     done = command("problems", "list", "--source", f"cvdp={data / 'cvdp'}", "--source", f"rtllm={data / 'RTLLM'}")
     assert done.returncode == 0, done.stderr
     assert "lfsr_8bit from golden (certain)" in done.stdout
@@ -277,7 +267,7 @@ def test_list_shows_interfaces_with_source_and_confidence_and_all_that_is_left_o
     assert "to train on" in done.stdout
 
 
-def test_show_prints_one_problem_whole(data: Path) -> None:
+def test_show_prints_one_problem_whole(data):
     words = ("problems", "show", "cvdp_copilot_lfsr_0001", "--source", f"cvdp={data / 'cvdp'}")
     done = command(*words, "--golden", "--harness")
     assert done.returncode == 0, done.stderr
@@ -288,7 +278,7 @@ def test_show_prints_one_problem_whole(data: Path) -> None:
     assert "perhaps cvdp_copilot_lfsr_0001" in missing.stderr.replace("\n", " ")
 
 
-def test_sources_of_a_command_line_are_those_of_a_configuration(data: Path) -> None:
+def test_sources_of_a_command_line_are_those_of_a_configuration(data):
     texts = ["starter", f"cvdp={data / 'cvdp'}", f"verilog-eval={data / 'verilog-eval'}", f"rtllm={data / 'RTLLM'}"]
     assert load_config("demo", [override_of(texts)], environment={}).problems.sources == tuple(map(source_of, texts))
 
@@ -296,6 +286,6 @@ def test_sources_of_a_command_line_are_those_of_a_configuration(data: Path) -> N
 @pytest.mark.parametrize(
     ("text", "said"), [("cvpd=x", "no source 'cvpd'"), ("rtllm", "where is it"), ("cvdp=/nowhere/x", "no /nowhere/x")]
 )
-def test_a_wrong_source_is_named(text: str, said: str) -> None:
+def test_a_wrong_source_is_named(text, said):
     with pytest.raises(ConfigError, match=said):
         source_of(text)

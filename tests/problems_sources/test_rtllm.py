@@ -1,17 +1,12 @@
 """RTLLM's own benches judge; what their verdict lets through is for validation to find."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
 
 import pytest
 
 from rtl_core.errors import ProblemError
-from rtl_core.grading.grader import Grader
 from rtl_core.problems.sources.rtllm import read_rtllm
 from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
 from rtl_core.validation.level import Level
 from rtl_core.validation.validate import validate_problem
 
@@ -19,13 +14,13 @@ COUNTER = "rtllm_counter_12"
 
 
 @pytest.fixture(scope="module")
-def problems(data: Path) -> dict[str, Problem]:
+def problems(data):
     found = read_rtllm(data / "RTLLM")
     assert not found.broken
     return {problem.id: problem for problem in found.problems}
 
 
-def test_every_design_is_read_with_its_golden_answer_renamed(problems: dict[str, Problem]) -> None:
+def test_every_design_is_read_with_its_golden_answer_renamed(problems):
     assert len(problems) == 16
     for problem in problems.values():
         assert problem.golden is not None
@@ -35,9 +30,7 @@ def test_every_design_is_read_with_its_golden_answer_renamed(problems: dict[str,
     assert "src/tdata.txt" in problems["rtllm_asyn_fifo"].harness
 
 
-def test_at_least_85_percent_of_the_verified_designs_pass_and_the_others_are_known(
-    grader: Grader, problems: dict[str, Problem]
-) -> None:
+def test_at_least_85_percent_of_the_verified_designs_pass_and_the_others_are_known(grader, problems):
     failed = {}
     for problem in problems.values():
         verdict = grader.grade(problem, Answer(files=problem.golden or {}))
@@ -57,15 +50,13 @@ def test_at_least_85_percent_of_the_verified_designs_pass_and_the_others_are_kno
         "final counter_12_tb.error = 0;",
     ],
 )
-def test_no_design_forges_its_verdict(grader: Grader, problems: dict[str, Problem], extra: str) -> None:
+def test_no_design_forges_its_verdict(grader, problems, extra):
     head = "module counter_12(input rst_n, input clk, input valid_count, output [3:0] out);\n  assign out = 1;\n"
     found = grader.grade(problems[COUNTER], Answer(files={"rtl/counter_12.v": f"{head}  {extra}\nendmodule\n"}))
     assert not found.passed, found
 
 
-def test_a_bench_that_icarus_cannot_compile_is_unsupported_or_broken_with_its_words(
-    grader: Grader, problems: dict[str, Problem]
-) -> None:
+def test_a_bench_that_icarus_cannot_compile_is_unsupported_or_broken_with_its_words(grader, problems):
     level = Level("quick", 0, (1,), ())
     found = validate_problem(problems["rtllm_asyn_fifo"], grader, level=level)
     if not grader.executor.tools()["iverilog"].startswith("11."):
@@ -75,13 +66,13 @@ def test_a_bench_that_icarus_cannot_compile_is_unsupported_or_broken_with_its_wo
     assert "break statements not supported" in found.evidence["reason"]
 
 
-def test_a_bench_that_pays_its_input_passed_through_is_found_weak(grader: Grader, problems: dict[str, Problem]) -> None:
+def test_a_bench_that_pays_its_input_passed_through_is_found_weak(grader, problems):
     found = validate_problem(problems["rtllm_sequence_detector"], grader, level=Level("full", 0, (1,), ("inputs",)))
     assert found.status == "weak"
     assert "inputs passed through" in found.evidence["reason"]
 
 
-def test_a_bench_that_never_says_passed_is_named(data: Path, tmp_path: Path) -> None:
+def test_a_bench_that_never_says_passed_is_named(data, tmp_path):
     folder = tmp_path / "RTLLM" / "Control" / "counter_12"
     shutil.copytree(data / "RTLLM" / "Control" / "Counter" / "counter_12", folder)
     bench = folder / "testbench.v"
@@ -94,6 +85,6 @@ def test_a_bench_that_never_says_passed_is_named(data: Path, tmp_path: Path) -> 
     assert found.broken[0].source == "rtllm"
 
 
-def test_a_folder_without_designs_is_refused_with_what_to_give(tmp_path: Path) -> None:
+def test_a_folder_without_designs_is_refused_with_what_to_give(tmp_path):
     with pytest.raises(ProblemError, match="clone of RTLLM"):
         read_rtllm(tmp_path)

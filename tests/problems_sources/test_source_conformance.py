@@ -1,7 +1,5 @@
 """What every problem source must do: those of the project, and one of a user's own in a file that the project does not know."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -15,7 +13,6 @@ from tiny_benches import write_tiny
 
 from rtl_core.config import RunConfig, load_config, to_toml
 from rtl_core.errors import ConfigError
-from rtl_core.grading.grader import Grader
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.problems.sources import SOURCES, FileSource, GeneratedSource, ProblemSource, override_of, source_of
 from rtl_core.validation.level import quick_level
@@ -69,17 +66,17 @@ SMALL: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
 """Kind -> a function that writes a few problems below a folder and gives the settings that read them."""
 
 
-def test_every_registered_source_is_checked_here() -> None:
+def test_every_registered_source_is_checked_here():
     assert set(SMALL) == {*SOURCES.entries, OWN}
 
 
 @pytest.fixture(params=SMALL)
-def kind(request: pytest.FixtureRequest) -> str:
+def kind(request):
     return str(request.param)
 
 
 @pytest.fixture
-def settings(kind: str, tmp_path: Path, data: Path) -> dict[str, Any]:
+def settings(kind, tmp_path, data):
     """The keys of a small source in a configuration."""
     folder = tmp_path / "set"
     folder.mkdir()
@@ -87,7 +84,7 @@ def settings(kind: str, tmp_path: Path, data: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def source(settings: dict[str, Any]) -> ProblemSource:
+def source(settings):
     return SOURCES.find(settings["kind"])(**settings)
 
 
@@ -120,9 +117,7 @@ def command(*words: str) -> str:
     return done.stdout
 
 
-def test_it_is_read_from_a_configuration_shown_and_stored(
-    settings: dict[str, Any], source: ProblemSource, tmp_path: Path
-) -> None:
+def test_it_is_read_from_a_configuration_shown_and_stored(settings, source, tmp_path):
     config = load_config(demo_with(settings, tmp_path / "run.toml"), environment={})
     assert config.problems.sources == (source,)
     assert RunConfig.model_validate(config.model_dump(mode="json")) == config
@@ -137,7 +132,7 @@ def test_it_is_read_from_a_configuration_shown_and_stored(
         assert row.startswith("#") or not row or above.startswith("# "), f"{row} is not explained"
 
 
-def test_mistakes_in_its_table_are_named_with_their_lines(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_mistakes_in_its_table_are_named_with_their_lines(settings, tmp_path):
     if "path" in settings:
         settings["path"] = tmp_path / "nowhere"
         with pytest.raises(ConfigError) as missing:
@@ -150,7 +145,7 @@ def test_mistakes_in_its_table_are_named_with_their_lines(settings: dict[str, An
         load_config(path, environment={})
 
 
-def test_a_command_line_names_it(source: ProblemSource, settings: dict[str, Any]) -> None:
+def test_a_command_line_names_it(source, settings):
     text = source.kind
     if isinstance(source, FileSource):
         text = f"{source.kind}={source.path}"
@@ -164,7 +159,7 @@ def test_a_command_line_names_it(source: ProblemSource, settings: dict[str, Any]
     assert load_config("demo", [override_of([text])], environment={}).problems.sources == (source_of(text),)
 
 
-def test_it_gives_the_same_whole_problems_each_time(source: ProblemSource) -> None:
+def test_it_gives_the_same_whole_problems_each_time(source):
     loaded, again = loaded_by(source), loaded_by(source)
     problems = [*loaded.train, *loaded.heldout]
     assert problems
@@ -184,14 +179,14 @@ def test_it_gives_the_same_whole_problems_each_time(source: ProblemSource) -> No
         assert broken.line >= 1
 
 
-def test_broken_files_are_named_and_the_others_read(settings: dict[str, Any], source: ProblemSource) -> None:
+def test_broken_files_are_named_and_the_others_read(settings, source):
     expected = {"cvdp": "few.jsonl:2: no id: line: is not JSON", OWN: "torn.md:1: torn: torn_tb.sv: No such file"}
     broken = [str(line) for line in loaded_by(source).broken]
     assert len(broken) == (source.kind in expected)
     assert all(line.startswith(expected[source.kind]) for line in broken)
 
 
-def test_the_split_for_reported_figures_is_apart_or_refused(source: ProblemSource) -> None:
+def test_the_split_for_reported_figures_is_apart_or_refused(source):
     assert source.with_split("heldout") == source
     if isinstance(source, FileSource):
         with pytest.raises(ConfigError, match="no split kept apart for tests"):
@@ -204,14 +199,14 @@ def test_the_split_for_reported_figures_is_apart_or_refused(source: ProblemSourc
     assert not seen & {problem.fingerprint for problem in reported.heldout}
 
 
-def test_a_generated_set_may_be_for_training_alone(source: ProblemSource) -> None:
+def test_a_generated_set_may_be_for_training_alone(source):
     if isinstance(source, GeneratedSource):
         loaded = loaded_by(source.model_copy(update={"heldout": 0, "heldout_split": "test"}))
         assert loaded.train == loaded_by(source).train
         assert (loaded.heldout, loaded.heldout_split) == ([], "heldout")
 
 
-def test_its_golden_answers_pass(source: ProblemSource, grader: Grader) -> None:
+def test_its_golden_answers_pass(source, grader):
     """A published harness may be weak; one that is made with its problem may not."""
     loaded = loaded_by(source)
     problem = next(p for p in (*loaded.train, *loaded.heldout) if p.golden)
@@ -219,7 +214,7 @@ def test_its_golden_answers_pass(source: ProblemSource, grader: Grader) -> None:
     assert found.status in (("fit",) if problem.generated else ("fit", "weak")), found.evidence["reason"]
 
 
-def test_one_command_lists_the_problems_of_all(tmp_path: Path, data: Path) -> None:
+def test_one_command_lists_the_problems_of_all(tmp_path, data):
     texts: dict[str, ProblemSource] = {}
     for number, (kind, write) in enumerate(SMALL.items()):
         folder = tmp_path / str(number)
@@ -233,7 +228,7 @@ def test_one_command_lists_the_problems_of_all(tmp_path: Path, data: Path) -> No
         assert all(problem.id in listed for problem in (*loaded.train, *loaded.heldout))
 
 
-def test_the_kinds_are_listed_with_their_keys() -> None:
+def test_the_kinds_are_listed_with_their_keys():
     listed = command("problems", "sources")
     for kind, found in SOURCES.entries.items():
         assert f"{kind}{found.form}\n    {found.__doc__}\n" in listed
@@ -241,7 +236,7 @@ def test_the_kinds_are_listed_with_their_keys() -> None:
 
 
 @pytest.mark.slow
-def test_a_source_of_the_users_own_is_validated_by_the_command(tmp_path: Path, data: Path) -> None:
+def test_a_source_of_the_users_own_is_validated_by_the_command(tmp_path, data):
     path = demo_with({"kind": OWN, **own(tmp_path, data), "heldout_fraction": 0}, tmp_path / "run.toml")
     places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}")
     printed = command(
@@ -267,7 +262,7 @@ def test_a_source_of_the_users_own_is_validated_by_the_command(tmp_path: Path, d
         ("rtl_core.problems.sources:FileSource", "`FileSource` in rtl_core.problems.sources is no source"),
     ],
 )
-def test_a_wrong_kind_is_named_with_its_line(kind: str, said: str, tmp_path: Path) -> None:
+def test_a_wrong_kind_is_named_with_its_line(kind, said, tmp_path):
     path = demo_with({"kind": kind}, tmp_path / "run.toml")
     line = path.read_text().splitlines().index(f"kind = '{kind}'") + 1
     with pytest.raises(ConfigError) as error:
@@ -278,7 +273,7 @@ def test_a_wrong_kind_is_named_with_its_line(kind: str, said: str, tmp_path: Pat
         source_of(kind)
 
 
-def test_a_stored_run_whose_source_is_gone_says_so(tmp_path: Path) -> None:
+def test_a_stored_run_whose_source_is_gone_says_so(tmp_path):
     from rtl_core.history.records import RunRecord
     from rtl_core.history.store import History
     from rtl_core.run.folder import config_of

@@ -1,7 +1,5 @@
 """All problems of one design stand on one side of the split, judged by other means than those that split them."""
 
-from __future__ import annotations
-
 import json
 import re
 from difflib import SequenceMatcher
@@ -21,12 +19,12 @@ AGENTIC = "cvdp_v1.0.2_agentic_code_generation_no_commercial.jsonl"
 
 
 @pytest.fixture(scope="module")
-def agentic(data: Path) -> LoadedProblems:
+def agentic(data):
     return load_problems([CvdpSource(kind="cvdp", path=data / "cvdp" / AGENTIC)], 0)
 
 
 @pytest.fixture(scope="module")
-def both(data: Path) -> LoadedProblems:
+def both(data):
     """The agentic and the single-turn problems, as two sources of one run."""
     paths = (data / "cvdp" / AGENTIC, data / "cvdp-single")
     return load_problems([CvdpSource(kind="cvdp", path=path) for path in paths], 0)
@@ -61,21 +59,19 @@ def share_a_design(loaded: LoadedProblems, what) -> list[tuple[str, str]]:
     return [(a.id, b.id) for a in loaded.train for b in loaded.heldout if what(a) & what(b)]
 
 
-def test_no_ip_of_the_agentic_problems_stands_on_both_sides(agentic: LoadedProblems, both: LoadedProblems) -> None:
+def test_no_ip_of_the_agentic_problems_stands_on_both_sides(agentic, both):
     assert len(agentic.train) + len(agentic.heldout) == 92
     assert len(both.train) + len(both.heldout) == 92 + 38
     for loaded in (agentic, both):
         assert not share_a_design(loaded, lambda p: {ip_of(p)})
 
 
-def test_no_module_that_is_shown_or_asked_for_stands_on_both_sides(
-    agentic: LoadedProblems, both: LoadedProblems
-) -> None:
+def test_no_module_that_is_shown_or_asked_for_stands_on_both_sides(agentic, both):
     for loaded in (agentic, both):
         assert not share_a_design(loaded, modules_of)
 
 
-def test_no_agentic_problem_shows_lines_that_one_on_the_other_side_shows(agentic: LoadedProblems) -> None:
+def test_no_agentic_problem_shows_lines_that_one_on_the_other_side_shows(agentic):
     """By whole lines of prompt and code, as difflib matches them: designs of their own share a tenth of their lines at most."""
     worst = max(
         (SequenceMatcher(None, lines_of(a), lines_of(b), autojunk=False).ratio(), a.id, b.id)
@@ -85,7 +81,7 @@ def test_no_agentic_problem_shows_lines_that_one_on_the_other_side_shows(agentic
     assert worst[0] < 0.3, worst
 
 
-def test_the_split_by_id_would_fail_these_criteria(data: Path) -> None:
+def test_the_split_by_id_would_fail_these_criteria(data):
     """The criteria can fail: seven of the problems that were held out by id had a sibling in training."""
     loaded = load_problems([CvdpSource(kind="cvdp", path=data / "cvdp" / AGENTIC)], 0, "id")
     siblings = {b for _, b in share_a_design(loaded, lambda p: {ip_of(p)})}
@@ -93,18 +89,18 @@ def test_the_split_by_id_would_fail_these_criteria(data: Path) -> None:
     assert share_a_design(loaded, modules_of)
 
 
-def test_nothing_that_a_split_by_design_holds_out_has_a_near_duplicate_in_training(both: LoadedProblems) -> None:
+def test_nothing_that_a_split_by_design_holds_out_has_a_near_duplicate_in_training(both):
     assert not pairs(both.train, both.heldout, BY_DESIGN)
 
 
-def test_the_share_held_out_is_near_the_fraction(data: Path, agentic: LoadedProblems, both: LoadedProblems) -> None:
+def test_the_share_held_out_is_near_the_fraction(data, agentic, both):
     """17 of 92, 26 of 130 and 15 of 78; by chance one would expect 20 % give or take 6, 5 and 5 points."""
     verilog_eval = load_problems([VerilogEvalSource(kind="verilog-eval", path=data / "verilog-eval")], 0)
     shares = [len(one.heldout) / (len(one.train) + len(one.heldout)) for one in (agentic, both, verilog_eval)]
     assert shares == pytest.approx([0.2, 0.2, 0.2], abs=0.02)
 
 
-def test_a_design_never_changes_sides_as_the_set_grows(data: Path, tmp_path: Path, agentic: LoadedProblems) -> None:
+def test_a_design_never_changes_sides_as_the_set_grows(data, tmp_path, agentic):
     lines = (data / "cvdp" / AGENTIC).read_text().splitlines(keepends=True)
     (tmp_path / "some.jsonl").write_text("".join(lines[::3]))
     some = load_problems([CvdpSource(kind="cvdp", path=tmp_path / "some.jsonl")], 0)
@@ -136,7 +132,7 @@ def cvdp(identity: str, prompt: str, context: dict[str, str], target: str) -> st
     return json.dumps(record) + "\n"
 
 
-def test_a_design_under_another_name_moves_with_all_of_its_design(tmp_path: Path) -> None:
+def test_a_design_under_another_name_moves_with_all_of_its_design(tmp_path):
     """One IP under another name, its identifiers changed, in a source of its own of which nothing is held out by hash."""
     first = CODE.format(name="mixer", a="din", b="dout", c="state", d="count")
     other = CODE.format(name="blend", a="sample", b="result", c="acc", d="phase")
@@ -160,7 +156,7 @@ def test_a_design_under_another_name_moves_with_all_of_its_design(tmp_path: Path
     assert len(load_problems(sources, 0, "id").train) == 3
 
 
-def test_a_problem_of_verilog_eval_and_of_rtllm_is_a_design_of_its_own(data: Path) -> None:
+def test_a_problem_of_verilog_eval_and_of_rtllm_is_a_design_of_its_own(data):
     sources = (
         VerilogEvalSource(kind="verilog-eval", path=data / "verilog-eval"),
         RtllmSource(kind="rtllm", path=data / "RTLLM"),

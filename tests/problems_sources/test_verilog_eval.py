@@ -1,31 +1,27 @@
 """VerilogEval's own benches judge, and no design can talk to them."""
 
-from __future__ import annotations
-
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from rtl_core.errors import ProblemError
-from rtl_core.grading.grader import Grader
 from rtl_core.problems.sources.verilog_eval import TARGET, read_verilog_eval
 from rtl_core.types.answer import Answer
-from rtl_core.types.problem import InterfaceSource, Problem
+from rtl_core.types.problem import InterfaceSource
 
 POPCOUNT = "verilog_eval_Prob009_popcount3"
 HEAD = "module TopModule(input [2:0] in, output [1:0] out);\n"
 
 
 @pytest.fixture(scope="module")
-def problems(data: Path) -> dict[str, Problem]:
+def problems(data):
     found = read_verilog_eval(data / "verilog-eval")
     assert not found.broken
     return {problem.id: problem for problem in found.problems}
 
 
-def test_every_problem_has_prompt_reference_and_interface(problems: dict[str, Problem]) -> None:
+def test_every_problem_has_prompt_reference_and_interface(problems):
     assert len(problems) == 78
     for problem in problems.values():
         assert problem.prompt.strip()
@@ -37,14 +33,12 @@ def test_every_problem_has_prompt_reference_and_interface(problems: dict[str, Pr
     assert {p.difficulty for p in problems.values()} == {"easy", "medium", "hard"}
 
 
-def test_the_dataset_folder_itself_may_be_given(data: Path, problems: dict[str, Problem]) -> None:
+def test_the_dataset_folder_itself_may_be_given(data, problems):
     found = read_verilog_eval(data / "verilog-eval" / "dataset_spec-to-rtl")
     assert [p.fingerprint for p in found.problems] == [p.fingerprint for p in problems.values()]
 
 
-def test_at_least_97_percent_of_the_references_pass_and_the_others_are_known(
-    grader: Grader, problems: dict[str, Problem]
-) -> None:
+def test_at_least_97_percent_of_the_references_pass_and_the_others_are_known(grader, problems):
     """Two of these 78 cannot pass on Icarus 11: a bench whose ports are not the module's, and a cast to an enum. The
     other half of the published set, which is not here, has one more: 153 of 156 (98 %).
     """
@@ -55,7 +49,7 @@ def test_at_least_97_percent_of_the_references_pass_and_the_others_are_known(
     assert 1 - len(failed) / len(problems) >= 0.97
 
 
-def test_a_wrong_design_fails_and_says_how_often(grader: Grader, problems: dict[str, Problem]) -> None:
+def test_a_wrong_design_fails_and_says_how_often(grader, problems):
     found = grader.grade(problems[POPCOUNT], Answer(files={TARGET: f"{HEAD}  assign out = in[0];\nendmodule\n"}))
     assert found.outcome.value == "tests_failed"
     assert any("Mismatches:" in reason for reason in found.reasons), found.reasons
@@ -81,7 +75,7 @@ def test_a_wrong_design_fails_and_says_how_often(grader: Grader, problems: dict[
         ("claims more time", "initial begin #1; $stop; end"),
     ],
 )
-def test_no_design_forges_its_verdict(grader: Grader, problems: dict[str, Problem], name: str, body: str) -> None:
+def test_no_design_forges_its_verdict(grader, problems, name, body):
     given = "" if "out(out)" in body or "assign out" in body else "  assign out = 0;\n"
     found = grader.grade(problems[POPCOUNT], Answer(files={TARGET: f"{HEAD}{given}  {body}\nendmodule\n"}))
     assert not found.passed, (name, found)
@@ -89,7 +83,7 @@ def test_no_design_forges_its_verdict(grader: Grader, problems: dict[str, Proble
     assert found.outcome.value in ("tests_failed", "compile_failed", "rejected"), (name, found.outcome, found.reasons)
 
 
-def test_an_honest_design_may_print_and_use_functions(grader: Grader, problems: dict[str, Problem]) -> None:
+def test_an_honest_design_may_print_and_use_functions(grader, problems):
     body = (
         '  // $fopen is only named here\n  assign out = $countones(in);\n  initial $display("Mismatches: 7 $finish");\n'
     )
@@ -99,7 +93,7 @@ def test_an_honest_design_may_print_and_use_functions(grader: Grader, problems: 
     assert found.passed, found
 
 
-def test_a_problem_with_a_missing_file_is_named_and_the_others_are_read(data: Path, tmp_path: Path) -> None:
+def test_a_problem_with_a_missing_file_is_named_and_the_others_are_read(data, tmp_path):
     folder = tmp_path / "dataset_spec-to-rtl"
     folder.mkdir()
     for path in (data / "verilog-eval" / "dataset_spec-to-rtl").glob("Prob00[1-5]*"):
@@ -115,6 +109,6 @@ def test_a_problem_with_a_missing_file_is_named_and_the_others_are_read(data: Pa
     assert all(b.source == "verilog-eval" for b in found.broken)
 
 
-def test_a_folder_without_problems_is_refused_with_what_to_give(tmp_path: Path) -> None:
+def test_a_folder_without_problems_is_refused_with_what_to_give(tmp_path):
     with pytest.raises(ProblemError, match="clone of verilog-eval"):
         read_verilog_eval(tmp_path)

@@ -1,7 +1,5 @@
 """Two problems in the formats of VerilogEval and RTLLM that need no data set, and ways to run an answer against a bench."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rtl_core.grading.compose import read_services

@@ -1,7 +1,5 @@
 """A prompt template of a user's own, whole."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from rtl_core.prompting.messages import answer_format, with_context

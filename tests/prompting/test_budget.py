@@ -1,7 +1,5 @@
 """Prompts: what they demand, and what is given up, in which order, when the budget is short."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -16,7 +14,7 @@ from rtl_core.types.problem import Problem
 
 
 @pytest.fixture(scope="module")
-def chat() -> Chat:
+def chat():
     """A real tokenizer with one token per word or mark."""
     plain = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
     plain.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -41,13 +39,13 @@ def problem(**changes: Any) -> Problem:
     return Problem(**{**values, **changes})
 
 
-def test_a_prompt_that_fits_is_whole_and_has_no_notes(chat: Chat) -> None:
+def test_a_prompt_that_fits_is_whole_and_has_no_notes(chat):
     prompt = build_prompt(problem(), chat, "exact", 10_000)
     assert prompt.notes == ()
     assert all(text in prompt.messages[-1]["content"] for text in CONTEXT.values())
 
 
-def test_files_are_given_up_least_needed_first_and_the_last_is_cut_at_a_line(chat: Chat) -> None:
+def test_files_are_given_up_least_needed_first_and_the_last_is_cut_at_a_line(chat):
     whole = len(build_prompt(problem(), chat, "exact", 10_000).tokens_P)
     prompt = build_prompt(problem(), chat, "exact", whole - 100)
     assert [note.split(":")[0] for note in prompt.notes] == ["verif/tb.v", "rtl/helper.v"]
@@ -62,25 +60,25 @@ def test_files_are_given_up_least_needed_first_and_the_last_is_cut_at_a_line(cha
     assert kept == CONTEXT["rtl/helper.v"].splitlines()[: len(kept)]
 
 
-def test_the_file_to_be_changed_is_given_up_last(chat: Chat) -> None:
+def test_the_file_to_be_changed_is_given_up_last(chat):
     bare = len(build_prompt(problem(context={}), chat, "exact", 10_000).tokens_P)
     prompt = build_prompt(problem(), chat, "exact", bare + 40)
     assert [note.split(":")[0] for note in prompt.notes] == ["verif/tb.v", "rtl/helper.v", "docs/spec.md", "rtl/top.v"]
     assert "target line 0" in prompt.messages[-1]["content"]
 
 
-def test_a_problem_whose_own_text_does_not_fit_is_refused_by_name(chat: Chat) -> None:
+def test_a_problem_whose_own_text_does_not_fit_is_refused_by_name(chat):
     with pytest.raises(ProblemError, match=r"problem p: its text alone takes \d+ tokens, the budget is 20"):
         build_prompt(problem(), chat, "exact", 20)
 
 
-def test_the_exact_template_names_the_target_and_the_bare_one_adds_nothing() -> None:
+def test_the_exact_template_names_the_target_and_the_bare_one_adds_nothing():
     exact = build_messages(problem(), "exact")
     assert "`rtl/top.v`" in exact[-1]["content"]
     assert "to the letter" in exact[0]["content"]
     assert build_messages(problem(context={}), "bare") == [{"role": "user", "content": "Mend the module."}]
 
 
-def test_several_targets_are_asked_for_as_json() -> None:
+def test_several_targets_are_asked_for_as_json():
     content = build_messages(problem(targets=("rtl/a.v", "rtl/b.v")), "exact")[-1]["content"]
     assert '{"code": [{"rtl/a.v": "<complete file>"}, {"rtl/b.v": "<complete file>"}]}' in content

@@ -3,12 +3,9 @@
 `python -m benchmarks.chat_templates` prints all of it as a table.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +16,6 @@ from benchmarks.chat_templates import (
     DRAFT,
     FIRST,
     MODELS,
-    Model,
     answer_of,
     cases,
     is_right,
@@ -42,16 +38,16 @@ all_settings = pytest.mark.parametrize(("model", "thinking"), SETTINGS, ids=IDS)
 
 
 @pytest.fixture(scope="session")
-def tokenizers(data: Path) -> Any:
+def tokenizers(data):
     return cache(lambda model: tokenizer_of(model, data / "chat-templates"))
 
 
-def test_every_template_that_is_there_is_tested(data: Path) -> None:
+def test_every_template_that_is_there_is_tested(data):
     assert sorted(file.stem for file in (data / "chat-templates").glob("*.jinja")) == sorted(m.file for m in MODELS)
 
 
 @all_settings
-def test_it_is_known_how_the_prompt_ends_and_what_ends_a_turn(tokenizers: Any, model: Model, thinking: bool) -> None:
+def test_it_is_known_how_the_prompt_ends_and_what_ends_a_turn(tokenizers, model, thinking):
     chat = Chat(tokenizers(model), thinking=thinking)
     prompt = build_prompt(PROBLEM, chat, "exact", 8192)
     ending = model.prompts[thinking]
@@ -68,7 +64,7 @@ def test_it_is_known_how_the_prompt_ends_and_what_ends_a_turn(tokenizers: Any, m
 
 @pytest.mark.parametrize("name", CASES)
 @all_settings
-def test_answers_are_read_right(tokenizers: Any, model: Model, thinking: bool, name: str) -> None:
+def test_answers_are_read_right(tokenizers, model, thinking, name):
     chat = Chat(tokenizers(model), thinking=thinking)
     prompt_P = build_prompt(PROBLEM, chat, "exact", 8192).tokens_P
     (case,) = (case for case in cases(chat, chat.opening(prompt_P)) if case.name == name)
@@ -77,9 +73,7 @@ def test_answers_are_read_right(tokenizers: Any, model: Model, thinking: bool, n
 
 
 @all_settings
-def test_a_golden_turn_is_the_templates_own_and_finishes_its_thought(
-    tokenizers: Any, model: Model, thinking: bool
-) -> None:
+def test_a_golden_turn_is_the_templates_own_and_finishes_its_thought(tokenizers, model, thinking):
     chat = Chat(tokenizers(model), thinking=thinking)
     asked = [{"role": "user", "content": "Write it."}]
     prompt_P, turn_T = chat.encode(asked), chat.tokens_of(BLOCK)
@@ -96,7 +90,7 @@ def test_a_golden_turn_is_the_templates_own_and_finishes_its_thought(
 
 
 @all_settings
-def test_a_hint_shows_the_answer_without_its_thought(tokenizers: Any, model: Model, thinking: bool) -> None:
+def test_a_hint_shows_the_answer_without_its_thought(tokenizers, model, thinking):
     chat = Chat(tokenizers(model), thinking=thinking)
     first = build_prompt(PROBLEM, chat, "exact", 8192)
     opening = chat.opening(first.tokens_P)
@@ -123,7 +117,7 @@ def test_a_hint_shows_the_answer_without_its_thought(tokenizers: Any, model: Mod
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.file)
-def test_what_a_template_cannot_do_is_refused_with_what_to_do(tokenizers: Any, model: Model) -> None:
+def test_what_a_template_cannot_do_is_refused_with_what_to_do(tokenizers, model):
     for thinking, ending in model.prompts.items():
         if ending is None:
             why = "knows no thinking" if thinking else "always thinks"
@@ -135,11 +129,11 @@ def test_what_a_template_cannot_do_is_refused_with_what_to_do(tokenizers: Any, m
             Chat(tokenizers(model), reasoning_effort="low", model="x/y")
 
 
-def test_an_effort_and_a_fixed_date_reach_the_prompt(tokenizers: Any) -> None:
+def test_an_effort_and_a_fixed_date_reach_the_prompt(tokenizers):
     (gpt_oss,) = (model for model in MODELS if model.channels)
     asked = [{"role": "user", "content": "Write it."}]
 
-    def prompt(**settings: Any) -> str:
+    def prompt(**settings):
         return decoded(tokenizers(gpt_oss), Chat(tokenizers(gpt_oss), **settings).encode(asked))
 
     for effort in ("low", "medium", "high"):
@@ -150,14 +144,14 @@ def test_an_effort_and_a_fixed_date_reach_the_prompt(tokenizers: Any) -> None:
         prompt(reasoning_effort="hihg")
 
 
-def test_no_token_that_stands_within_a_turn_ends_it(tokenizers: Any) -> None:
+def test_no_token_that_stands_within_a_turn_ends_it(tokenizers):
     (gpt_oss,) = (model for model in MODELS if model.channels)
     other = copy.copy(tokenizers(gpt_oss))
     other.eos_token = "<|end|>"  # so in some conversions: it ends each message, the thought's, too
     assert tuple(decoded(other, [end]) for end in Chat(other).stop) == gpt_oss.end
 
 
-def test_a_text_that_never_reaches_the_final_channel_is_no_answer() -> None:
+def test_a_text_that_never_reaches_the_final_channel_is_no_answer():
     for text in (
         f"<|start|>assistant<|channel|>analysis<|message|>{BLOCK}<|end|>",
         f"<|start|>assistant<|channel|>commentary<|message|>{BLOCK}",
@@ -168,7 +162,7 @@ def test_a_text_that_never_reaches_the_final_channel_is_no_answer() -> None:
         assert "thoughts" in (extract_answer(text, ["rtl/first.sv"]).error or ""), text
 
 
-def test_teacher_and_student_are_compared_with_the_settings(tokenizers: Any) -> None:
+def test_teacher_and_student_are_compared_with_the_settings(tokenizers):
     qwen35, qwen3 = (Chat(tokenizers(model), thinking=False) for model in MODELS[:2])
     asked = [[{"role": "user", "content": "Write it."}]]
     check_same_tokens(qwen35, qwen3, asked)
@@ -177,7 +171,7 @@ def test_teacher_and_student_are_compared_with_the_settings(tokenizers: Any) -> 
         check_same_tokens(*thinking, asked)
 
 
-def test_a_template_that_takes_no_such_messages_or_none_at_all_is_told(tokenizers: Any) -> None:
+def test_a_template_that_takes_no_such_messages_or_none_at_all_is_told(tokenizers):
     plain = tokenizer_of_template("{{ raise_exception('System role not supported') }}", tokenizers)
     with pytest.raises(PolicyError, match="refuses the prompt: System role not supported"):
         Chat(plain).encode([{"role": "system", "content": "x"}])
@@ -191,7 +185,7 @@ def tokenizer_of_template(template: str | None, tokenizers: Any) -> Any:
     return other
 
 
-def test_the_table_has_nothing_wrong(data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_the_table_has_nothing_wrong(data, capsys, monkeypatch):
     monkeypatch.setenv("RTL_DISTILL_DATA", str(data))
     assert main() == 0
     assert "0 wrong" in capsys.readouterr().out

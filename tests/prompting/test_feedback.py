@@ -1,7 +1,5 @@
 """What a model is told of an answer that failed: the words of compiler and tests, within bounds, and nothing of the harness."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtl_core.errors import InfrastructureError

@@ -1,7 +1,5 @@
 """The template `cvdp` is the public runner's prompt, byte for byte; what stands here was written by that runner."""
 
-from __future__ import annotations
-
 from rtl_core.prompting.messages import build_messages
 from rtl_core.types.problem import Problem
 
@@ -23,7 +21,7 @@ def asked(*targets: str, category: str = "cid016") -> list[dict[str, str]]:
     return build_messages(problem, "cvdp")
 
 
-def test_one_file_is_asked_for_as_plain_text() -> None:
+def test_one_file_is_asked_for_as_plain_text():
     system, user = asked("rtl/a.sv")
     assert system == {
         "role": "system",
@@ -39,7 +37,7 @@ def test_one_file_is_asked_for_as_plain_text() -> None:
     }
 
 
-def test_several_files_are_asked_for_as_json() -> None:
+def test_several_files_are_asked_for_as_json():
     system, user = asked("rtl/a.sv", "rtl/b.sv", category="cid002")
     assert system["content"] == (
         SYSTEM + "\nYou are solving an 'RTL Code Completion' problem. To solve this problem correctly, you should only respond with the"

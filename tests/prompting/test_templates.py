@@ -1,7 +1,5 @@
 """Templates for compliance: what each adds, and that none tells what the specification hides."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtl_core.config import load_config

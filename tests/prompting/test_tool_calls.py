@@ -1,7 +1,5 @@
 """Ten published chat templates: calls of tools read as they are written, and conversations that only grow, token by token."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 

@@ -1,7 +1,5 @@
 """A real browser for the tests: headless Chromium over its DevTools protocol, in sixty lines and one library (websockets)."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Made-up runs, written through the public History, that the reporting tests look at."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

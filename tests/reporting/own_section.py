@@ -1,7 +1,5 @@
 """A section of the report of a user's own, whole: how long answers are, by what became of them."""
 
-from __future__ import annotations
-
 from rtl_core.reporting.blocks import Block, Figure, Source, draw
 from rtl_core.reporting.figures import section
 from rtl_core.reporting.theme import axis, layout

@@ -1,7 +1,5 @@
 """A report in a browser's tab, for the tests that look at it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

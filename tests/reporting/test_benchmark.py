@@ -1,9 +1,5 @@
 """The table of a benchmark: a cell for each category and difficulty, and what the figures rest on."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from rtl_core.history.named_queries import named_query
@@ -83,13 +79,13 @@ def write(history: History, run: str, purpose: str = "evaluation", plus: int = 0
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> History:
+def history(tmp_path):
     found = History(tmp_path / "h.duckdb")
     write(found, "bench")
     return found
 
 
-def test_each_cell_is_the_mean_over_its_problems_with_their_number(history: History) -> None:
+def test_each_cell_is_the_mean_over_its_problems_with_their_number(history):
     one, five = tables_of(history, "bench")
     assert [name for name, _ in one.columns] == ["category", "easy", "hard", "all"]
     rows = {row[0]: row[1:] for row in one.rows}
@@ -106,7 +102,7 @@ def test_each_cell_is_the_mean_over_its_problems_with_their_number(history: Hist
     assert [row[-1].split("\n")[0] for row in five.rows] == ["66.7 %", "100.0 %", "75.0 %"]
 
 
-def test_the_table_says_how_it_was_sampled_what_was_not_answered_and_what_is_left_out(history: History) -> None:
+def test_the_table_says_how_it_was_sampled_what_was_not_answered_and_what_is_left_out(history):
     caption = tables_of(history, "bench")[-1].caption
     assert "4 problems, 5 answers each" in caption
     assert "some/model; template cvdp, temperature 0.2, top_p 0.7, max_tokens 4096." in caption
@@ -116,12 +112,12 @@ def test_the_table_says_how_it_was_sampled_what_was_not_answered_and_what_is_lef
     assert "Left out of the figures: 298 (it needs a commercial tool)." in caption
 
 
-def test_a_run_that_trains_has_no_such_table(history: History) -> None:
+def test_a_run_that_trains_has_no_such_table(history):
     write(history, "trained", purpose="train")
     assert tables_of(history, "trained") == []
 
 
-def test_query_report_and_compare_know_such_an_evaluation(history: History, tmp_path: Path) -> None:
+def test_query_report_and_compare_know_such_an_evaluation(history, tmp_path):
     rows = history.query(named_query("categories").sql, {"run": "bench"}).to_pylist()
     assert [(r["category"], r["difficulty"], r["problems"], r["pass_at_1"], r["pass_at_5"]) for r in rows] == [
         ("cid003", "easy", 2, pytest.approx(0.6), 1.0),

@@ -1,7 +1,5 @@
 """The detail of an evaluation: its rates agree with the counts, and its pairs with the problems that both have."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtl_core.history.records import EvaluationRecord

@@ -1,9 +1,5 @@
 """A run with problems of several sources shows a result for each: a rate over a mixture is comparable with nobody's."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import synthetic
 from rich.console import Console
@@ -20,7 +16,7 @@ from rtl_core.run.model_card import results_table
 
 
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> History:
+def mixed(tmp_path_factory):
     """A history with `both`, of cvdp and starter, and `one`, whose problems are the same and all of starter."""
     path = tmp_path_factory.mktemp("mixed") / "h.duckdb"
     synthetic.write_run(path, "both", synthetic.Shape(sources=("starter", "cvdp", "starter")))
@@ -47,7 +43,7 @@ def rate_by_hand(history: History, source: str) -> tuple[float, float, float, in
 
 
 @pytest.mark.parametrize("source", ["cvdp", "starter"])
-def test_each_source_has_its_own_rates_with_intervals_and_paired_gain(mixed: History, source: str) -> None:
+def test_each_source_has_its_own_rates_with_intervals_and_paired_gain(mixed, source):
     part = run_result(mixed, "both").by_source[source]
     mean, lo, hi, n = rate_by_hand(mixed, source)
     assert (part.after.pass_at_1.mean, part.after.pass_at_1.lo, part.after.pass_at_1.hi) == pytest.approx(
@@ -66,7 +62,7 @@ def test_each_source_has_its_own_rates_with_intervals_and_paired_gain(mixed: His
     )
 
 
-def test_the_sources_come_first_and_all_together_last_with_a_word_of_caution(mixed: History) -> None:
+def test_the_sources_come_first_and_all_together_last_with_a_word_of_caution(mixed):
     shown = text_of(before_after_table(mixed, "both"))
     places = [shown.index(f"{name}:") for name in ("cvdp", "starter", ALL_SOURCES)]
     assert places == sorted(places)
@@ -76,20 +72,20 @@ def test_the_sources_come_first_and_all_together_last_with_a_word_of_caution(mix
     assert f"{100 * whole.mean:.1f} %" in shown[places[-1] :]
 
 
-def test_a_run_of_one_source_is_shown_as_before(mixed: History) -> None:
+def test_a_run_of_one_source_is_shown_as_before(mixed):
     shown = text_of(before_after_table(mixed, "one"))
     assert ALL_SOURCES not in shown
     assert "starter:" not in shown
     assert "of the teacher's pass@1" in shown
 
 
-def test_a_narrow_terminal_cuts_no_figure_of_a_mixture(mixed: History) -> None:
+def test_a_narrow_terminal_cuts_no_figure_of_a_mixture(mixed):
     narrow = text_of(before_after_table(mixed, "both"), 80)
     assert "…" not in narrow
     assert all(len(line.rstrip()) <= 80 for line in narrow.splitlines())
 
 
-def test_two_runs_are_compared_source_by_source(mixed: History) -> None:
+def test_two_runs_are_compared_source_by_source(mixed):
     table = compare.table([Source(mixed, "both"), Source(mixed, "one")])
     assert [row[:2] for row in table.rows] == [
         ["cvdp", "both"], ["starter", "both"], ["starter", "one"], [ALL_SOURCES, "both"], [ALL_SOURCES, "one"],
@@ -101,7 +97,7 @@ def test_two_runs_are_compared_source_by_source(mixed: History) -> None:
         assert "Traceback" not in text_of(renderable)
 
 
-def test_the_report_says_each_source_in_its_first_sentence(mixed: History, tmp_path: Path) -> None:
+def test_the_report_says_each_source_in_its_first_sentence(mixed, tmp_path):
     said = headline(run_result(mixed, "both"))
     assert " on cvdp, " in said
     assert said.endswith(" on starter")

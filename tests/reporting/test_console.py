@@ -1,7 +1,5 @@
 """The terminal's table tells the truth about the database."""
 
-from __future__ import annotations
-
 import pytest
 import synthetic
 from rich.console import Console

@@ -1,7 +1,5 @@
 """The demo's disclosure stands beside the demo's figures, and beside no other run's."""
 
-from __future__ import annotations
-
 import pytest
 
 from rtl_core.history.records import RunRecord
@@ -13,7 +11,7 @@ LOCAL = {"base_url": "local"}
 
 
 @pytest.mark.parametrize("student", TINY)
-def test_a_tiny_student_is_disclosed(student: str) -> None:
+def test_a_tiny_student_is_disclosed(student):
     assert student in MODEL_NAMES
     assert demo_note(RunRecord(name="run", config={"tinker": LOCAL}, student=student)) == DEMO
 
@@ -26,5 +24,5 @@ def test_a_tiny_student_is_disclosed(student: str) -> None:
         ("student", {"base_url": "https://gpu7"}),
     ],
 )
-def test_nobody_elses_student_was_taught_a_habit(student: str, tinker: dict) -> None:
+def test_nobody_elses_student_was_taught_a_habit(student, tinker):
     assert demo_note(RunRecord(name="run", config={"tinker": tinker}, student=student)) is None

@@ -1,9 +1,5 @@
 """How a report splits a run, to show that it moves."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import synthetic
 from report_tab import rows
@@ -12,7 +8,7 @@ from rtl_core.reporting.blocks import Figure, Source, Table
 from rtl_core.reporting.figures import learning, mistakes
 
 
-def test_a_run_of_one_epoch_is_split_into_quarters(tmp_path: Path) -> None:
+def test_a_run_of_one_epoch_is_split_into_quarters(tmp_path):
     history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps_per_epoch=12))
     source = Source(history, "demo")
     bars, table = learning.funnel(source), mistakes.named(source)

@@ -1,14 +1,11 @@
 """What a run measures of itself and what its controllers did stands in the report as it stands in the database."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import synthetic
-from chromium import Page, browser
+from chromium import browser
 from report_tab import cells, traces
 
 from rtl_core.history.records import StepRecord
@@ -20,7 +17,7 @@ STEPS = 6
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> History:
+def history(tmp_path_factory):
     """A run with pools, a controlled λ, staleness, safe ranges, an evaluation halfway, and two regradings."""
     path = tmp_path_factory.mktemp("controls") / "h.duckdb"
     limits = {"optim/entropy": {"min": 0.02}, "env/all/truncated": {"min": None, "max": 0.25}}
@@ -50,7 +47,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> History:
 
 
 @pytest.fixture(scope="module")
-def page(history: History, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def page(history, tmp_path_factory):
     path = write_report(history, ["demo"], tmp_path_factory.mktemp("page") / "report.html")
     with browser() as tab:
         tab.open(Path(path))

@@ -1,15 +1,11 @@
 """Every figure and table of the report, as a browser has drawn it, shows what the database holds."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
-from chromium import Page, browser
+from chromium import browser
 from report_tab import assert_quiet, cells, open_whole, rows, traces
 
 from rtl_core.history.named_queries import named_query
@@ -24,7 +20,7 @@ COMPARED = {
 
 
 @pytest.fixture(scope="module")
-def drawn(path: Path) -> Iterator[Page]:
+def drawn(path):
     """The report with all its figures, in a tab that no test changes."""
     with browser() as tab:
         open_whole(tab, path)

@@ -1,11 +1,7 @@
 """The report in a real browser: it works under a reader's hands, keeps foreign text text, and asks nothing of the network."""
 
-from __future__ import annotations
-
 import base64
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from chromium import Page, browser
@@ -15,13 +11,13 @@ from rtl_core.reporting.report import write_report
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
+def page():
     with browser() as tab:
         yield tab
 
 
 @pytest.fixture
-def opened(page: Page, path: Path) -> Page:
+def opened(page, path):
     """The report opened anew, for tests that touch it."""
     open_whole(page, path)
     return page

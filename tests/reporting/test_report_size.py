@@ -1,9 +1,5 @@
 """The page of a large run stays small and quick, and says what it leaves out."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import synthetic
 from chromium import browser
@@ -51,7 +47,7 @@ def test_curves_of_long_runs_have_bounded_points(demo, monkeypatch):
 
 
 @pytest.mark.timing
-def test_twenty_thousand_rollouts_load_in_two_seconds_and_stay_under_15_megabytes(tmp_path: Path):
+def test_twenty_thousand_rollouts_load_in_two_seconds_and_stay_under_15_megabytes(tmp_path):
     shape = synthetic.Shape(steps=100, per_step=25, samples=8, train=400, heldout=64, steps_per_epoch=16)
     history: History = synthetic.write_run(tmp_path / "h.duckdb", "large", shape)
     assert history.query("SELECT count(*) AS n FROM rollouts").column(0).to_pylist()[0] >= 20_000

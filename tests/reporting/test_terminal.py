@@ -1,7 +1,5 @@
 """show, compare, watch, report, snapshot and export as a user types them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from rtl_distill import cli
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _commands() -> None:
+def _commands():
     cli.register()
 
 

@@ -1,7 +1,5 @@
 """Episodes without tools, in which the grader's words follow an answer that failed: real service, simulators and database."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
@@ -23,8 +21,7 @@ from rtl_core.prompting.feedback import ASK, feedback
 from rtl_core.reporting.breakdown import in_words
 from rtl_core.rollouts import batch as batches
 from rtl_core.rollouts import evaluation, playing
-from rtl_core.rollouts.batch import Batch
-from rtl_core.run.session import Session, open_session
+from rtl_core.run.session import open_session
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Verdict
 from tests.episodes.steps import begin, break_off_sampling, one_step
@@ -58,12 +55,10 @@ def as_fed(chat: ToolChat, turns: Sequence[Turn]) -> tuple[list[int], list[bool]
     return tokens, own
 
 
-def test_what_failed_is_answered_again_after_the_graders_words_and_nothing_is_graded_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_failed_is_answered_again_after_the_graders_words_and_nothing_is_graded_twice(tmp_path, monkeypatch):
     graded: Counter[str] = Counter()
 
-    def count(session: Session) -> None:
+    def count(session):
         under_seeds = session.graders.grader._under_seeds
 
         def counted(problem, answer, until):
@@ -126,12 +121,10 @@ async def evaluated(history: Path) -> str:
         return plan.key("again")
 
 
-def test_a_turn_that_is_recorded_is_not_sampled_again_and_a_grader_that_fails_says_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_turn_that_is_recorded_is_not_sampled_again_and_a_grader_that_fails_says_nothing(tmp_path, monkeypatch):
     config = settings(tmp_path, "problems.sources.0.train=1", "curriculum.problems_per_step=1", "grading.retries=1")
 
-    async def played(most: int | None, broken: bool = False) -> tuple[Batch, int]:
+    async def played(most, broken=False):
         async with open_session(config) as session:
             step = await begin(session)
             asked = break_off_sampling(session, monkeypatch, most)
@@ -159,10 +152,10 @@ def test_a_turn_that_is_recorded_is_not_sampled_again_and_a_grader_that_fails_sa
     assert asked == sum(stored.rollout.n_turns or 0 for stored in step.rollouts.values()) - recorded
 
 
-def test_evaluations_tell_what_had_passed_by_each_turn_those_of_earlier_versions_too(tmp_path: Path) -> None:
+def test_evaluations_tell_what_had_passed_by_each_turn_those_of_earlier_versions_too(tmp_path):
     history = History(tmp_path / "h.duckdb")
 
-    def answer(evaluation: str, sample: int, passed: bool, **more) -> None:
+    def answer(evaluation, sample, passed, **more):
         rollout = Rollout(
             run="r", epoch=0, step=5, problem_id="p", sample=sample, prompt_P=(1, 2), tokens_T=(3,), logprobs_T=(-0.5,),
             stop_reason="stop", text="x", policy_step=5, evaluation=evaluation, **{"purpose": "evaluation", **more},

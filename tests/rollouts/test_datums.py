@@ -1,7 +1,5 @@
 """From a batch to what the train step takes."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 
@@ -10,7 +8,6 @@ import pytest
 
 from rtl_core.algorithms.distribution_distillation import DistributionDistillation
 from rtl_core.algorithms.grpo import Grpo
-from rtl_core.backend.base import Datum
 from rtl_core.config import RunConfig, load_config
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.credit import Credit
@@ -19,8 +16,8 @@ from rtl_core.learning.kl_mask import first_wrong_line, unsure
 from rtl_core.learning.reward import Reward
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import build_datums, credited, has_signal, permute_teacher, signal_share
-from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Verdict
+from tests.nouns import a_rollout
 
 STUDENT = (-1.0, -0.5)
 TEACHER = (-1.5, -0.5)
@@ -35,10 +32,9 @@ def batch(rewards: dict[str, list[float]], *, cut: tuple[tuple[str, int], ...] =
     made = Batch("train", epoch=0, step=3, policy_step=3, problem_ids=tuple(rewards), group_size=2)
     for number, (problem, totals) in enumerate(rewards.items()):
         for sample, total in enumerate(totals):
-            rollout = Rollout(
-                run="r", purpose="train", epoch=0, step=3, problem_id=problem, sample=sample, prompt_P=(1, 2), tokens_T=(3 + number, 4 + sample),
-                logprobs_T=STUDENT, stop_reason="length" if (problem, sample) in cut else "stop", text="x", policy_step=3,
-            )  # fmt: skip
+            end = {"stop_reason": "length" if (problem, sample) in cut else "stop"}
+            tokens_T = (3 + number, 4 + sample)
+            rollout = a_rollout(step=3, problem_id=problem, sample=sample, tokens_T=tokens_T, logprobs_T=STUDENT, **end)
             teacher = TeacherRecord(rollout.key, np.array(TEACHER), 0.25, 0.0625, 0.1, 2) if scored else None
             made.take_up([StoredRollout(rollout, reward=Reward(total=total, terms={}), teacher=teacher)])
     return made
@@ -51,7 +47,7 @@ def tokens(made: Batch, settings: RunConfig, kl_weight: float) -> list[list[floa
     return [datum.inputs["advantages"].tolist() for datum in build_datums(made, Grpo(settings), kl_weight)]
 
 
-def test_rl_alone_distillation_alone_and_both_are_the_same_code_with_other_numbers() -> None:
+def test_rl_alone_distillation_alone_and_both_are_the_same_code_with_other_numbers():
     made = batch({"a": [1.0, 0.0]})
     # Advantages ±0.5; the KL of the two tokens is 0.5 and 0.
     assert tokens(made, config(), 0.0) == [[0.5, 0.5], [-0.5, -0.5]]
@@ -59,14 +55,14 @@ def test_rl_alone_distillation_alone_and_both_are_the_same_code_with_other_numbe
     assert tokens(made, config("learning.reward_weight=0"), 1.0) == [[-0.5, 0.0], [-0.5, 0.0]]
 
 
-def test_a_group_of_equal_rewards_is_skipped_without_a_kl_and_trained_on_the_kl_alone_with_one() -> None:
+def test_a_group_of_equal_rewards_is_skipped_without_a_kl_and_trained_on_the_kl_alone_with_one():
     made = batch({"a": [0.3, 0.3], "b": [1.0, 0.0]})
     assert len(tokens(made, config(), 0.0)) == 2
     assert tokens(made, config(), 0.5)[:2] == [[-0.25, 0.0], [-0.25, 0.0]]
     assert (has_signal(made, "a"), has_signal(made, "b")) == (False, True)
 
 
-def test_equal_answers_are_one_datum_with_the_gradient_of_all() -> None:
+def test_equal_answers_are_one_datum_with_the_gradient_of_all():
     made = batch({"a": [1.0, 0.0]})
     twice = batch({"a": [1.0, 0.0, 1.0, 0.0]})
     for stored in twice.group("a")[2:]:
@@ -80,7 +76,7 @@ def test_equal_answers_are_one_datum_with_the_gradient_of_all() -> None:
     assert found[0].inputs["logprobs"].tolist() == pytest.approx(list(STUDENT))
 
 
-def test_the_share_of_the_signal_that_is_the_teachers() -> None:
+def test_the_share_of_the_signal_that_is_the_teachers():
     made = batch({"a": [1.0, 0.0], "b": [0.3, 0.3]})
     tokens(made, config(), 0.0)
     # Four answers of two tokens that the student was not sure of: A² = 0.25 at each of four, (λ 0.5)² at the first of each.
@@ -92,7 +88,7 @@ def test_the_share_of_the_signal_that_is_the_teachers() -> None:
     assert signal_share(made, config("learning.reward_weight=0"), 1.0) == 1.0
 
 
-def test_a_masked_answer_is_trained_on_in_no_way() -> None:
+def test_a_masked_answer_is_trained_on_in_no_way():
     made = batch({"a": [1.0, 0.5, 0.0]}, cut=(("a", 2),))
     assert tokens(made, config("learning.truncated=mask"), 0.0) == [[0.25, 0.25], [-0.25, -0.25]]
     assert len(tokens(made, config("learning.truncated=mask"), 0.5)) == 2
@@ -100,7 +96,7 @@ def test_a_masked_answer_is_trained_on_in_no_way() -> None:
     assert found == [Credit(1.0, 0.25, True), Credit(0.5, -0.25, True), Credit(0.0, 0.0, False)]
 
 
-def test_quarantined_groups_and_answers_without_a_verdict_are_never_trained_on() -> None:
+def test_quarantined_groups_and_answers_without_a_verdict_are_never_trained_on():
     made = batch({"a": [1.0, 0.0], "b": [1.0, 0.0]})
     with pytest.raises(RuntimeError, match="no credit"):
         build_datums(made, Grpo(config()), 0.1)
@@ -112,8 +108,8 @@ def test_quarantined_groups_and_answers_without_a_verdict_are_never_trained_on()
         credited(made, "a", Grpo(config()))
 
 
-def test_groups_of_equal_rewards_are_replaced_without_a_kl_and_with_one_when_asked() -> None:
-    def replaced(*overrides: str) -> tuple[bool, bool]:
+def test_groups_of_equal_rewards_are_replaced_without_a_kl_and_with_one_when_asked():
+    def replaced(*overrides):
         """In a step without a KL, and in one with it: λ falls to 0 over the first half of ten steps."""
         falls = ("learning.kl_weight=0.2", "learning.kl_schedule=linear", "learning.kl_schedule_part=0.5")
         learning = config(*falls, *overrides).learning
@@ -125,7 +121,7 @@ def test_groups_of_equal_rewards_are_replaced_without_a_kl_and_with_one_when_ask
     assert replaced("learning.replace_with_kl=true", "learning.reward_weight=0") == (False, False)
 
 
-def test_substitutes_follow_the_plan_in_an_order_that_no_clock_decides() -> None:
+def test_substitutes_follow_the_plan_in_an_order_that_no_clock_decides():
     first, second = batch({"a": [], "b": []}), batch({"a": [], "b": []})
     for made, order in (
         (first, ((0, 1, "x"), (0, 2, "z"), (1, 1, "y"))),
@@ -137,7 +133,7 @@ def test_substitutes_follow_the_plan_in_an_order_that_no_clock_decides() -> None
     assert first.planned == ("a", "b")
 
 
-def test_the_teacher_on_failed_answers_alone_leaves_the_others_their_reward() -> None:
+def test_the_teacher_on_failed_answers_alone_leaves_the_others_their_reward():
     made = batch({"a": [1.0, 0.0]})
     for stored, outcome in zip(made.group("a"), (Outcome.PASSED, Outcome.TESTS_FAILED), strict=True):
         verdict = Verdict(outcome=outcome, stages=(), executor="bubblewrap", tools={}, seed=1)
@@ -153,7 +149,7 @@ def test_the_teacher_on_failed_answers_alone_leaves_the_others_their_reward() ->
     assert tokens(made, unpaid, 0.1)[0] == pytest.approx([-0.05, 0.0]), "what earns nothing is corrected like a failure"
 
 
-def test_the_shuffled_teacher_hands_on_another_answers_scores_and_keeps_their_size() -> None:
+def test_the_shuffled_teacher_hands_on_another_answers_scores_and_keeps_their_size():
     made = batch({f"p{number}": [1.0, 1.0] for number in range(4)})
     for number, stored in enumerate(s for problem in made.problem_ids for s in made.group(problem)):
         teacher = TeacherRecord(stored.rollout.key, np.add(STUDENT, [number + 1, -number]), 0, 0, 0, 2)
@@ -165,7 +161,7 @@ def test_the_shuffled_teacher_hands_on_another_answers_scores_and_keeps_their_si
     assert after == tokens(made, config("learning.permute_teacher=true"), 1.0)
 
 
-def test_distributions_carry_the_teachers_choices_and_the_shuffled_ones_are_of_another_problem() -> None:
+def test_distributions_carry_the_teachers_choices_and_the_shuffled_ones_are_of_another_problem():
     made = batch({f"p{number}": [1.0, 1.0, 1.0] for number in range(4)})
     for number, stored in enumerate(s for problem in made.problem_ids for s in made.group(problem)):
         choices = Choices(np.full((2, 3), number), np.log(np.full((2, 3), 0.3, np.float32)))
@@ -173,7 +169,7 @@ def test_distributions_carry_the_teachers_choices_and_the_shuffled_ones_are_of_a
         made.take_up([replace(stored, rollout=rollout, teacher=TeacherRecord(rollout.key, STUDENT, 0, 0, 0, 2, choices=choices))])  # fmt: skip
     asked = ("learning.algorithm=distribution_distillation", "learning.teacher_choices=3", "learning.kl_on=all")
 
-    def taught(*more: str) -> list[Datum]:
+    def taught(*more):
         own = DistributionDistillation(config(*asked, *more))
         for problem in made.problem_ids:
             credited(made, problem, own)
@@ -191,7 +187,7 @@ def test_distributions_carry_the_teachers_choices_and_the_shuffled_ones_are_of_a
     )
 
 
-def test_the_teacher_is_heard_where_the_student_was_unsure_and_after_the_first_wrong_line() -> None:
+def test_the_teacher_is_heard_where_the_student_was_unsure_and_after_the_first_wrong_line():
     assert unsure(np.log([0.9, 0.2, 0.5]), 0.5).tolist() == [0, 1, 0]
     passing = [["module a;", "always @(posedge c)", "q <= d;"], ["module a;", "assign q = d;"]]
     assert first_wrong_line(["module a;", "always @(negedge c)", "q <= d;"], passing) == 1
@@ -213,13 +209,10 @@ def test_the_teacher_is_heard_where_the_student_was_unsure_and_after_the_first_w
     assert [datum.inputs["advantages"].tolist() for datum in found] == [[0.0, 0.0, -1.0]]
 
 
-def test_differences_of_a_shuffled_teacher_end_with_the_shorter_answer() -> None:
-    def answer(sample: int, differences: list[float]) -> StoredRollout:
+def test_differences_of_a_shuffled_teacher_end_with_the_shorter_answer():
+    def answer(sample, differences):
         n = len(differences)
-        rollout = Rollout(
-            run="r", purpose="train", epoch=0, step=0, problem_id="p", sample=sample, prompt_P=(1,), tokens_T=(3,) * n,
-            logprobs_T=(-1.0,) * n, stop_reason="stop", text="x", policy_step=0,
-        )  # fmt: skip
+        rollout = a_rollout(sample=sample, tokens_T=(3,) * n, logprobs_T=(-1.0,) * n)
         return StoredRollout(rollout, teacher=TeacherRecord(rollout.key, np.array(differences) - 1.0, 0, 0, 0, n))
 
     moved = permute_teacher([answer(0, [0.5, 0.25, 0.125]), answer(1, [2.0])], random.Random(0))
@@ -227,7 +220,7 @@ def test_differences_of_a_shuffled_teacher_end_with_the_shorter_answer() -> None
     assert [list(values) for values in differences] == [[2.0, 0.0, 0.0], [0.5]]
 
 
-def test_tokens_that_a_tool_gave_have_no_signal_and_other_masks_are_other_datums() -> None:
+def test_tokens_that_a_tool_gave_have_no_signal_and_other_masks_are_other_datums():
     made = batch({"a": [1.0, 0.0, 1.0]})
     for stored in made.group("a"):
         sample = stored.rollout.sample

@@ -1,9 +1,6 @@
 """A pass earns what its netlist is worth once it was looked at, and the history holds both."""
 
-from __future__ import annotations
-
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -15,28 +12,25 @@ from rtl_core.rollouts.doubting import doubt
 from rtl_core.run.check.preflight import small_pays
 from rtl_core.run.check.prompts import Known
 from rtl_core.run.session import open_session
-from rtl_core.types.rollout import Rollout
+from tests.nouns import a_rollout
 
 SIZE = ("reward.weights={tests = 1.0, area = 0.5, depth = 0.25}",)
 
 
-def test_a_golden_answer_earns_half_of_each_term_and_a_failed_one_nothing(tmp_path: Path) -> None:
+def test_a_golden_answer_earns_half_of_each_term_and_a_failed_one_nothing(tmp_path):
     own = [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}"]
     config = load_config(
         "demo", [*own, "problems.sources.0.train=1", "problems.sources.0.heldout=1", *SIZE], environment={}
     )
 
-    async def run() -> None:
+    async def run():
         async with open_session(config, with_policy=False) as session:
             (problem,) = session.loaded.train
             step = batch.open_batch(session, batch.Batch("train", 0, 0, 0, (problem.id,), 2))
             rollouts = [
-                Rollout(
-                    run=session.run, purpose="train", epoch=0, step=0, problem_id=problem.id, sample=i, prompt_P=(1,),
-                    tokens_T=(2,), logprobs_T=(-0.1,), stop_reason="stop", text=text, policy_step=0,
-                )
+                a_rollout(run=session.run, problem_id=problem.id, sample=i, text=text)
                 for i, text in enumerate((golden_response(problem), "none"))
-            ]  # fmt: skip
+            ]
             session.recorder.put("record_rollouts", rollouts)
             step.take_up(batch.StoredRollout(rollout) for rollout in rollouts)
             await batch.grade(session, step, problem.id)
@@ -57,6 +51,6 @@ def test_a_golden_answer_earns_half_of_each_term_and_a_failed_one_nothing(tmp_pa
 @pytest.mark.parametrize(
     ("more", "warned"), [((), 0), (("problems.require_golden=false",), 1), (("problems.weak_ceiling=0.5",), 1)]
 )
-def test_paying_for_size_where_harnesses_are_weak_is_warned_of(more: tuple[str, ...], warned: int) -> None:
+def test_paying_for_size_where_harnesses_are_weak_is_warned_of(more, warned):
     assert len(list(small_pays(Known(load_config("demo", [*SIZE, *more], environment={}), Readiness(), {})))) == warned
     assert not list(small_pays(Known(load_config("demo", more, environment={}), Readiness(), {})))

@@ -1,9 +1,6 @@
 """Early training may grade to a stage only; what it skips earns nothing, and evaluations run the tests all the same."""
 
-from __future__ import annotations
-
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -14,17 +11,17 @@ from rtl_core.prompting.answer_to import answer_to
 from rtl_core.rollouts import batch
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.run.session import open_session
-from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Stage
+from tests.nouns import a_rollout
 
 SYNTAX = ("curriculum.order=shuffled", "grading.until=syntax", "grading.until_steps=3")
 
 
-def test_training_grades_to_the_stage_and_no_cached_verdict_stands_for_another_stage(tmp_path: Path) -> None:
+def test_training_grades_to_the_stage_and_no_cached_verdict_stands_for_another_stage(tmp_path):
     settings = [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", "problems.sources.0.train=1"]
     config = load_config("demo", [*settings, "problems.sources.0.heldout=1", *SYNTAX], environment={})
 
-    async def run() -> None:
+    async def run():
         async with open_session(config, with_policy=False) as session:
             problem = session.loaded.train[0]
             right = golden_response(problem)
@@ -33,12 +30,9 @@ def test_training_grades_to_the_stage_and_no_cached_verdict_stands_for_another_s
             for step in (2, 3):
                 under_way = batch.open_batch(session, batch.Batch("train", 0, step, step, (problem.id,), 2))
                 rollouts = [
-                    Rollout(
-                        run=session.run, purpose="train", epoch=0, step=step, problem_id=problem.id, sample=sample, prompt_P=(1,),
-                        tokens_T=(2,), logprobs_T=(-0.1,), stop_reason="stop", text=text, policy_step=step,
-                    )
+                    a_rollout(run=session.run, step=step, problem_id=problem.id, sample=sample, text=text)
                     for sample, text in enumerate(texts)
-                ]  # fmt: skip
+                ]
                 session.recorder.put("record_rollouts", rollouts)
                 under_way.take_up(batch.StoredRollout(rollout) for rollout in rollouts)
                 await batch.grade(session, under_way, problem.id)
@@ -59,7 +53,7 @@ def test_training_grades_to_the_stage_and_no_cached_verdict_stands_for_another_s
     asyncio.run(run())
 
 
-def test_only_training_is_graded_to_a_stage() -> None:
+def test_only_training_is_graded_to_a_stage():
     config = load_config("demo", ["curriculum.order=shuffled", "grading.until=interface"], environment={})
     for purpose, stage in (("train", Stage.INTERFACE), ("evaluation", Stage.TESTS), ("warm_start", Stage.TESTS)):
         assert config.grading.last_stage(purpose, 900) == stage
@@ -69,6 +63,6 @@ def test_only_training_is_graded_to_a_stage() -> None:
     "setting",
     ["curriculum.order=pools", "episode.attempts=2", 'reward.weights={"tests" = 1.0, "tests_fraction" = 0.5}'],
 )
-def test_what_needs_the_tests_cannot_go_with_less(setting: str) -> None:
+def test_what_needs_the_tests_cannot_go_with_less(setting):
     with pytest.raises(ConfigError, match=r"grading\.until"):
         load_config("demo", [*SYNTAX, setting], environment={})

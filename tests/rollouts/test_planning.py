@@ -1,10 +1,8 @@
 """What a run that is taken up again, or that samples ahead, plans: with a real session and history, without a service."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,10 +58,10 @@ async def train_two(session: Session) -> None:
     await session.recorder.settle()
 
 
-def test_an_evaluation_that_comes_late_asks_the_weights_of_its_step(tmp_path: Path) -> None:
+def test_an_evaluation_that_comes_late_asks_the_weights_of_its_step(tmp_path):
     in_session(tmp_path, (), train_two)
 
-    async def planned(session: Session) -> list[str | None]:
+    async def planned(session):
         paths = [evaluation.plan_evaluation(session, "student", step).sampler_path for step in (0, 1, 2)]
         with pytest.raises(PolicyError, match="the weights after 3 steps"):
             evaluation.plan_evaluation(session, "student", 3)
@@ -73,8 +71,8 @@ def test_an_evaluation_that_comes_late_asks_the_weights_of_its_step(tmp_path: Pa
     assert found == [None, "tinker://x/sampler_weights/1", "tinker://x/sampler_weights/2"]
 
 
-def test_what_is_taken_up_again_keeps_the_places_of_its_problems(tmp_path: Path) -> None:
-    async def places(session: Session) -> dict[str, int | None]:
+def test_what_is_taken_up_again_keeps_the_places_of_its_problems(tmp_path):
+    async def places(session):
         return {p.problem_id: p.position for p in session.history.problems_of("r") if p.split == "train"}
 
     first = in_session(tmp_path, (), places)
@@ -82,8 +80,8 @@ def test_what_is_taken_up_again_keeps_the_places_of_its_problems(tmp_path: Path)
     assert in_session(tmp_path, (), places) == first
 
 
-def test_what_was_accepted_holds_for_whoever_starts_the_run_next(tmp_path: Path) -> None:
-    async def rate(session: Session) -> float:
+def test_what_was_accepted_holds_for_whoever_starts_the_run_next(tmp_path):
+    async def rate(session):
         record = session.history.run("r")
         assert record is not None
         return record.config["learning"]["learning_rate"]
@@ -94,8 +92,8 @@ def test_what_was_accepted_holds_for_whoever_starts_the_run_next(tmp_path: Path)
     assert in_session(tmp_path, changed, rate) == 1e-4
 
 
-def test_steps_that_are_sampled_ahead_draw_other_problems_than_those_under_way(tmp_path: Path) -> None:
-    async def drawn(session: Session) -> list[tuple[str, ...]]:
+def test_steps_that_are_sampled_ahead_draw_other_problems_than_those_under_way(tmp_path):
+    async def drawn(session):
         return [(await planning.batch_of(session, state)).problem_ids for state in list(session.weights.steps)[:2]]
 
     # One pool: by weight a step may also draw the only problem of another one again.
@@ -107,14 +105,14 @@ def test_steps_that_are_sampled_ahead_draw_other_problems_than_those_under_way(t
 
 
 @pytest.mark.parametrize("order", ["easy_to_hard", "pools"])
-def test_a_problem_that_turns_out_unfit_is_never_drawn_and_its_place_is_filled(tmp_path: Path, order: str) -> None:
+def test_a_problem_that_turns_out_unfit_is_never_drawn_and_its_place_is_filled(tmp_path, order):
     asked: list[str] = []
 
-    async def drawn(session: Session) -> list[tuple[str, ...]]:
+    async def drawn(session):
         places = [problem.id for problem in order_problems(session.loaded.train, "easy_to_hard", 0)]
         bad = set(places[1:7])
 
-        async def validated(problem_ids: Sequence[str]) -> None:
+        async def validated(problem_ids):
             asked.extend(problem_ids)
             session.unfit |= dict.fromkeys(bad & set(problem_ids), "weak: it pays")
 
@@ -134,15 +132,15 @@ def test_a_problem_that_turns_out_unfit_is_never_drawn_and_its_place_is_filled(t
     settings = (f"curriculum.order={order}", "learning.staleness=3", "checkpoints.keep_last=4")
     found = in_session(tmp_path, settings, drawn)
 
-    async def planned(session: Session) -> list[tuple[str, ...]]:
+    async def planned(session):
         return [state.problem_ids for state in session.weights.steps]
 
     assert in_session(tmp_path, settings, planned) == found
 
 
-def test_where_every_problem_turns_out_unfit_the_run_says_why(tmp_path: Path) -> None:
-    async def drawn(session: Session) -> None:
-        async def validated(problem_ids: Sequence[str]) -> None:
+def test_where_every_problem_turns_out_unfit_the_run_says_why(tmp_path):
+    async def drawn(session):
+        async def validated(problem_ids):
             session.unfit |= dict.fromkeys(problem_ids, "broken: the golden answer fails")
 
         with pytest.raises(ProblemError, match="no problem is fit to train on: broken: the golden answer fails"):
@@ -151,8 +149,8 @@ def test_where_every_problem_turns_out_unfit_the_run_says_why(tmp_path: Path) ->
     in_session(tmp_path, (), drawn)
 
 
-def test_no_step_is_sampled_from_weights_within_the_warm_start(tmp_path: Path) -> None:
-    async def seen(session: Session) -> tuple[list[list[int]], list[int]]:
+def test_no_step_is_sampled_from_weights_within_the_warm_start(tmp_path):
+    async def seen(session):
         parts = [[state.step for state in part] for part in planning.todo(session, 0)]
         return parts, [planning.policy_step(session, state) for state in session.weights.steps]
 
@@ -162,19 +160,19 @@ def test_no_step_is_sampled_from_weights_within_the_warm_start(tmp_path: Path) -
     assert steps == [0, 1, 1, 1]
 
 
-def test_supervised_steps_imitate_the_problems_that_have_an_answer_to_imitate(tmp_path: Path) -> None:
-    async def planned(session: Session) -> list[list[bool]]:
+def test_supervised_steps_imitate_the_problems_that_have_an_answer_to_imitate(tmp_path):
+    async def planned(session):
         return [
             [session.problems[one].has_whole_golden for one in state.problem_ids] for state in session.weights.steps
         ]
 
-    def source(known_good: int) -> str:
+    def source(known_good):
         sizes = f"train = 16, heldout = 1, known_good = {known_good}"
         return f'problems.sources=[{{kind = "benchmarks.learning.experiments:FewKnownGood", {sizes}}}]'
 
     supervised, golden = "learning.warm_start_steps=2", "learning.warm_start_source=golden"
 
-    def of(known_good: int, *overrides: str) -> list[list[bool]]:
+    def of(known_good, *overrides):
         order = "curriculum.order=shuffled"
         return in_session(
             tmp_path / f"{known_good}{len(overrides)}", (source(known_good), order, supervised, *overrides), planned

@@ -1,7 +1,5 @@
 """A problem whose answers cannot be graded: it stops the run, or with quarantine only leaves its step."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from rtl_core.grading.executors import make_executor
 from rtl_core.rollouts import batch
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.run.session import open_session
-from rtl_core.types.rollout import Rollout
+from tests.nouns import a_rollout
 
 
 class BrokenExecutor:
@@ -47,13 +45,7 @@ def grade(tmp_path: Path, problems_graded: int, *overrides: str) -> batch.Batch:
         async with open_session(config, with_policy=False, cluster=BrokenExecutor()) as session:
             problems = session.loaded.train
             step = batch.open_batch(session, batch.Batch("train", 0, 0, 0, tuple(p.id for p in problems), 1))
-            rollouts = [
-                Rollout(
-                    run=session.run, purpose="train", epoch=0, step=0, problem_id=p.id, sample=0, prompt_P=(1,), tokens_T=(2,),
-                    logprobs_T=(-0.1,), stop_reason="stop", text=golden_response(p), policy_step=0,
-                )
-                for p in problems
-            ]  # fmt: skip
+            rollouts = [a_rollout(run=session.run, problem_id=p.id, text=golden_response(p)) for p in problems]
             session.recorder.put("record_rollouts", rollouts)
             step.take_up(batch.StoredRollout(rollout) for rollout in rollouts)
             for problem in problems[:problems_graded]:
@@ -65,16 +57,16 @@ def grade(tmp_path: Path, problems_graded: int, *overrides: str) -> batch.Batch:
     return asyncio.run(run())
 
 
-def test_it_stops_the_run_after_its_repeats(tmp_path: Path) -> None:
+def test_it_stops_the_run_after_its_repeats(tmp_path):
     with pytest.raises(RunHealthError, match=r"the disk is full \(tried 2 times\)"):
         grade(tmp_path, 1)
 
 
-def test_with_quarantine_it_leaves_its_step_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_with_quarantine_it_leaves_its_step_and_the_run_goes_on(tmp_path):
     step = grade(tmp_path, 1, "curriculum.quarantine=true")
     assert step.quarantined == {step.problem_ids[0]}
 
 
-def test_when_more_than_half_of_a_step_cannot_be_graded_it_is_not_the_problems_fault(tmp_path: Path) -> None:
+def test_when_more_than_half_of_a_step_cannot_be_graded_it_is_not_the_problems_fault(tmp_path):
     with pytest.raises(RunHealthError, match="the disk is full"):
         grade(tmp_path, 2, "curriculum.quarantine=true")

@@ -1,7 +1,5 @@
 """Verdict records are graded again, and each change is named."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,6 @@ from typer.testing import CliRunner
 
 from rtl_core.config import load_config
 from rtl_core.grading.answer_file import AnswerLine
-from rtl_core.grading.grader import Grader
 from rtl_core.grading.verdict_record import sealed
 from rtl_core.history.records import RunRecord, StepPlan
 from rtl_core.history.store import History
@@ -21,8 +18,8 @@ from rtl_core.rollouts.reproducing import records_of, reproduce
 from rtl_core.run.graders import grader_of
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
-from rtl_core.types.rollout import Rollout
 from rtl_distill.cli import app, register
+from tests.nouns import a_rollout
 
 PROBLEMS = starter_problems("train", 3, 0)
 Records = list[dict[str, Any]]
@@ -35,7 +32,7 @@ def wrong(problem: Problem) -> Answer:
 
 
 @pytest.fixture(scope="module")
-def records(grader: Grader) -> Records:
+def records(grader):
     """Of each problem the golden answer, one that ends the simulation, and none."""
     answers = [(p, a) for p in PROBLEMS for a in (Answer(files=p.golden or {}), wrong(p), Answer(error="no code"))]
     lines = [AnswerLine(0, problem, number, answer) for number, (problem, answer) in enumerate(answers)]
@@ -48,12 +45,12 @@ def found_in(folder: Path, records: Records, problems: list[Problem] = PROBLEMS)
     return [claim.found for claim in reproduce(path, problems)]
 
 
-def test_untouched_records_are_equal(records: Records, tmp_path: Path) -> None:
+def test_untouched_records_are_equal(records, tmp_path):
     assert {record["passed"] for record in records} == {True, False}
     assert found_in(tmp_path, records) == [[]] * len(records)
 
 
-def test_each_altered_field_is_named(records: Records, tmp_path: Path) -> None:
+def test_each_altered_field_is_named(records, tmp_path):
     right = records[0]
     other = {"outcome": "tests_failed", "tests_passed": 0, "reasons": ["no"], "wall_s": 0.1, "seed": 7, "sample": 4}
     tools = {**right["tools"], "iverilog": "13.0"}
@@ -73,7 +70,7 @@ def test_each_altered_field_is_named(records: Records, tmp_path: Path) -> None:
     assert found_in(tmp_path, [{**right, "note": "x"}, without]) == [[("altered", "note")], [("altered", "reasons")]]
 
 
-def test_what_is_sealed_anew_is_found_out_by_grading(records: Records, tmp_path: Path) -> None:
+def test_what_is_sealed_anew_is_found_out_by_grading(records, tmp_path):
     paid = sealed({**records[1], "outcome": "passed", "passed": True})
     moved = sealed({**records[0], "conditions": {**records[0]["conditions"], "seed": 5}})
     (outcome,), (key,) = found_in(tmp_path, [paid, moved])
@@ -82,7 +79,7 @@ def test_what_is_sealed_anew_is_found_out_by_grading(records: Records, tmp_path:
     assert key[1].startswith("key")
 
 
-def test_another_harness_and_a_problem_that_is_not_there_are_told(records: Records, tmp_path: Path) -> None:
+def test_another_harness_and_a_problem_that_is_not_there_are_told(records, tmp_path):
     first = PROBLEMS[0]
     harness = {path: text + "\n# changed\n" if path.endswith(".py") else text for path, text in first.harness.items()}
     problems = [first.model_copy(update={"harness": harness})]
@@ -92,7 +89,7 @@ def test_another_harness_and_a_problem_that_is_not_there_are_told(records: Recor
     assert [kind for kind, _ in unknown] == ["unknown problem"]
 
 
-def test_lines_that_are_no_records_are_told_with_their_number(records: Records, tmp_path: Path) -> None:
+def test_lines_that_are_no_records_are_told_with_their_number(records, tmp_path):
     path = tmp_path / "verdicts.jsonl"
     bare = {name: value for name, value in records[2].items() if name not in ("sums", "digest")}
     odd = records[2] | {"id": "\ud800", "stages": {"tests": "passed"}}
@@ -108,7 +105,7 @@ def test_lines_that_are_no_records_are_told_with_their_number(records: Records, 
     assert "malformed: stages.tests: " in done.stdout
 
 
-def test_the_records_of_a_run_come_from_its_history_and_are_equal(grader: Grader, tmp_path: Path) -> None:
+def test_the_records_of_a_run_come_from_its_history_and_are_equal(grader, tmp_path):
     config = load_config("demo", ["run.name=r"])
     history, own = History(tmp_path / "h.duckdb"), grader_of(config, grader.executor)
     history.start_run(RunRecord(name="r", config=config.model_dump(mode="json")))
@@ -117,10 +114,7 @@ def test_the_records_of_a_run_come_from_its_history_and_are_equal(grader: Grader
     for problem in PROBLEMS:
         ((_, text),) = (problem.golden or {}).items()
         answer = f"```verilog\n{text}\n```"
-        rollout = Rollout(
-            run="r", purpose="train", epoch=0, step=0, problem_id=problem.id, sample=0, prompt_P=(1,), tokens_T=(2,),
-            logprobs_T=(-0.1,), stop_reason="stop", text=answer, policy_step=0,
-        )  # fmt: skip
+        rollout = a_rollout(problem_id=problem.id, text=answer)
         history.record_rollouts([rollout])
         history.record_verdicts([(rollout.key, own.grade(problem, Answer(files=problem.golden or {})), None)])
     own.close()

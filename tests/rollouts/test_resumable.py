@@ -1,10 +1,8 @@
 """Work that may be stopped and repeated: how many items at one time, what is written, and that nothing holds up the end."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -13,11 +11,11 @@ from rtl_core.rollouts import resumable
 from rtl_core.rollouts.resumable import NowAndThen, Tally, daemon_threads, work_off
 
 
-def test_items_are_taken_in_order_as_places_become_free() -> None:
+def test_items_are_taken_in_order_as_places_become_free():
     begun: list[int] = []
     at_work = most = 0
 
-    async def work(item: int) -> None:
+    async def work(item):
         nonlocal at_work, most
         begun.append(item)
         at_work += 1
@@ -32,10 +30,10 @@ def test_items_are_taken_in_order_as_places_become_free() -> None:
     assert tally.done == 12
 
 
-def test_the_first_error_ends_what_is_under_way_and_is_raised_as_it_is() -> None:
+def test_the_first_error_ends_what_is_under_way_and_is_raised_as_it_is():
     ended: list[str] = []
 
-    async def work(item: str) -> None:
+    async def work(item):
         if item == "bad":
             raise ValueError("as it is")
         try:
@@ -48,13 +46,13 @@ def test_the_first_error_ends_what_is_under_way_and_is_raised_as_it_is() -> None
     assert ended == ["good"]
 
 
-def test_rows_are_written_now_and_then_and_the_rest_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_written_now_and_then_and_the_rest_at_the_end(monkeypatch):
     written: list[list[int]] = []
 
-    async def write(rows: list[int]) -> None:
+    async def write(rows):
         written.append(rows)
 
-    async def go() -> None:
+    async def go():
         found = NowAndThen[int](write)
         await found.add(1, 2)
         assert written == []
@@ -66,14 +64,14 @@ def test_rows_are_written_now_and_then_and_the_rest_at_the_end(monkeypatch: pyte
     asyncio.run(go())
 
 
-def test_what_hangs_ends_with_its_executor() -> None:
+def test_what_hangs_ends_with_its_executor():
     closed = threading.Event()
 
     class Hangs:
-        def close(self) -> None:
+        def close(self):
             closed.set()
 
-    async def go() -> Any:
+    async def go():
         with daemon_threads(cast(Executor, Hangs())) as call:
             assert await call(lambda word: word * 2, "two") == "twotwo"
             async with asyncio.timeout(0.05):

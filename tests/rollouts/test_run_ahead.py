@@ -1,7 +1,5 @@
 """The pipeline of steps: bounded, in order, and with nothing lost when it stops or fails."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 
@@ -43,7 +41,7 @@ def run(log: Log, items: int, ahead: int, stop: Callable[[int], str | None] = la
     )
 
 
-def test_without_staleness_one_step_comes_after_the_other() -> None:
+def test_without_staleness_one_step_comes_after_the_other():
     log = Log()
     assert run(log, 3, 0) is None
     one = ["prepare", "prepared", "finish", "after"]
@@ -51,14 +49,14 @@ def test_without_staleness_one_step_comes_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 2, 3])
-def test_every_item_is_finished_once_in_order_and_none_is_prepared_further_ahead(ahead: int) -> None:
+def test_every_item_is_finished_once_in_order_and_none_is_prepared_further_ahead(ahead):
     log = Log(prepare_s=0.002, finish_s=0.001)
     run(log, 12, ahead)
     assert log.trained == list(range(12))
     assert {item: min(item, ahead) for item in range(12)} == log.behind
 
 
-def test_the_next_is_prepared_while_one_is_finished_and_while_what_follows_it_runs() -> None:
+def test_the_next_is_prepared_while_one_is_finished_and_while_what_follows_it_runs():
     log = Log(prepare_s=0.002, finish_s=0.002)
     run(log, 4, 1)
     order = log.events.index
@@ -68,7 +66,7 @@ def test_the_next_is_prepared_while_one_is_finished_and_while_what_follows_it_ru
         assert order(("finish", item)) < order(("prepare", item + 2)) < order(("finish", item + 1))
 
 
-def test_a_reason_to_stop_lets_what_is_being_prepared_end_and_trains_no_more() -> None:
+def test_a_reason_to_stop_lets_what_is_being_prepared_end_and_trains_no_more():
     log = Log(prepare_s=0.002)
     assert run(log, 10, 2, lambda _: "paused" if log.trained == [0, 1] else None) == "paused"
     assert log.trained == [0, 1]
@@ -77,18 +75,18 @@ def test_a_reason_to_stop_lets_what_is_being_prepared_end_and_trains_no_more() -
     assert begun == ended == [0, 1, 2, 3]
 
 
-def test_the_reason_is_asked_with_the_number_of_items_under_way() -> None:
+def test_the_reason_is_asked_with_the_number_of_items_under_way():
     log, asked = Log(), []
     run(log, 4, 2, lambda under_way: asked.append(under_way))
     assert asked[:3] == [0, 1, 2]
     assert run(Log(), 4, 2, lambda _: "never") == "never"
 
 
-def test_an_error_comes_out_in_its_turn_and_the_later_ones_are_cancelled() -> None:
+def test_an_error_comes_out_in_its_turn_and_the_later_ones_are_cancelled():
     log = Log(prepare_s=0.002)
     cancelled = []
 
-    async def prepare(item: int) -> int:
+    async def prepare(item):
         if item == 1:
             raise ValueError("item 1")
         try:

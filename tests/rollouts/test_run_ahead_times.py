@@ -1,7 +1,5 @@
 """How long a step takes at a cloud's stage times, with and without overlap, in virtual seconds and against sums made by hand."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -73,20 +71,20 @@ def seconds_a_step(ahead: int, *, spread: float, steps: int = 48) -> float:
     return (ends[-1] - ends[steps // 2 - 1]) / (steps - steps // 2)
 
 
-def test_without_overlap_a_step_is_what_its_stages_add_up_to() -> None:
+def test_without_overlap_a_step_is_what_its_stages_add_up_to():
     # All answers come at the end: 44 sampling, 30 grading (scoring goes beside it), 31 training.
     assert seconds_a_step(0, spread=0.0) == pytest.approx(SAMPLE + GRADE + TRAIN)
     # Half of the sampling time is graded in already: 22 s until the first group, 30 s of grading, 31 s of training.
     assert seconds_a_step(0, spread=0.5) == pytest.approx(SAMPLE / 2 + GRADE + TRAIN)
 
 
-def test_with_a_staleness_of_one_a_step_takes_no_longer_than_its_longest_stage() -> None:
+def test_with_a_staleness_of_one_a_step_takes_no_longer_than_its_longest_stage():
     # Two steps share 83 s, and no stage that only one step at a time may use is longer.
     assert seconds_a_step(1, spread=0.5) == pytest.approx((SAMPLE / 2 + GRADE + TRAIN) / 2)
     assert seconds_a_step(1, spread=0.5) <= 1.15 * SAMPLE
 
 
-def test_staleness_gains_until_training_itself_is_the_bound() -> None:
+def test_staleness_gains_until_training_itself_is_the_bound():
     # Even if nothing overlapped within a step, two share 105 s; with three, training one after the other is what is left.
     assert seconds_a_step(1, spread=0.0) == pytest.approx((SAMPLE + GRADE + TRAIN) / 2)
     for ahead in (2, 3):

@@ -1,7 +1,5 @@
 """A run whose chat template opens a thought: the embedded service, the tiny student under Qwen3.5's published template, real grading."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from pathlib import Path
@@ -50,14 +48,12 @@ async def sampled(session: Session) -> list[tuple[str, Outcome, str]]:
     return [(s.rollout.text, s.verdict.outcome, " ".join(s.verdict.reasons)) for s in found if s.verdict]
 
 
-def test_an_answer_within_an_open_thought_is_none_and_reads_so_from_the_history_alone(
-    data: Path, tmp_path: Path
-) -> None:
+def test_an_answer_within_an_open_thought_is_none_and_reads_so_from_the_history_alone(data, tmp_path):
     config = settings(
         data, tmp_path, "run.name=thinks", "learning.warm_start_steps=1", "learning.warm_start_source=golden"
     )
 
-    async def run() -> None:
+    async def run():
         async with open_session(config) as session:
             step = batch.Batch("warm_start", 0, 0, 0, tuple(session.prompts), 1)
             decode = session.policy.backend.tokenizer.decode
@@ -82,10 +78,10 @@ def test_an_answer_within_an_open_thought_is_none_and_reads_so_from_the_history_
         assert answer.error == "the response ends within its thoughts"
 
 
-def test_without_thinking_the_same_model_is_graded_by_what_it_writes(data: Path, tmp_path: Path) -> None:
+def test_without_thinking_the_same_model_is_graded_by_what_it_writes(data, tmp_path):
     config = settings(data, tmp_path, "run.name=direct", "prompting.thinking=false")
 
-    async def run() -> None:
+    async def run():
         async with open_session(config) as session:
             found = await sampled(session)
             assert found
@@ -95,10 +91,10 @@ def test_without_thinking_the_same_model_is_graded_by_what_it_writes(data: Path,
     asyncio.run(run())
 
 
-def test_what_the_template_cannot_do_ends_the_run_before_anything_is_sampled(data: Path, tmp_path: Path) -> None:
+def test_what_the_template_cannot_do_ends_the_run_before_anything_is_sampled(data, tmp_path):
     config = settings(data, tmp_path, "run.name=effort", "prompting.reasoning_effort=low")
 
-    async def run() -> None:
+    async def run():
         async with open_session(config):
             pytest.fail("it opened")
 

@@ -1,7 +1,5 @@
 """What a warm start imitates."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rtl_core.algorithms.warm_start import WarmStart
@@ -25,14 +23,14 @@ def problem(**golden: str) -> Problem:
     )  # fmt: skip
 
 
-def test_a_known_good_answer_reads_back_as_its_files_in_either_form() -> None:
+def test_a_known_good_answer_reads_back_as_its_files_in_either_form():
     one = problem(a="module a;\nendmodule\n")
     assert extract_answer(golden_response(one), one.targets).files == {"rtl/a.sv": "module a;\nendmodule\n"}
     two = problem(a='module a;\n  // "quoted"\nendmodule\n', b="module b;\nendmodule\n")
     assert extract_answer(golden_response(two), two.targets).files == two.golden
 
 
-def test_whole_passing_answers_are_imitated_each_once() -> None:
+def test_whole_passing_answers_are_imitated_each_once():
     batch = Batch("warm_start", 0, 0, 0, ("p",), 5, sampler="teacher")
     answers = [
         ((7,), "stop", True),
@@ -50,7 +48,7 @@ def test_whole_passing_answers_are_imitated_each_once() -> None:
         verdict = Verdict(outcome=outcome, stages=(), executor="bubblewrap", tools={}, seed=1)
         batch.take_up([StoredRollout(rollout, verdict=verdict, reward=Reward(total=0.5, terms={}))])
 
-    def imitated(*overrides: str) -> list[tuple[int, ...]]:
+    def imitated(*overrides):
         # A control experiment of later steps changes nothing here.
         settings = ["learning.permute_advantages=true", *overrides]
         algorithm = algorithm_of(load_config("demo", settings, environment={}), batch)
@@ -62,7 +60,7 @@ def test_whole_passing_answers_are_imitated_each_once() -> None:
     assert imitated("learning.warm_start_passing_only=false") == [(7,), (8,), (5,)]
 
 
-def test_a_supervised_datum_is_shifted_by_one_and_weighs_the_answer_alone() -> None:
+def test_a_supervised_datum_is_shifted_by_one_and_weighs_the_answer_alone():
     datum = to_datum(Datum([11, 12, 13], [21, 22], WarmStart.inputs_of(2)))
     assert datum.model_input.to_ints() == [11, 12, 13, 21]
     assert datum.loss_fn_inputs["target_tokens"].to_numpy().tolist() == [12, 13, 21, 22]

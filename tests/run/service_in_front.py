@@ -1,7 +1,5 @@
 """The embedded service behind a proxy in this process, which answers what a cloud may: refusals, other lists of models, silence."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

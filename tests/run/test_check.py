@@ -1,7 +1,5 @@
 """`rtl-distill check`, and what `train` looks at first: each thing that can be wrong is one sentence and a remedy, and nothing is sampled."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json
@@ -10,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,14 +38,14 @@ SMALL = ("problems.sources.0.train=4", "problems.sources.0.heldout=2")
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTinker]:
+def service(tmp_path_factory):
     models = {STUDENT: model_path("student"), TEACHER: model_path("teacher")}
     with LocalTinker(models, tmp_path_factory.mktemp("service") / "state") as running:
         yield running
 
 
 @pytest.fixture
-def front(service: LocalTinker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
+def front(service, tmp_path, monkeypatch):
     """The service as a cloud: at a URL, with a key in the environment, and a home without stored credentials."""
     for name in ("TINKER_BASE_URL", "TINKER_CREDENTIAL_CMD", "PREFECT_API_URL"):
         monkeypatch.delenv(name, raising=False)
@@ -92,7 +90,7 @@ def of_student(**changes: Any) -> Callable[[list[Model]], list[Model]]:
     return lambda models: [{**m, **changes} if m["model_name"] == STUDENT else m for m in models]
 
 
-def test_a_run_that_could_begin_has_a_line_for_everything_and_begins(front: Front, tmp_path: Path) -> None:
+def test_a_run_that_could_begin_has_a_line_for_everything_and_begins(front, tmp_path):
     code, lines = check(settings(front, tmp_path))
     assert code == 0
     assert {line["level"] for line in lines} <= {"ok", "warning"}
@@ -142,9 +140,7 @@ WRONG: dict[str, tuple[Callable[[Front], None], str, str, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_no_time_mends_is_one_sentence_with_its_remedy_in_check_and_ends_a_run(
-    front: Front, tmp_path: Path, case: str
-) -> None:
+def test_what_no_time_mends_is_one_sentence_with_its_remedy_in_check_and_ends_a_run(front, tmp_path, case):
     fault, about, text, remedy = WRONG[case]
     fault(front)
     code, lines = check(settings(front, tmp_path))
@@ -170,9 +166,7 @@ def test_what_no_time_mends_is_one_sentence_with_its_remedy_in_check_and_ends_a_
         ("train", None, "retired"),
     ],
 )
-def test_the_real_command_ends_by_itself_with_code_2_and_no_traceback(
-    front: Front, tmp_path: Path, command: str, fault: int | None, text: str
-) -> None:
+def test_the_real_command_ends_by_itself_with_code_2_and_no_traceback(front, tmp_path, command, fault, text):
     front.status = fault
     overrides = settings(front, tmp_path, *([] if fault else ["tinker.student=Qwen/Qwen3-30B-A3B"]))
     sets = [word for one in overrides for word in ("--set", one)]
@@ -187,9 +181,7 @@ def test_the_real_command_ends_by_itself_with_code_2_and_no_traceback(
     assert "Traceback" not in said
 
 
-def test_a_busy_service_is_asked_again_by_a_run_and_not_by_check(
-    front: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_busy_service_is_asked_again_by_a_run_and_not_by_check(front, tmp_path, monkeypatch):
     front.busy = 1
     code, lines = check(settings(front, tmp_path))
     assert (code, lines[0]["about"], len(front.asked)) == (2, "service", 1)
@@ -203,9 +195,7 @@ def test_a_busy_service_is_asked_again_by_a_run_and_not_by_check(
         begin(settings(front, tmp_path))
 
 
-def test_a_service_that_is_not_there_or_says_nothing_is_told_so(
-    front: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_service_that_is_not_there_or_says_nothing_is_told_so(front, tmp_path, monkeypatch):
     code, lines = check(settings(front, tmp_path, "tinker.base_url=http://127.0.0.1:9"))
     assert (code, lines[0]["about"]) == (2, "service")
     assert "127.0.0.1:9 cannot be reached" in lines[0]["text"]
@@ -217,8 +207,8 @@ def test_a_service_that_is_not_there_or_says_nothing_is_told_so(
 
 
 def test_a_key_stored_by_tinker_auth_login_is_found_and_without_any_check_says_where_to_get_one(
-    front: Front, service: LocalTinker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    front, service, tmp_path, monkeypatch
+):
     monkeypatch.delenv("TINKER_API_KEY")
     code, lines = check(settings(front, tmp_path))
     assert (code, lines[0]["about"], lines[0]["level"]) == (2, "credentials", "wrong")
@@ -240,7 +230,7 @@ def test_a_key_stored_by_tinker_auth_login_is_found_and_without_any_check_says_w
     assert (code, lines[0]["about"], lines[0]["level"]) == (2, "credentials", "wrong")
 
 
-def test_a_key_is_exchanged_for_a_token_where_the_service_wants_that(front: Front, tmp_path: Path) -> None:
+def test_a_key_is_exchanged_for_a_token_where_the_service_wants_that(front, tmp_path):
     claims = base64.urlsafe_b64encode(json.dumps({"exp": time.time() + 3600}).encode()).decode().rstrip("=")
     front.token = f"eyJhbGciOiJub25lIn0.{claims}."
     code, lines = check(settings(front, tmp_path))
@@ -248,9 +238,7 @@ def test_a_key_is_exchanged_for_a_token_where_the_service_wants_that(front: Fron
     assert [path.rsplit("/", 1)[-1] for path in front.asked] == ["config", "token", "get_server_capabilities"]
 
 
-def test_a_web_page_is_no_service_and_a_command_without_a_key_no_credential(
-    front: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_web_page_is_no_service_and_a_command_without_a_key_no_credential(front, tmp_path, monkeypatch):
     front.page = b"<html>Sign in to the network</html>"
     code, lines = check(settings(front, tmp_path))
     assert (code, lines[0]["about"]) == (2, "service")
@@ -262,7 +250,7 @@ def test_a_web_page_is_no_service_and_a_command_without_a_key_no_credential(
     assert "empty credential" in lines[0]["text"]
 
 
-def test_a_missing_data_set_is_a_line_and_ends_train(front: Front, tmp_path: Path) -> None:
+def test_a_missing_data_set_is_a_line_and_ends_train(front, tmp_path):
     place = f"problems.sources=[{{kind = 'cvdp', path = '{tmp_path / 'none.jsonl'}'}}]"
     code, lines = check([*settings(front, tmp_path)[:5], place])
     (wrong,) = (line for line in lines if line["level"] == "wrong")
@@ -272,9 +260,7 @@ def test_a_missing_data_set_is_a_line_and_ends_train(front: Front, tmp_path: Pat
     assert "problems fetch" in wrong["remedy"]
 
 
-def test_published_problems_are_counted_by_source_and_what_cannot_be_used_is_told(
-    front: Front, tmp_path: Path, cvdp: Path
-) -> None:
+def test_published_problems_are_counted_by_source_and_what_cannot_be_used_is_told(front, tmp_path, cvdp):
     file = next(cvdp.glob("*example*nonagentic*.jsonl"), None) or sorted(cvdp.glob("*.jsonl"))[0]
     place = f"problems.sources=[{{kind = 'cvdp', path = '{file}'}}, {{kind = 'starter', train = 3, heldout = 2}}]"
     _, lines = check([*settings(front, tmp_path)[:5], place])
@@ -283,9 +269,7 @@ def test_published_problems_are_counted_by_source_and_what_cannot_be_used_is_tol
     assert "starter: 3 to train on, 2 held out" in told
 
 
-def test_an_embedded_run_needs_no_key_and_names_a_model_that_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_embedded_run_needs_no_key_and_names_a_model_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.delenv("TINKER_API_KEY", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     places = [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", *SMALL]
@@ -300,7 +284,7 @@ def test_an_embedded_run_needs_no_key_and_names_a_model_that_is_not_there(
     assert {line["about"] for line in wrong} == {"context"}
 
 
-def test_a_prefect_server_that_is_named_must_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prefect_server_that_is_named_must_answer(tmp_path, monkeypatch):
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     code, lines = check([f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", *SMALL])
     (wrong,) = (line for line in lines if line["level"] == "wrong")
@@ -321,9 +305,7 @@ def small_known(tmp_path: Path, limit: int, *overrides: str) -> Known:
 
 
 @pytest.mark.parametrize(("limit", "level"), [(456, "ok"), (455, "warning"), (300, "warning"), (299, "wrong")])
-def test_budgets_are_wrong_where_the_run_would_send_more_than_the_model_takes(
-    tmp_path: Path, limit: int, level: str
-) -> None:
+def test_budgets_are_wrong_where_the_run_would_send_more_than_the_model_takes(tmp_path, limit, level):
     run = small_known(tmp_path, limit)
     student, teacher = context(run)
     assert (student.level, teacher.level) == (level, "ok")
@@ -338,8 +320,8 @@ def test_budgets_are_wrong_where_the_run_would_send_more_than_the_model_takes(
         assert f"prompting.max_prompt_tokens to {limit - 200}" in student.remedy
 
 
-def test_known_good_answers_that_are_missing_are_told_before_they_are_imitated_or_shown(tmp_path: Path) -> None:
-    def found(good: int, *overrides: str) -> list[tuple[str, str, str]]:
+def test_known_good_answers_that_are_missing_are_told_before_they_are_imitated_or_shown(tmp_path):
+    def found(good, *overrides):
         known = small_known(tmp_path, 10_000, *overrides)
         train = [
             problem if i < good else problem.model_copy(update={"golden": None})
@@ -364,7 +346,7 @@ def test_known_good_answers_that_are_missing_are_told_before_they_are_imitated_o
     assert [finding[:2] for finding in found(0, *shown)] == [("learning.self_hint", "wrong")]
 
 
-def test_the_answers_of_evaluations_need_room_too(tmp_path: Path) -> None:
+def test_the_answers_of_evaluations_need_room_too(tmp_path):
     run = small_known(tmp_path, 456, "evaluation.max_tokens=400")
     assert [one.level for one in context(run)] == ["wrong", "ok"]
 
@@ -384,9 +366,7 @@ def test_the_answers_of_evaluations_need_room_too(tmp_path: Path) -> None:
         (False, ["sampling.max_tokens=24576"], ["sampling.max_tokens = 8192"]),
     ],
 )  # fmt: skip
-def test_sizes_that_do_not_fit_thinking_are_warned_of(
-    tmp_path: Path, thinking: bool | None, overrides: list[str], warned: list[str]
-) -> None:
+def test_sizes_that_do_not_fit_thinking_are_warned_of(tmp_path, thinking, overrides, warned):
     plain = small_known(tmp_path, 10**6, *overrides)
     prompting = plain.config.prompting.model_copy(update={"thinking": thinking})
     found = list(sizes(replace(plain, config=plain.config.model_copy(update={"prompting": prompting}))))
@@ -395,7 +375,7 @@ def test_sizes_that_do_not_fit_thinking_are_warned_of(
         assert remedy in (finding.remedy or "")
 
 
-def test_cost_names_the_most_first_and_holds_the_budget_against_it(tmp_path: Path) -> None:
+def test_cost_names_the_most_first_and_holds_the_budget_against_it(tmp_path):
     names = ["tinker.student=Qwen/Qwen3.6-35B-A3B", "tinker.teacher=Qwen/Qwen3.5-397B-A17B"]
     (unlimited,) = cost(small_known(tmp_path, 10**6, *names, "tinker.base_url=http://a"))
     assert (unlimited.level, unlimited.text[:9]) == ("wrong", "at most $")
@@ -408,9 +388,7 @@ def test_cost_names_the_most_first_and_holds_the_budget_against_it(tmp_path: Pat
     assert (unknown.level, unknown.remedy is not None) == ("wrong", True)
 
 
-def test_a_disk_without_room_is_wrong_and_one_that_may_fill_is_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_room_is_wrong_and_one_that_may_fill_is_a_warning(tmp_path, monkeypatch):
     run = small_known(tmp_path, 10**6, "run.epochs=100", f"run.directory={tmp_path / 'not' / 'yet'}")
     for free, level in ((10**12, "ok"), (10**6, "wrong")):
         monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: SimpleNamespace(free=free))

@@ -1,7 +1,5 @@
 """`rtl-distill check` asks for the saved weights that a configuration names, on the embedded service and on one with a URL."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path
@@ -43,9 +41,7 @@ def saved(overrides: list[str]) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("embedded", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_what_is_there_fits_or_is_gone_is_a_line_each(
-    embedded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_there_fits_or_is_gone_is_a_line_each(embedded, tmp_path, monkeypatch):
     for name in ("TINKER_BASE_URL", "TINKER_CREDENTIAL_CMD", "PREFECT_API_URL"):
         monkeypatch.delenv(name, raising=False)
     places = [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", "tinker.lora_rank=8"]

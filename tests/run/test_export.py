@@ -1,9 +1,5 @@
 """What the model card says of the teacher."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from rtl_core.config import load_config
@@ -31,7 +27,7 @@ from rtl_core.run.model_card import model_card
         ),
     ],
 )
-def test_the_card_names_the_teacher_that_a_run_learnt_from(tmp_path: Path, overrides: list[str], words: str) -> None:
+def test_the_card_names_the_teacher_that_a_run_learnt_from(tmp_path, overrides, words):
     history = History(tmp_path / "history.duckdb")
     history.start_run(RunRecord(name="carded"))
     config = load_config("demo", ["run.name=carded", "learning.warm_start_steps=0", *overrides], environment={})

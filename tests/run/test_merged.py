@@ -1,7 +1,5 @@
 """A merged export is one plain model that computes what was served, or nothing is written."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil
@@ -98,7 +96,7 @@ def train(folder: Path, *overrides: str) -> Trained:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def run(tmp_path_factory):
     return train(tmp_path_factory.mktemp("run"))
 
 
@@ -124,9 +122,7 @@ for prompt, tokens in answers:
 
 
 @pytest.mark.slow
-def test_the_merged_folder_is_loaded_by_transformers_alone_and_computes_what_was_served(
-    run: Trained, tmp_path: Path
-) -> None:
+def test_the_merged_folder_is_loaded_by_transformers_alone_and_computes_what_was_served(run, tmp_path):
     told = export(run, tmp_path / "out", dtype="float32")
     assert "those of the base model alone by" in told[-1]
     assert "little" not in told[-1]
@@ -146,7 +142,7 @@ def test_the_merged_folder_is_loaded_by_transformers_alone_and_computes_what_was
         export(run, tmp_path / "out")
 
 
-def test_it_has_the_dtype_of_the_base_or_the_one_that_is_named(run: Trained, tmp_path: Path) -> None:
+def test_it_has_the_dtype_of_the_base_or_the_one_that_is_named(run, tmp_path):
     for named, dtype in ((None, "float16"), ("bfloat16", "bfloat16")):
         export(run, tmp_path / dtype, dtype=named)
         assert json.loads((tmp_path / dtype / "config.json").read_text())["dtype"] == dtype
@@ -154,7 +150,7 @@ def test_it_has_the_dtype_of_the_base_or_the_one_that_is_named(run: Trained, tmp
         assert {str(tensor.dtype) for tensor in tensors.values()} == {f"torch.{dtype}"}
 
 
-def test_weights_without_answers_in_the_history_are_scored_by_the_service(run: Trained, tmp_path: Path) -> None:
+def test_weights_without_answers_in_the_history_are_scored_by_the_service(run, tmp_path):
     assert sampled_by(run.history, run.config, 1, any_temperature=True) == []
     told = export(run, tmp_path / "out", step="1", dtype="float32")
     assert "the embedded service is started" in told[1]
@@ -170,7 +166,7 @@ def altered(source: Path, folder: Path) -> Path:
     return folder
 
 
-def test_another_base_than_the_trained_one_is_refused_and_nothing_is_written(run: Trained, tmp_path: Path) -> None:
+def test_another_base_than_the_trained_one_is_refused_and_nothing_is_written(run, tmp_path):
     for dtype in ("float32", "float16"):
         with pytest.raises(PolicyError, match="is not the one that was served") as refused:
             export(run, tmp_path / "out", base=altered(model_path("student"), tmp_path / dtype), dtype=dtype)
@@ -182,7 +178,7 @@ def test_another_base_than_the_trained_one_is_refused_and_nothing_is_written(run
     assert sorted(place.name for place in tmp_path.iterdir()) == ["float16", "float32"]
 
 
-def test_a_merged_folder_that_was_damaged_is_found(run: Trained, tmp_path: Path) -> None:
+def test_a_merged_folder_that_was_damaged_is_found(run, tmp_path):
     export(run, tmp_path / "out", dtype="float32")
     served = sampled_by(run.history, run.config, STEPS, any_temperature=True)
     require_same(difference(load_model(tmp_path / "out"), served), exact=True)
@@ -193,7 +189,7 @@ def test_a_merged_folder_that_was_damaged_is_found(run: Trained, tmp_path: Path)
         require_same(Difference(float("nan"), float("nan"), 1, 1), exact=False)
 
 
-def test_where_the_weights_of_the_base_are_is_asked_for(run: Trained, tmp_path: Path) -> None:
+def test_where_the_weights_of_the_base_are_is_asked_for(run, tmp_path):
     tinker = run.config.tinker.model_copy(update={"base_url": "http://127.0.0.1:9"})
     elsewhere = Trained(run.history, run.config.model_copy(update={"tinker": tinker}))
     with pytest.raises(PolicyError, match=r"(?s)'student'.* are not known on this machine.*--base FOLDER"):
@@ -211,9 +207,7 @@ def test_where_the_weights_of_the_base_are_is_asked_for(run: Trained, tmp_path: 
     ],
 )
 @pytest.mark.parametrize("tied", [True, False])
-def test_adapters_of_every_rank_and_target_are_merged_also_of_a_tied_head(
-    spec: LoraSpec, tied: bool, tmp_path: Path
-) -> None:
+def test_adapters_of_every_rank_and_target_are_merged_also_of_a_tied_head(spec, tied, tmp_path):
     model = load_model(model_path("student"), "float32")
     assert model.config.tie_word_embeddings
     if not tied:
@@ -242,7 +236,7 @@ def test_adapters_of_every_rank_and_target_are_merged_also_of_a_tied_head(
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_tensors_that_no_layer_takes_are_refused(tmp_path: Path) -> None:
+def test_tensors_that_no_layer_takes_are_refused(tmp_path):
     model = load_model(model_path("student"), "float32")
     bank = AdapterBank(model)
     bank.add("one", LoraSpec(4, 0))
@@ -254,7 +248,7 @@ def test_tensors_that_no_layer_takes_are_refused(tmp_path: Path) -> None:
         merged(load_model(model_path("student"), "float32"), tmp_path)
 
 
-def test_an_adapter_that_is_more_than_a_low_rank_term_is_refused(tmp_path: Path) -> None:
+def test_an_adapter_that_is_more_than_a_low_rank_term_is_refused(tmp_path):
     model = load_model(model_path("student"), "float32")
     bank = AdapterBank(model)
     bank.add("one", LoraSpec(4, 0))
@@ -265,7 +259,7 @@ def test_an_adapter_that_is_more_than_a_low_rank_term_is_refused(tmp_path: Path)
         merged(model, tmp_path)
 
 
-def test_the_card_is_one_that_the_hub_reads_with_the_figures_of_these_weights(run: Trained, tmp_path: Path) -> None:
+def test_the_card_is_one_that_the_hub_reads_with_the_figures_of_these_weights(run, tmp_path):
     cli.register()
     wrong = CliRunner().invoke(cli.app, ["checkpoints", "two", "--merged"])
     assert (wrong.exit_code, "--export" in wrong.output) == (2, True)
@@ -287,7 +281,7 @@ def test_the_card_is_one_that_the_hub_reads_with_the_figures_of_these_weights(ru
 
 
 @pytest.mark.slow
-def test_a_language_model_of_135_million_parameters_is_exported_as_it_was_served(smollm2: Path, tmp_path: Path) -> None:
+def test_a_language_model_of_135_million_parameters_is_exported_as_it_was_served(smollm2, tmp_path):
     folder = json.dumps(str(smollm2))
     names = ("tinker.student=smol", "tinker.teacher=smol", f"tinker.local_models={{smol = {folder}}}")
     told = export(train(tmp_path, *names), tmp_path / "out", dtype="float32")

@@ -1,10 +1,7 @@
 """The recorder: one transaction for rows that come close together, and no run that goes on unrecorded."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 import pytest
 
@@ -13,13 +10,11 @@ from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.run.recorder import Recorder
 from rtl_core.types.rollout import Rollout
+from tests.nouns import a_rollout
 
 
 def rollout(problem: str, sample: int) -> Rollout:
-    return Rollout(
-        run="r", purpose="train", epoch=0, step=0, problem_id=problem, sample=sample, prompt_P=(1, 2), tokens_T=(3, 4),
-        logprobs_T=(-0.5, -0.25), stop_reason="stop", text="x", policy_step=0,
-    )  # fmt: skip
+    return a_rollout(problem_id=problem, sample=sample, prompt_P=(1, 2), tokens_T=(3, 4), logprobs_T=(-0.5, -0.25))
 
 
 class CountingHistory(History):
@@ -32,12 +27,12 @@ class CountingHistory(History):
         return super().batch()
 
 
-def test_rows_are_committed_together_when_settled(tmp_path: Path) -> None:
+def test_rows_are_committed_together_when_settled(tmp_path):
     history = CountingHistory(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r"))
     recorder = Recorder(history, interval_s=60)
 
-    async def groups() -> tuple[int, int]:
+    async def groups():
         for problem in "abcde":
             recorder.put("record_rollouts", [rollout(problem, i) for i in range(3)])
         before = len(history.rollouts_of("r", 0))
@@ -48,12 +43,12 @@ def test_rows_are_committed_together_when_settled(tmp_path: Path) -> None:
     assert history.batches == 1
 
 
-def test_rows_are_written_after_the_interval_without_being_asked(tmp_path: Path) -> None:
+def test_rows_are_written_after_the_interval_without_being_asked(tmp_path):
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r"))
     recorder = Recorder(history, interval_s=0.01)
 
-    async def wait() -> bool:
+    async def wait():
         recorder.put("record_rollouts", [rollout("a", 0)])
         for _ in range(30_000):  # minutes: the machine may be busy
             await asyncio.sleep(0.01)
@@ -64,12 +59,12 @@ def test_rows_are_written_after_the_interval_without_being_asked(tmp_path: Path)
     assert asyncio.run(wait())
 
 
-def test_the_writer_rests_so_that_it_takes_its_share_of_the_time_only(tmp_path: Path) -> None:
+def test_the_writer_rests_so_that_it_takes_its_share_of_the_time_only(tmp_path):
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r"))
     recorder = Recorder(history, interval_s=0.001, share=1e-6)
 
-    async def two_groups() -> tuple[int, int]:
+    async def two_groups():
         recorder.put("record_rollouts", [rollout("a", 0)])
         await recorder.settle()
         recorder.put("record_rollouts", [rollout("b", 0)])
@@ -81,12 +76,12 @@ def test_the_writer_rests_so_that_it_takes_its_share_of_the_time_only(tmp_path: 
     assert asyncio.run(two_groups()) == (1, 2)
 
 
-def test_rows_are_written_beside_other_work_and_there_when_it_ends(tmp_path: Path) -> None:
+def test_rows_are_written_beside_other_work_and_there_when_it_ends(tmp_path):
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r"))
     recorder = Recorder(history, interval_s=60)
 
-    async def train(fails: bool) -> None:
+    async def train(fails):
         recorder.put("record_rollouts", [rollout("b" if fails else "a", 0)])
         before = asyncio.all_tasks()
         async with recorder.settling():
@@ -95,7 +90,7 @@ def test_rows_are_written_beside_other_work_and_there_when_it_ends(tmp_path: Pat
             if fails:
                 raise RuntimeError("the service is gone")
 
-    async def both() -> None:
+    async def both():
         await train(False)
         spent = recorder.take_spent()
         assert spent.waited_s < spent.busy_s  # written while the other work went on
@@ -108,12 +103,12 @@ def test_rows_are_written_beside_other_work_and_there_when_it_ends(tmp_path: Pat
     assert len(history.rollouts_of("r", 0)) == 2
 
 
-def test_a_failed_write_beside_other_work_ends_it(tmp_path: Path) -> None:
+def test_a_failed_write_beside_other_work_ends_it(tmp_path):
     path = tmp_path / "h.duckdb"
     path.write_text("this is not a database")
     recorder = Recorder(History(path), interval_s=60)
 
-    async def train() -> None:
+    async def train():
         recorder.put("record_rollouts", [rollout("a", 0)])
         async with recorder.settling():
             pass
@@ -122,12 +117,12 @@ def test_a_failed_write_beside_other_work_ends_it(tmp_path: Path) -> None:
         asyncio.run(train())
 
 
-def test_a_failed_write_in_the_background_stops_the_next_one(tmp_path: Path) -> None:
+def test_a_failed_write_in_the_background_stops_the_next_one(tmp_path):
     path = tmp_path / "h.duckdb"
     path.write_text("this is not a database")
     recorder = Recorder(History(path), interval_s=0.0)
 
-    async def twice() -> None:
+    async def twice():
         recorder.put("record_rollouts", [rollout("a", 0)])
         for _ in range(30_000):
             await asyncio.sleep(0.01)
@@ -137,11 +132,11 @@ def test_a_failed_write_in_the_background_stops_the_next_one(tmp_path: Path) -> 
         asyncio.run(twice())
 
 
-def test_what_is_put_when_a_failure_is_told_is_written_with_the_next_attempt(tmp_path: Path) -> None:
+def test_what_is_put_when_a_failure_is_told_is_written_with_the_next_attempt(tmp_path):
     class BusyOnce(CountingHistory):
         """Its first transaction of many rows finds the file taken."""
 
-        def batch(self) -> AbstractContextManager[None]:
+        def batch(self):
             found = super().batch()
             if self.batches == 1:
                 raise HistoryError("the file is taken")
@@ -153,13 +148,13 @@ def test_what_is_put_when_a_failure_is_told_is_written_with_the_next_attempt(tmp
 
     put = []
 
-    async def put_until_told() -> None:
+    async def put_until_told():
         for sample in range(30_000):
             put.append(sample)
             recorder.put("record_rollouts", [rollout("a", sample)])
             await asyncio.sleep(0.01)
 
-    async def work() -> None:
+    async def work():
         with pytest.raises(HistoryError, match="taken"):
             await put_until_told()
         await recorder.settle()
@@ -168,12 +163,12 @@ def test_what_is_put_when_a_failure_is_told_is_written_with_the_next_attempt(tmp
     asyncio.run(work())
 
 
-def test_a_failed_write_reaches_who_settles(tmp_path: Path) -> None:
+def test_a_failed_write_reaches_who_settles(tmp_path):
     path = tmp_path / "h.duckdb"
     path.write_text("this is not a database")
     recorder = Recorder(History(path), interval_s=60)
 
-    async def settle() -> None:
+    async def settle():
         recorder.put("record_rollouts", [rollout("a", 0)])
         await recorder.settle()
 
@@ -181,6 +176,6 @@ def test_a_failed_write_reaches_who_settles(tmp_path: Path) -> None:
         asyncio.run(settle())
 
 
-def test_an_unknown_method_is_an_error_not_a_silent_loss(tmp_path: Path) -> None:
+def test_an_unknown_method_is_an_error_not_a_silent_loss(tmp_path):
     with pytest.raises(ValueError, match="record_dreams"):
         Recorder(History(tmp_path / "h.duckdb")).put("record_dreams", [1])

@@ -1,7 +1,5 @@
 """What a run may not change when it goes on."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 
@@ -29,13 +27,13 @@ def begun_by_an_older_release(path: Path, config: RunConfig, *, without: tuple[s
     return history
 
 
-def test_a_run_of_an_older_release_goes_on_with_the_keys_that_have_come_since_at_their_defaults(tmp_path: Path) -> None:
+def test_a_run_of_an_older_release_goes_on_with_the_keys_that_have_come_since_at_their_defaults(tmp_path):
     config = load_config("demo", environment={})
     history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=("staleness", "truncated"))
     check_unchanged(config, LoadedProblems(), history, TOOLS, accept_changes=False)
 
 
-def test_a_key_that_has_come_since_is_a_change_when_it_is_not_at_its_default(tmp_path: Path) -> None:
+def test_a_key_that_has_come_since_is_a_change_when_it_is_not_at_its_default(tmp_path):
     config = load_config("demo", environment={})
     history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=("staleness", "truncated"))
     stale = load_config("demo", ["learning.staleness=1"], environment={})
@@ -44,7 +42,7 @@ def test_a_key_that_has_come_since_is_a_change_when_it_is_not_at_its_default(tmp
     check_unchanged(stale, LoadedProblems(), history, TOOLS, accept_changes=True)
 
 
-def test_a_run_of_an_older_release_goes_on_if_it_had_no_further_turns_and_can_be_read_if_it_had(tmp_path: Path) -> None:
+def test_a_run_of_an_older_release_goes_on_if_it_had_no_further_turns_and_can_be_read_if_it_had(tmp_path):
     config, other = (
         load_config("demo", [f"run.name=of-{turns}", "episode.feedback_chars=900"], environment={}) for turns in (1, 2)
     )
@@ -66,7 +64,7 @@ def test_a_run_of_an_older_release_goes_on_if_it_had_no_further_turns_and_can_be
         load_config(left, environment={})
 
 
-def test_other_tools_are_a_change_and_another_image_with_the_same_ones_is_none(tmp_path: Path) -> None:
+def test_other_tools_are_a_change_and_another_image_with_the_same_ones_is_none(tmp_path):
     config = load_config("demo", environment={})
     history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=())
     check_unchanged(config, LoadedProblems(), history, {**TOOLS, "image": "sha256:2"}, accept_changes=False)
@@ -77,7 +75,7 @@ def test_other_tools_are_a_change_and_another_image_with_the_same_ones_is_none(t
     check_unchanged(config, LoadedProblems(), history, other, accept_changes=True)
 
 
-def test_safe_ranges_may_change_from_start_to_start(tmp_path: Path) -> None:
+def test_safe_ranges_may_change_from_start_to_start(tmp_path):
     config = load_config("demo", environment={})
     history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=())
     watched = load_config("demo", ['health.ranges={"optim/entropy" = {min = 0.1}}'], environment={})
@@ -85,7 +83,7 @@ def test_safe_ranges_may_change_from_start_to_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("loss", ["cispo", "ppo", "importance_sampling"])
-def test_a_run_that_was_begun_with_the_bounds_of_an_older_release_goes_on_with_them(tmp_path: Path, loss: str) -> None:
+def test_a_run_that_was_begun_with_the_bounds_of_an_older_release_goes_on_with_them(tmp_path, loss):
     """Then 0.8 and 1.2 were the defaults with every loss, and were stored."""
     config = load_config("demo", [f"learning.loss={loss}"], environment={})
     older = config.model_copy(
@@ -105,7 +103,7 @@ def test_a_run_that_was_begun_with_the_bounds_of_an_older_release_goes_on_with_t
         check_unchanged(said, LoadedProblems(), history, TOOLS, accept_changes=False)
 
 
-def test_a_new_run_has_the_bounds_of_its_loss_and_keeps_them(tmp_path: Path) -> None:
+def test_a_new_run_has_the_bounds_of_its_loss_and_keeps_them(tmp_path):
     config = load_config("demo", ["learning.loss=cispo"], environment={})
     history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=())
     assert as_begun(config, history) == config
@@ -134,9 +132,7 @@ def split_when_opened(config: RunConfig) -> tuple[str, dict[str, str]]:
     return how, {row["problem_id"]: row["split"] for row in rows.to_pylist()}
 
 
-def test_a_run_begun_before_splits_by_design_goes_on_with_the_same_problems_on_the_same_sides(
-    data: Path, tmp_path: Path
-) -> None:
+def test_a_run_begun_before_splits_by_design_goes_on_with_the_same_problems_on_the_same_sides(data, tmp_path):
     config = on_agentic_problems(data, tmp_path)
     before = load_problems(config.problems.sources, config.run.seed, "id")
     record = run_record(config, before, {})
@@ -154,7 +150,7 @@ def test_a_run_begun_before_splits_by_design_goes_on_with_the_same_problems_on_t
         split_when_opened(on_agentic_problems(data, tmp_path, "problems.split=design"))
 
 
-def test_a_new_run_is_split_by_design_and_goes_on_so(data: Path, tmp_path: Path) -> None:
+def test_a_new_run_is_split_by_design_and_goes_on_so(data, tmp_path):
     config = on_agentic_problems(data, tmp_path)
     how, sides = split_when_opened(config)
     assert how == "design"

@@ -1,9 +1,5 @@
 """Which saved weights are kept."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 from rtl_core.history.records import EvaluationRecord, RunRecord, StepState
 from rtl_core.history.store import History
 from rtl_core.reporting.evaluations import own_evaluations
@@ -40,7 +36,7 @@ def evaluated(scores: dict[int, float], policy: str = "student") -> list[Evaluat
     ]
 
 
-def test_the_newest_and_the_best_by_held_out_pass_rate_stay() -> None:
+def test_the_newest_and_the_best_by_held_out_pass_rate_stay():
     # The evaluation after 4 steps is of what step 3 left; the one after 0 steps is of no saved weights.
     scores = evaluated({0: 0.9, 2: 0.1, 4: 0.6, 6: 0.5}) + evaluated({8: 1.0}, policy="teacher")
     assert kept(trained(10), scores, Retention(keep_last=2, keep_best=1)) == {3, 8, 9}
@@ -48,14 +44,14 @@ def test_the_newest_and_the_best_by_held_out_pass_rate_stay() -> None:
     assert [s.step for s in superseded(trained(5), scores, Retention(keep_last=1, keep_best=1))] == [0, 1, 2]
 
 
-def test_what_is_kept_as_the_best_is_told_with_the_evaluation_that_decided() -> None:
+def test_what_is_kept_as_the_best_is_told_with_the_evaluation_that_decided():
     scores = evaluated({2: 0.1, 4: 0.6, 6: 0.5})
     found = best(trained(10), scores, 2)
     assert {step: evaluation.pass_at_1 for step, evaluation in found.items()} == {3: 0.6, 5: 0.5}
     assert best(trained(10), scores, 0) == {}
 
 
-def test_an_evaluation_under_other_conditions_says_nothing_of_which_weights_are_best(tmp_path: Path) -> None:
+def test_an_evaluation_under_other_conditions_says_nothing_of_which_weights_are_best(tmp_path):
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r", config={"problems": {"sources": [{"kind": "cvdp"}]}}))
     own, second = evaluated({2: 0.4, 4: 0.3})
@@ -72,11 +68,11 @@ def test_an_evaluation_under_other_conditions_says_nothing_of_which_weights_are_
     assert kept(trained(6), own_evaluations(history, "r"), Retention(keep_last=1, keep_best=1)) == {1, 5}
 
 
-def test_the_newest_is_never_given_up_and_milestones_stay() -> None:
+def test_the_newest_is_never_given_up_and_milestones_stay():
     assert kept(trained(7), [], Retention(keep_last=0, keep_best=0)) == {6}
     assert kept(trained(7), [], Retention(keep_last=1, keep_best=0, keep_every=3)) == {2, 5, 6}
     assert kept([], [], Retention()) == set()
 
 
-def test_among_equally_good_weights_the_earlier_are_kept() -> None:
+def test_among_equally_good_weights_the_earlier_are_kept():
     assert kept(trained(6), evaluated({2: 0.5, 4: 0.5}), Retention(keep_last=1, keep_best=1)) == {1, 5}

@@ -1,7 +1,5 @@
 """What a run's row says of how the run ended."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
@@ -53,14 +51,12 @@ def fail_of_a_request(session: Session) -> None:
     raise ValueError("Task run is not set")
 
 
-def test_an_error_is_a_failure(tmp_path: Path) -> None:
+def test_an_error_is_a_failure(tmp_path):
     assert end_of(tmp_path, fail, ValueError) == ("failed", None)
 
 
 @pytest.mark.parametrize(("block", "ended_by"), [(fail_of_a_signal, "signal"), (fail_of_a_request, "request")])
-def test_an_error_that_a_cancellation_made_is_a_cancellation(
-    tmp_path: Path, block: Callable[[Session], None], ended_by: str
-) -> None:
+def test_an_error_that_a_cancellation_made_is_a_cancellation(tmp_path, block, ended_by):
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:
         assert end_of(tmp_path, block, asyncio.CancelledError) == ("cancelled", ended_by)

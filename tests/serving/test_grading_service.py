@@ -1,7 +1,5 @@
 """The grading service over real sockets: what it grades, and that whoever asks wrongly gets a clear answer and disturbs nobody."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import resource
@@ -96,12 +94,12 @@ def wait_for(service: httpx.Client, waiting: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def output(tmp_path_factory):
     return tmp_path_factory.mktemp("service") / "verdicts.jsonl"
 
 
 @pytest.fixture(scope="module")
-def service(grader: Grader, output: Path) -> Iterator[httpx.Client]:
+def service(grader, output):
     with serving(grader, output) as client:
         yield client
 

@@ -1,11 +1,7 @@
 """Synthetic problems hold up: their golden answers pass, the answer to the original does not, and none is close to a held-out one."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +20,7 @@ from rtl_core.types.verdict import Outcome
 
 
 @pytest.fixture(scope="module")
-def grader() -> Iterator[Grader]:
+def grader():
     executor = make_executor()
     grader = Grader(executor, cache=MemoryCache())
     yield grader
@@ -107,7 +103,7 @@ def test_what_is_close_to_a_held_out_problem_is_dropped(counter):
     assert sum(dropped.values()) == 2
 
 
-def test_a_problem_without_a_golden_answer_keeps_its_targets_when_it_is_written(tmp_path: Path) -> None:
+def test_a_problem_without_a_golden_answer_keeps_its_targets_when_it_is_written(tmp_path):
     bare = starter_problems("train", 1, 0)[0].model_copy(update={"golden": None})
     keeping.write([bare], tmp_path / "bare.jsonl")
     (read,) = read_cvdp(tmp_path / "bare.jsonl").problems

@@ -1,17 +1,13 @@
-"""One executor and one grader for the room, the published examples, and problems with planted harnesses."""
-
-from __future__ import annotations
+"""Problems with planted harnesses."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rtl_core.problems.cvdp import problem_from_record, read_cvdp
+from rtl_core.problems.cvdp import problem_from_record
 from rtl_core.types.problem import Problem
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 COMPOSE = """\
 services:
   direct:
@@ -38,13 +34,6 @@ subprocess.run(["iverilog", "-g2012", "-s", "bench", "-o", "sim", "/src/bench.sv
 done = subprocess.run(["vvp", "-n", "sim"], stdout=subprocess.PIPE, text=True)
 sys.exit(0 if "all good" in done.stdout else 1)
 """
-
-
-@pytest.fixture(scope="session")
-def examples(data: Path) -> dict[str, Problem]:
-    """Problem id -> problem, for the published examples that open tools can grade."""
-    found = [read_cvdp(path) for path in (data / "cvdp").glob("*v1.1.0_example*no_commercial*.jsonl")]
-    return {problem.id: problem for problems in found for problem in problems.problems}
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """An audit finds the passes that were not deserved, names them, and goes on where it stopped."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -77,11 +75,11 @@ class Audited:
 
 
 @pytest.fixture
-def run(tmp_path: Path, grader: Grader, planted: Make) -> Audited:
+def run(tmp_path, grader, planted):
     return Audited(tmp_path, grader, planted)
 
 
-def test_a_wrongly_paid_answer_is_found_and_named_and_honest_ones_are_not(run: Audited) -> None:
+def test_a_wrongly_paid_answer_is_found_and_named_and_honest_ones_are_not(run):
     keys = run.answer(run.half, RIGHT, ALSO_RIGHT, WRONG, WRONG, HEAD + "endmodule\n")
     for problem in run.starter:
         assert problem.golden is not None
@@ -103,7 +101,7 @@ def test_a_wrongly_paid_answer_is_found_and_named_and_honest_ones_are_not(run: A
     assert 0.03 < summary.whole.doubtful.lo < 0.04 < 0.36 < summary.whole.doubtful.hi < 0.37
 
 
-def test_what_is_audited_is_the_answer_that_was_graded(run: Audited) -> None:
+def test_what_is_audited_is_the_answer_that_was_graded(run):
     """The demanded module, though another design stands before it and the file is not named after it."""
     record = run.half.model_dump()
     moved = Problem.model_validate(
@@ -129,7 +127,7 @@ endmodule
 """
 
 
-def test_an_answer_is_read_and_simulated_as_it_was_graded(run: Audited) -> None:
+def test_an_answer_is_read_and_simulated_as_it_was_graded(run):
     """A test bench in a block of its own before the design, or behind it in the same block, is no part of it."""
     run.answer(run.half, f"{BENCH}```\nThe design:\n```verilog\n{WRONG}", WRONG + BENCH, RIGHT + BENCH)
     run.audit()
@@ -138,7 +136,7 @@ def test_an_answer_is_read_and_simulated_as_it_was_graded(run: Audited) -> None:
     assert (summary.whole.equal, summary.whole.different, summary.unknown) == (1, 2, {})
 
 
-def test_a_repetition_does_only_what_is_missing(run: Audited) -> None:
+def test_a_repetition_does_only_what_is_missing(run):
     run.answer(run.half, RIGHT, WRONG)
     assert run.audit().simulated == 2
     again = run.audit()
@@ -148,7 +146,7 @@ def test_a_repetition_does_only_what_is_missing(run: Audited) -> None:
     assert run.audit(Effort.of_cycles(800, 6, 10.0)).simulated == 3, "another effort is another audit"
 
 
-def test_what_cannot_be_known_is_told_with_its_reason(run: Audited) -> None:
+def test_what_cannot_be_known_is_told_with_its_reason(run):
     run.answer(run.bare, RIGHT)
     key = run.answer(run.half, RIGHT)[0]
     changed = {"id": "early", "prompt": "another", "interface": None}
@@ -168,7 +166,7 @@ def test_what_cannot_be_known_is_told_with_its_reason(run: Audited) -> None:
     ]
 
 
-def test_without_a_golden_answer_passes_are_held_against_one_another(run: Audited) -> None:
+def test_without_a_golden_answer_passes_are_held_against_one_another(run):
     half = Problem.model_validate({**run.half.model_dump(), "id": "withheld", "golden": None})
     run.history.record_problems("r", [(half, "train", 99)])
     third = f"{HEAD}  assign y = a ^ 4'hf;\nendmodule\n"
@@ -189,13 +187,13 @@ def test_without_a_golden_answer_passes_are_held_against_one_another(run: Audite
     assert (again.passes, again.known) == (6, 0), "another text may change the majority"
 
 
-def test_a_run_without_passes_has_nothing_to_audit(run: Audited) -> None:
+def test_a_run_without_passes_has_nothing_to_audit(run):
     run.answer(run.half, HEAD + "endmodule\n")
     assert run.audit().passes == 0
     assert audit_summary(run.history, "r") is None
 
 
-def test_the_report_shows_an_audit_where_one_was_made(run: Audited, tmp_path: Path) -> None:
+def test_the_report_shows_an_audit_where_one_was_made(run, tmp_path):
     keys = run.answer(run.half, RIGHT, WRONG)
     before = write_report(run.history, ["r"], tmp_path / "before.html").read_text()
     assert "Were the passes deserved?" not in before
@@ -207,7 +205,7 @@ def test_the_report_shows_an_audit_where_one_was_made(run: Audited, tmp_path: Pa
     assert "y is 5, golden 2" in after
 
 
-def test_the_command_prints_json_and_exit_codes(run: Audited) -> None:
+def test_the_command_prints_json_and_exit_codes(run):
     run.answer(run.half, RIGHT, WRONG)
 
     line = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "audit", "r", "--db", str(run.path)]

@@ -1,7 +1,5 @@
 """The audit of a problem set as a document: what it holds, and that two versions of a set differ in what changed alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +7,6 @@ from typing import Any
 import pytest
 
 from rtl_core.errors import ConfigError
-from rtl_core.grading.grader import Grader
 from rtl_core.history.records import RunRecord, ValidationRecord
 from rtl_core.history.store import History
 from rtl_core.problems.problem_set import BrokenLine, LoadedProblems
@@ -25,12 +22,12 @@ HOSTILE = "</td><script>window.pwned=1</script>"
 
 
 @pytest.fixture(scope="module")
-def records(grader: Grader) -> dict[str, ValidationRecord]:
+def records(grader):
     return {problem.id: validate_problem(problem, grader, level=LEVEL) for problem in PROBLEMS}
 
 
 @pytest.fixture
-def history(records: dict[str, ValidationRecord], tmp_path: Path) -> History:
+def history(records, tmp_path):
     """It also knows that another simulator found the first problem flaky."""
     made, (first, *_) = History(tmp_path / "h.duckdb"), records.values()
     made.start_run(RunRecord(name="v"))

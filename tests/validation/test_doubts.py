@@ -1,15 +1,10 @@
 """Passes are looked at while a run trains: each answer once, and no longer than there is time."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 
 import pytest
 
-from rtl_core.grading.grader import Grader
 from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
 from rtl_core.validation.doubts import Doubts
 
 HEAD = "module inv(input [3:0] a, output [3:0] y);\n"
@@ -17,7 +12,7 @@ RIGHT = {"rtl/inv.sv": f"{HEAD}  assign y = ~a;\nendmodule\n"}
 WRONG = {"rtl/inv.sv": f"{HEAD}  assign y = a == 13 ? 5 : ~a;\nendmodule\n"}
 
 
-def test_an_answer_is_looked_at_once_and_within_the_share(grader: Grader, planted: Callable[..., Problem]) -> None:
+def test_an_answer_is_looked_at_once_and_within_the_share(grader, planted):
     problem, doubts = planted(), Doubts()
     grader.grade(problem, Answer(files=RIGHT))
     told = doubts.look(grader, problem, [RIGHT, WRONG, RIGHT], math.inf)
@@ -32,7 +27,7 @@ def test_an_answer_is_looked_at_once_and_within_the_share(grader: Grader, plante
     assert doubts.look(grader, problem, [other], 1e-9) == [None], "there is no time for more"
 
 
-def test_there_is_time_for_a_share_of_what_grading_took(grader: Grader, planted: Callable[..., Problem]) -> None:
+def test_there_is_time_for_a_share_of_what_grading_took(grader, planted):
     problem, doubts = planted(), Doubts()
     grader.grade(problem, Answer(files=RIGHT))
     assert doubts.look(grader, problem, [RIGHT], 10.0) == [None], "no answer of a step was graded"
@@ -44,9 +39,7 @@ def test_there_is_time_for_a_share_of_what_grading_took(grader: Grader, planted:
 
 
 @pytest.mark.parametrize(("texts", "results"), [(2, [None] * 2), (3, ["same"] * 3), (4, ["same"] * 3 + ["different"])])
-def test_without_a_golden_answer_a_few_texts_are_needed(
-    grader: Grader, planted: Callable[..., Problem], texts: int, results: list[str | None]
-) -> None:
+def test_without_a_golden_answer_a_few_texts_are_needed(grader, planted, texts, results):
     forms = ("~a", "4'd15 - a", "a ^ 4'hf", "a")[:texts]
     answers = [{"rtl/inv.sv": f"{HEAD}  assign y = {form};\nendmodule\n"} for form in forms]
     problem = planted(golden=None)

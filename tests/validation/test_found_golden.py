@@ -1,22 +1,18 @@
 """A golden answer is found among a teacher's samples only when they pass, keep passing, and agree."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from rtl_core.grading.grader import Grader
 from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import Reward
 from rtl_core.types.problem import Problem
-from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
 from rtl_core.validation.found_golden import find_golden, teacher_samples, with_golden
 from rtl_core.validation.level import Level
 from rtl_core.validation.validate import validate_problem
+from tests.nouns import a_rollout
 
 Make = Callable[..., Problem]
 HEAD = "module inv(input [3:0] a, output [3:0] y);\n"
@@ -30,11 +26,11 @@ def said(code: str) -> str:
 
 
 @pytest.fixture
-def withheld(planted: Make) -> Problem:
+def withheld(planted):
     return planted(golden=None)
 
 
-def test_samples_that_pass_and_agree_give_a_golden_answer(grader: Grader, withheld: Problem) -> None:
+def test_samples_that_pass_and_agree_give_a_golden_answer(grader, withheld):
     samples = [said(WRONG), said(RIGHT[0]), said(RIGHT[1]), "I do not know."]
     found, why = find_golden(withheld, samples, grader, (1, 2))
     assert found is not None, why
@@ -51,25 +47,25 @@ def test_samples_that_pass_and_agree_give_a_golden_answer(grader: Grader, withhe
 
 
 @pytest.mark.parametrize("samples", [[RIGHT[0]], [RIGHT[0], WRONG, WRONG], []])
-def test_one_passing_sample_is_not_enough(grader: Grader, withheld: Problem, samples: list[str]) -> None:
+def test_one_passing_sample_is_not_enough(grader, withheld, samples):
     found, why = find_golden(withheld, [said(s) for s in samples], grader, (1,))
     assert found is None
     assert "2 are needed" in why
 
 
-def test_samples_that_pass_but_disagree_give_none(grader: Grader, planted: Make) -> None:
+def test_samples_that_pass_but_disagree_give_none(grader, planted):
     found, why = find_golden(planted(ANYTHING, golden=None), [said(RIGHT[0]), said(WRONG)], grader, (1,))
     assert found is None
     assert "do not agree" in why
 
 
-def test_samples_that_flip_give_none(grader: Grader, planted: Make) -> None:
+def test_samples_that_flip_give_none(grader, planted):
     by_seed = 'import os, sys\nsys.exit(int(os.environ["COCOTB_RANDOM_SEED"]) % 2)\n'
     found, _ = find_golden(planted(by_seed, golden=None), [said(RIGHT[0]), said(RIGHT[1])], grader, (2, 1))
     assert found is None
 
 
-def test_the_teachers_passing_samples_are_read_from_the_history(tmp_path: Path, withheld: Problem) -> None:
+def test_the_teachers_passing_samples_are_read_from_the_history(tmp_path, withheld):
     history = History(tmp_path / "history.duckdb")
     history.start_run(RunRecord(name="r"))
     history.record_problems("r", [(withheld, "heldout", None)])
@@ -77,12 +73,11 @@ def test_the_teachers_passing_samples_are_read_from_the_history(tmp_path: Path, 
         key = f"r/{policy}/00000"
         history.record_evaluation(EvaluationRecord(key=key, run="r", policy=policy, step=0, split="heldout"))  # type: ignore[arg-type]
         rollouts = [
-            Rollout(
-                run="r", purpose="evaluation", evaluation=key, epoch=-1, step=0, problem_id=withheld.id, sample=i,
-                prompt_P=(1,), tokens_T=(2,), logprobs_T=(-0.5,), stop_reason="stop", text=f"{policy} {i}", policy_step=0,
+            a_rollout(
+                purpose="evaluation", evaluation=key, epoch=-1, problem_id=withheld.id, sample=i, text=f"{policy} {i}"
             )
             for i in range(2)
-        ]  # fmt: skip
+        ]
         history.record_rollouts(rollouts)
         outcomes = (Outcome.PASSED, Outcome.TESTS_FAILED)
         history.record_verdicts(

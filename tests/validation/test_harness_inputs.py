@@ -1,11 +1,8 @@
 """What a harness drives is recorded, and tells apart what random inputs do not."""
 
-from __future__ import annotations
-
 from rtl_core.equivalence.differential import compare
 from rtl_core.equivalence.harness_inputs import harness_inputs
 from rtl_core.equivalence.side_by_side import Effort
-from rtl_core.grading.grader import Grader
 from rtl_core.problems.starter import starter_problems
 from tests.equivalence.test_proof import problem_of
 
@@ -19,7 +16,7 @@ endmodule
 QUICK = Effort.of_cycles(200)
 
 
-def test_the_inputs_of_a_starter_harness_are_recorded_and_equal_designs_stay_equal_on_them(grader: Grader) -> None:
+def test_the_inputs_of_a_starter_harness_are_recorded_and_equal_designs_stay_equal_on_them(grader):
     problem = next(p for p in starter_problems("train", 40, 0) if p.family == "counter")
     assert problem.golden is not None
     assert problem.interface is not None
@@ -32,7 +29,7 @@ def test_the_inputs_of_a_starter_harness_are_recorded_and_equal_designs_stay_equ
     assert itself.agrees
 
 
-def test_inputs_of_a_protocol_tell_apart_what_random_ones_do_not(grader: Grader) -> None:
+def test_inputs_of_a_protocol_tell_apart_what_random_ones_do_not(grader):
     problem, golden = problem_of(LOCK), {"rtl/m.sv": LOCK}
     other = {"rtl/m.sv": LOCK.replace("8'h5a", "8'h5b")}
     assert compare(grader.executor, problem, golden, other, grader.limits, QUICK).result == "same"

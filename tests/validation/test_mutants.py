@@ -1,7 +1,5 @@
 """Mutants are small, wrong, and only where behaviour is."""
 
-from __future__ import annotations
-
 import difflib
 import re
 
@@ -97,21 +95,21 @@ priority: always @(*) begin if (a > 1) y = 1; if (b > 1) y = 2; end --> begin if
 
 
 @pytest.mark.parametrize("line", MUTATIONS.splitlines())
-def test_each_kind_of_mutation_is_made(line: str) -> None:
+def test_each_kind_of_mutation_is_made(line):
     kind, _, change = line.partition(": ")
     before, _, after = change.partition(" --> ")
     found = [(other, " ".join(text.split())) for other, text in made(wrap(before))]
     assert any(other == kind and after in text for other, text in found), found
 
 
-def test_all_kinds_come_from_one_design_and_no_mutant_twice() -> None:
+def test_all_kinds_come_from_one_design_and_no_mutant_twice():
     found = made(DESIGN)
     assert {kind for kind, _ in found} == set(KINDS)
     assert len({text for _, text in found}) == len(found)
     assert DESIGN not in {text for _, text in found}
 
 
-def test_comments_strings_macros_and_printing_are_never_touched() -> None:
+def test_comments_strings_macros_and_printing_are_never_touched():
     kept = ["// a + b < c, posedge clk", "/* if (a) b else c */", '$display("a + b, %0d", a + b);']
     kept += ["`define TWICE(x) (x + x)", "`TWICE(b)"]
     for kind, text in made(DESIGN):
@@ -121,7 +119,7 @@ def test_comments_strings_macros_and_printing_are_never_touched() -> None:
         assert kept[2] in text
 
 
-def test_every_mutant_keeps_the_interface() -> None:
+def test_every_mutant_keeps_the_interface():
     for problem in starter_problems("train", 18, 3):
         assert problem.golden is not None
         assert problem.interface is not None
@@ -131,7 +129,7 @@ def test_every_mutant_keeps_the_interface() -> None:
             assert found == expected, mutant.description
 
 
-def test_mutants_are_small_and_parse() -> None:
+def test_mutants_are_small_and_parse():
     golden = DESIGN.splitlines()
     for kind, text in made(DESIGN):
         assert SourceTree(text).errors == SourceTree(DESIGN).errors
@@ -141,18 +139,18 @@ def test_mutants_are_small_and_parse() -> None:
         assert len(changed) <= 3, changed
 
 
-def test_the_same_seed_gives_the_same_mutants_and_a_longer_list_begins_with_the_shorter() -> None:
+def test_the_same_seed_gives_the_same_mutants_and_a_longer_list_begins_with_the_shorter():
     assert made(DESIGN, seed=5) == made(DESIGN, seed=5)
     assert made(DESIGN, seed=5) != made(DESIGN, seed=6)
     assert made(DESIGN, 4, seed=5) == made(DESIGN, 20, seed=5)[:4]
 
 
-def test_few_mutants_are_spread_over_the_kinds() -> None:
+def test_few_mutants_are_spread_over_the_kinds():
     for seed in range(5):
         assert len({kind for kind, _ in made(DESIGN, len(KINDS), seed)}) == len(KINDS)
 
 
-def test_descriptions_name_file_and_line() -> None:
+def test_descriptions_name_file_and_line():
     for mutant in mutants({"rtl/m.sv": DESIGN}, "m", 100, 0):
         path, line, said = mutant.description.split(":", 2)
         assert path == "rtl/m.sv"
@@ -160,10 +158,10 @@ def test_descriptions_name_file_and_line() -> None:
         assert shown is None or "becomes" not in said or int(line) <= len(DESIGN.splitlines())
 
 
-def test_a_very_long_expression_is_no_trouble() -> None:
+def test_a_very_long_expression_is_no_trouble():
     source = wrap(f"always @(*) y = {' + '.join(['a'] * 400)};")
     assert len(made(source, 10)) == 10
 
 
-def test_a_file_without_hdl_gives_none() -> None:
+def test_a_file_without_hdl_gives_none():
     assert mutants({"docs/readme.md": "a + b"}, "m", 5, 0) == []

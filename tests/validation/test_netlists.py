@@ -1,9 +1,5 @@
 """Cells, flip-flops and longest path of designs, and what a pass earns for them."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 
 from rtl_core.equivalence.side_by_side import Effort
@@ -11,7 +7,6 @@ from rtl_core.grading.grader import Grader
 from rtl_core.learning.reward import TERMS, Graded
 from rtl_core.types.answer import Answer
 from rtl_core.types.netlist import Netlist
-from rtl_core.types.problem import Problem
 from rtl_core.validation.doubts import Once, hold
 from tests.equivalence.test_proof import COUNTER, problem_of
 
@@ -23,13 +18,13 @@ def size(grader: Grader, text: str) -> Netlist | None:
     return Once().netlist(grader, problem_of(text), {"rtl/m.sv": text})[0]
 
 
-def test_cells_are_counted_by_hand(grader: Grader) -> None:
+def test_cells_are_counted_by_hand(grader):
     assert size(grader, CHAIN) == Netlist(cells=4, flip_flops=1, levels=2)
     wires = "module m(input a, output y);\n  assign y = a;\nendmodule\n"
     assert size(grader, wires) == Netlist(cells=0, flip_flops=0, levels=0)
 
 
-def test_a_wider_design_is_larger_and_has_its_flip_flops(grader: Grader) -> None:
+def test_a_wider_design_is_larger_and_has_its_flip_flops(grader):
     narrow, wide = (size(grader, COUNTER.replace("W = 8", f"W = {bits}")) for bits in (8, 16))
     assert narrow is not None
     assert wide is not None
@@ -45,13 +40,11 @@ def test_a_wider_design_is_larger_and_has_its_flip_flops(grader: Grader) -> None
         'module m(input a, output y);\n  initial $info("{\\"cells\\": 0}");\n  missing u(a, y);\nendmodule\n',
     ],
 )
-def test_what_cannot_be_synthesised_has_no_size(grader: Grader, text: str) -> None:
+def test_what_cannot_be_synthesised_has_no_size(grader, text):
     assert size(grader, text) is None
 
 
-def test_passes_are_measured_beside_the_golden_answer_and_each_text_once(
-    grader: Grader, planted: Callable[..., Problem]
-) -> None:
+def test_passes_are_measured_beside_the_golden_answer_and_each_text_once(grader, planted):
     problem, once = planted(), Once()
     forms = ("~a", "{4{a == a}} & ~a", "a == 13 ? 5 : ~a")
     answers = [{"rtl/inv.sv": f"{HEAD}  assign y = {form};\nendmodule\n"} for form in forms]
@@ -62,9 +55,7 @@ def test_passes_are_measured_beside_the_golden_answer_and_each_text_once(
     assert once.netlist(grader, problem, answers[0])[1] == 0.0
 
 
-def test_without_a_golden_answer_the_median_pass_is_what_others_are_held_against(
-    grader: Grader, planted: Callable[..., Problem]
-) -> None:
+def test_without_a_golden_answer_the_median_pass_is_what_others_are_held_against(grader, planted):
     forms = ("~a", "4'd15 ^ a", "~a | {4{^a & ~^a}}")
     answers = [{"rtl/inv.sv": f"{HEAD}  assign y = {form};\nendmodule\n"} for form in forms]
     problem = planted(golden=None)
@@ -73,9 +64,7 @@ def test_without_a_golden_answer_the_median_pass_is_what_others_are_held_against
     assert [one.netlist and one.netlist.relative_area for one in told] == [1.0, 1.0, 1.0]
 
 
-def test_terms_pay_less_for_larger_designs_and_nothing_for_what_is_not_known(
-    grader: Grader, planted: Callable[..., Problem]
-) -> None:
+def test_terms_pay_less_for_larger_designs_and_nothing_for_what_is_not_known(grader, planted):
     problem = planted()
     verdict = grader.grade(problem, Answer(files={"rtl/inv.sv": f"{HEAD}  assign y = ~a;\nendmodule\n"}))
     paid = [

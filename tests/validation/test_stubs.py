@@ -1,7 +1,5 @@
 """Stubs have the right interface and no design."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 
@@ -38,7 +36,7 @@ def problem(golden: str | None, interface: Interface | None) -> Problem:
     )  # fmt: skip
 
 
-def test_stubs_of_every_starter_family_compile_and_keep_the_interface(tmp_path: Path) -> None:
+def test_stubs_of_every_starter_family_compile_and_keep_the_interface(tmp_path):
     for made in starter_problems("train", 18, 1):
         found = stubs(made).files
         assert made.interface is not None
@@ -54,7 +52,7 @@ def test_stubs_of_every_starter_family_compile_and_keep_the_interface(tmp_path: 
             assert parse_interface(files, made.interface.module, InterfaceSource.GOLDEN) == made.interface
 
 
-def test_a_clocked_design_with_old_style_ports_keeps_its_parameters(tmp_path: Path) -> None:
+def test_a_clocked_design_with_old_style_ports_keeps_its_parameters(tmp_path):
     interface = parse_interface({"old.v": NON_ANSI}, "old", InterfaceSource.GOLDEN)
     found = stubs(problem(NON_ANSI, interface)).files
     for files in found.values():
@@ -69,7 +67,7 @@ def test_a_clocked_design_with_old_style_ports_keeps_its_parameters(tmp_path: Pa
     assert in_words("stuck y at 1") == "output y at 1 for ever, the others right"
 
 
-def test_without_a_golden_answer_a_stub_is_written_from_the_interface(tmp_path: Path) -> None:
+def test_without_a_golden_answer_a_stub_is_written_from_the_interface(tmp_path):
     interface = Interface(
         module="old", source=InterfaceSource.SPECIFICATION,
         ports=(Port(name="clk", direction="input"), Port(name="a", direction="input", width=3), Port(name="y", direction="output", width=3)),
@@ -86,7 +84,7 @@ def test_without_a_golden_answer_a_stub_is_written_from_the_interface(tmp_path: 
         (Interface(module="old", source=InterfaceSource.HARNESS, ports=(Port(name="y"),)), "no output"),
     ],
 )
-def test_where_none_can_be_made_the_reason_is_told(interface: Interface | None, reason: str) -> None:
+def test_where_none_can_be_made_the_reason_is_told(interface, reason):
     made = stubs(problem(None, interface))
     assert not made.files
     assert reason in made.reason
@@ -126,7 +124,7 @@ endmodule
         ("unknown", "x/x x/x x/x x/x x/x x/x x/x x/x"),
     ],
 )
-def test_a_stub_does_what_its_name_says(tmp_path: Path, stub: str, seen: str) -> None:
+def test_a_stub_does_what_its_name_says(tmp_path, stub, seen):
     interface = parse_interface({"old.v": COUNTER}, "old", InterfaceSource.GOLDEN)
     files = stubs(problem(COUNTER, interface)).files[stub]
     (tmp_path / "dut.sv").write_text(files["rtl/old.v"])
@@ -136,7 +134,7 @@ def test_a_stub_does_what_its_name_says(tmp_path: Path, stub: str, seen: str) ->
     assert done.stdout.split() == seen.split()
 
 
-def test_an_echo_follows_the_clock_and_a_blip_lasts_a_nanosecond(tmp_path: Path) -> None:
+def test_an_echo_follows_the_clock_and_a_blip_lasts_a_nanosecond(tmp_path):
     interface = parse_interface({"old.v": COUNTER}, "old", InterfaceSource.GOLDEN)
     made = stubs(problem(COUNTER, interface)).files
     bench = WATCH.replace('$write("%0d/%b ", q, top)', "").replace(

@@ -1,7 +1,5 @@
 """The validation of a session's problems: incremental, honest about failures of the executor, without Prefect."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -45,8 +43,8 @@ async def validate_all(session: Session, level: object) -> survey.Survey:
 
 
 @pytest.mark.slow
-def test_a_full_record_serves_a_quick_question_but_not_the_other_way_round(tmp_path: Path) -> None:
-    async def work(session: Session) -> None:
+def test_a_full_record_serves_a_quick_question_but_not_the_other_way_round(tmp_path):
+    async def work(session):
         quick = quick_level(1, 1)
         assert (await validate_all(session, quick)).known == 0
         assert (await validate_all(session, quick)).known == 2
@@ -56,8 +54,8 @@ def test_a_full_record_serves_a_quick_question_but_not_the_other_way_round(tmp_p
     in_session(tmp_path, work)
 
 
-def test_another_golden_answer_is_validated_anew_although_the_fingerprint_is_the_same(tmp_path: Path) -> None:
-    async def work(session: Session) -> None:
+def test_another_golden_answer_is_validated_anew_although_the_fingerprint_is_the_same(tmp_path):
+    async def work(session):
         level = quick_level(0, 1)
         await validate_all(session, level)
         problem = session.loaded.train[0]
@@ -70,8 +68,8 @@ def test_another_golden_answer_is_validated_anew_although_the_fingerprint_is_the
     in_session(tmp_path, work)
 
 
-def test_an_executor_that_fails_is_tried_again_and_then_one_problem_is_left_out_unrecorded(tmp_path: Path) -> None:
-    async def work(session: Session) -> None:
+def test_an_executor_that_fails_is_tried_again_and_then_one_problem_is_left_out_unrecorded(tmp_path):
+    async def work(session):
         under_way = survey.begin(session, quick_level(1, 1))
         problem_id = under_way.waiting[0]
         session.graders.grader.executor.close()
@@ -88,10 +86,8 @@ def test_an_executor_that_fails_is_tried_again_and_then_one_problem_is_left_out_
 
 
 @pytest.mark.parametrize(("required", "takes_part"), [("true", False), ("false", True)])
-def test_a_problem_without_a_golden_answer_takes_part_only_when_none_is_required(
-    tmp_path: Path, required: str, takes_part: bool
-) -> None:
-    async def work(session: Session) -> None:
+def test_a_problem_without_a_golden_answer_takes_part_only_when_none_is_required(tmp_path, required, takes_part):
+    async def work(session):
         problem = session.loaded.train[0]
         bare = problem.model_copy(update={"golden": None})
         session.problems[problem.id] = bare
@@ -103,8 +99,8 @@ def test_a_problem_without_a_golden_answer_takes_part_only_when_none_is_required
     in_session(tmp_path, work, f"problems.require_golden={required}")
 
 
-def test_a_weak_training_problem_trains_up_to_its_ceiling_and_a_held_out_one_never(tmp_path: Path) -> None:
-    async def work(session: Session) -> None:
+def test_a_weak_training_problem_trains_up_to_its_ceiling_and_a_held_out_one_never(tmp_path):
+    async def work(session):
         under_way = await validate_all(session, quick_level(0, 1))
         weak = {name: record.model_copy(update={"status": "weak"}) for name, record in under_way.records.items()}
         under_way.records = weak

@@ -1,7 +1,5 @@
 """What is fit is found fit, and each way of being unfit is found and named."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -17,7 +15,7 @@ from rtl_core.problems.starter import problem_of, starter_problems, starter_spec
 from rtl_core.types.problem import Problem
 from rtl_core.validation import validate
 from rtl_core.validation.level import Level, full_level, golden_digest, quick_level, tools_key
-from rtl_core.validation.stubs import STUBS, WITHOUT_DESIGN, Stub
+from rtl_core.validation.stubs import STUBS, WITHOUT_DESIGN
 from rtl_core.validation.validate import validate_problem
 from tests.validation.conftest import BENCH
 
@@ -27,7 +25,7 @@ LFSR = "cvdp_copilot_lfsr_0001"
 ARBITER = "cvdp_agentic_fixed_arbiter_0001"
 
 
-def test_an_honest_harness_is_fit_with_its_mutation_score(grader: Grader, planted: Make) -> None:
+def test_an_honest_harness_is_fit_with_its_mutation_score(grader, planted):
     found = validate_problem(planted(), grader, level=full_level(10, 2))
     assert found.status == "fit", found.evidence
     mutants = found.evidence["mutants"]
@@ -43,7 +41,7 @@ def test_an_honest_harness_is_fit_with_its_mutation_score(grader: Grader, plante
     json.dumps(found.evidence, allow_nan=False)
 
 
-def test_the_published_lfsr_is_weak_because_a_constant_0_passes(grader: Grader, examples: dict[str, Problem]) -> None:
+def test_the_published_lfsr_is_weak_because_a_constant_0_passes(grader, examples):
     found = validate_problem(examples[LFSR], grader, level=SHORT)
     assert found.status == "weak"
     assert "all outputs 0" in found.evidence["reason"]
@@ -55,18 +53,14 @@ def test_the_published_lfsr_is_weak_because_a_constant_0_passes(grader: Grader, 
     ("stub", "words"),
     [("clock", "an echo of the clock"), ("blip", "all outputs 0 with one short pulse"), ("zeros", "all outputs 0")],
 )
-def test_the_published_lfsr_pays_each_of_these_and_the_stub_is_named(
-    grader: Grader, examples: dict[str, Problem], stub: Stub, words: str
-) -> None:
+def test_the_published_lfsr_pays_each_of_these_and_the_stub_is_named(grader, examples, stub, words):
     found = validate_problem(examples[LFSR], grader, level=Level("full", 0, (1,), (stub,)))
     assert found.status == "weak", found.evidence
     assert f"a stub is paid: {words}" in found.evidence["reason"]
     assert "differs from the golden answer" in found.evidence["reason"]
 
 
-def test_a_stub_that_is_found_out_is_not_held_against_the_published_lfsr(
-    grader: Grader, examples: dict[str, Problem]
-) -> None:
+def test_a_stub_that_is_found_out_is_not_held_against_the_published_lfsr(grader, examples):
     found = validate_problem(examples[LFSR], grader, level=Level("full", 0, (1,), ("ones",)))
     assert found.evidence["stubs"] == {"ones": "tests_failed"}
     assert found.status == "fit"
@@ -75,7 +69,7 @@ def test_a_stub_that_is_found_out_is_not_held_against_the_published_lfsr(
 TWO = "module inv(input [3:0] a, output [3:0] y, output odd);\n  assign y = ~a;\n  assign odd = {odd};\nendmodule\n"
 
 
-def test_an_output_that_the_harness_never_looks_at_is_found_stuck(grader: Grader, planted: Make) -> None:
+def test_an_output_that_the_harness_never_looks_at_is_found_stuck(grader, planted):
     level = Level("full", 0, (1,), ("stuck",))
     found = validate_problem(planted(golden=TWO.replace("{odd}", "^a")), grader, level=level)
     assert found.status == "weak"
@@ -84,7 +78,7 @@ def test_an_output_that_the_harness_never_looks_at_is_found_stuck(grader: Grader
     assert found.evidence["stubs"]["stuck y at 0"] == "tests_failed"
 
 
-def test_an_output_that_is_constant_anyway_may_be_stuck_there(grader: Grader, planted: Make) -> None:
+def test_an_output_that_is_constant_anyway_may_be_stuck_there(grader, planted):
     bench = (
         planted().harness["src/bench.sv"].replace(".y(y)", ".y(y), .odd(o)").replace("y !== ~a", "y !== ~a || o !== 0")
     )
@@ -96,7 +90,7 @@ def test_an_output_that_is_constant_anyway_may_be_stuck_there(grader: Grader, pl
     assert found.evidence["stubs"]["stuck odd at 1"] == "tests_failed"
 
 
-def test_a_harness_that_looks_at_the_first_step_only_pays_what_stops_there(grader: Grader, planted: Make) -> None:
+def test_a_harness_that_looks_at_the_first_step_only_pays_what_stops_there(grader, planted):
     first = planted().harness["src/bench.sv"].replace("i < 16", "i < 1").replace("a = i;", "a = 0; #1 a = 5;")
     found = validate_problem(
         planted(files={"src/bench.sv": first}), grader, level=Level("full", 0, (1,), ("one step",))
@@ -106,7 +100,7 @@ def test_a_harness_that_looks_at_the_first_step_only_pays_what_stops_there(grade
 
 
 @pytest.mark.slow
-def test_one_survivor_makes_a_starter_problem_weak_but_not_another_one(grader: Grader, planted: Make) -> None:
+def test_one_survivor_makes_a_starter_problem_weak_but_not_another_one(grader, planted):
     # Half of the inputs are never tried: some mutants live, most die.
     half = planted().harness["src/bench.sv"].replace("i < 16", "i < 12")
     problem = planted(files={"src/bench.sv": half}, golden=INVERTER_OF_TWO)
@@ -127,7 +121,7 @@ endmodule
 """
 
 
-def test_a_register_that_is_too_short_is_seen_where_a_counter_gets_far(grader: Grader) -> None:
+def test_a_register_that_is_too_short_is_seen_where_a_counter_gets_far(grader):
     spec = next(s for s in starter_specs("train", 400, 0) if s.family == "counter" and s.width >= 10)
     problem = problem_of(spec)
     assert problem.golden is not None
@@ -142,7 +136,7 @@ def test_a_register_that_is_too_short_is_seen_where_a_counter_gets_far(grader: G
     assert found.result == "different", (found, short)
 
 
-def test_the_published_arbiter_is_fit_and_its_survivors_are_shown(grader: Grader, examples: dict[str, Problem]) -> None:
+def test_the_published_arbiter_is_fit_and_its_survivors_are_shown(grader, examples):
     found = validate_problem(examples[ARBITER], grader, level=Level("full", 4, (1,), ("zeros",)))
     assert found.status == "fit", found.evidence
     assert found.evidence["mutants"]["survivors"]
@@ -150,21 +144,21 @@ def test_the_published_arbiter_is_fit_and_its_survivors_are_shown(grader: Grader
         assert survivor["told"], "a survivor counts only with an input that tells it from the golden answer"
 
 
-def test_a_harness_that_flips_by_seed_is_flaky(grader: Grader, planted: Make) -> None:
+def test_a_harness_that_flips_by_seed_is_flaky(grader, planted):
     by_seed = 'import os, sys\nsys.exit(int(os.environ["COCOTB_RANDOM_SEED"]) % 2)\n'
     found = validate_problem(planted(by_seed), grader, level=SHORT)
     assert found.status == "flaky"
     assert "seed 2 passes, seed 1 fails" in found.evidence["reason"]
 
 
-def test_a_harness_that_flips_by_itself_is_flaky(grader: Grader, planted: Make) -> None:
+def test_a_harness_that_flips_by_itself_is_flaky(grader, planted):
     by_chance = "import os, sys\nsys.exit(os.urandom(1)[0] % 2)\n"
     found = validate_problem(planted(by_chance), grader, level=Level("full", 0, (1,) * 24, ()))
     assert found.status == "flaky"
     assert "of" in found.evidence["reason"]
 
 
-def test_a_harness_that_always_passes_is_weak(grader: Grader, planted: Make) -> None:
+def test_a_harness_that_always_passes_is_weak(grader, planted):
     found = validate_problem(planted("pass\n"), grader, level=SHORT)
     assert found.status == "weak"
     assert "a stub is paid" in found.evidence["reason"]
@@ -172,7 +166,7 @@ def test_a_harness_that_always_passes_is_weak(grader: Grader, planted: Make) -> 
     assert quick.status == "weak"
 
 
-def test_a_harness_that_pays_unknown_outputs_is_weak(grader: Grader, planted: Make) -> None:
+def test_a_harness_that_pays_unknown_outputs_is_weak(grader, planted):
     """`!=` is x, and so false, where an output is x."""
     lenient = BENCH.replace("!==", "!=")
     found = validate_problem(planted(files={"src/bench.sv": lenient}), grader, level=quick_level(0, 1))
@@ -180,7 +174,7 @@ def test_a_harness_that_pays_unknown_outputs_is_weak(grader: Grader, planted: Ma
     assert "a stub is paid: all outputs x" in found.evidence["reason"]
 
 
-def test_a_harness_that_pays_most_mutants_is_weak(grader: Grader, planted: Make) -> None:
+def test_a_harness_that_pays_most_mutants_is_weak(grader, planted):
     only_zero = "all good"
     run = f'import sys\nsys.exit(0 if "a" in open("/code/rtl/inv.sv").read() else 1)  # {only_zero}\n'
     found = validate_problem(planted(run), grader, level=Level("full", 4, (1,), ()))
@@ -196,9 +190,7 @@ def test_a_harness_that_pays_most_mutants_is_weak(grader: Grader, planted: Make)
         ("import cocotbext.nowhere_to_be_found\n", {}, "the Python module cocotbext.nowhere_to_be_found"),
     ],
 )
-def test_a_harness_that_needs_a_missing_tool_is_unsupported(
-    grader: Grader, planted: Make, run: str, files: dict[str, str], named: str
-) -> None:
+def test_a_harness_that_needs_a_missing_tool_is_unsupported(grader, planted, run, files, named):
     if "yosys" in named and "yosys" in grader.executor.tools():
         run, named = run.replace("yosys", "ghdl"), "the program ghdl"
     found = validate_problem(planted(run, files=files), grader, level=SHORT)
@@ -206,14 +198,14 @@ def test_a_harness_that_needs_a_missing_tool_is_unsupported(
     assert named in found.evidence["reason"]
 
 
-def test_a_tool_that_is_missed_only_at_run_time_is_unsupported(grader: Grader, planted: Make) -> None:
+def test_a_tool_that_is_missed_only_at_run_time_is_unsupported(grader, planted):
     found = validate_problem(planted(command="sh -c 'no-such-simulator /code/rtl/inv.sv'"), grader, level=SHORT)
     assert found.status == "unsupported"
     assert "no-such-simulator" in found.evidence["reason"]
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["golden answer", "neither it nor the ports known"])
-def test_a_harness_that_breaks_before_it_runs_anything_is_broken(grader: Grader, planted: Make, known: bool) -> None:
+def test_a_harness_that_breaks_before_it_runs_anything_is_broken(grader, planted, known):
     run = "import cocotb\n\n\n@cocotb.test()\nasync def t(dut): ...\n\n\nraise TypeError('this harness is for another cocotb')\n"
     problem = planted(run) if known else planted(run, golden=None).model_copy(update={"interface": None})
     found = validate_problem(problem, grader, level=SHORT)
@@ -221,14 +213,14 @@ def test_a_harness_that_breaks_before_it_runs_anything_is_broken(grader: Grader,
     assert "another cocotb" in found.evidence["reason"]
 
 
-def test_a_harness_whose_tests_cannot_be_imported_is_unsupported(grader: Grader, planted: Make) -> None:
+def test_a_harness_whose_tests_cannot_be_imported_is_unsupported(grader, planted):
     run = "import sys\nsys.exit(\"E   ImportError: cannot import name 'sim_time_utils' from 'cocotb'\")\n"
     found = validate_problem(planted(run, golden=None), grader, level=SHORT)
     assert found.status == "unsupported", found.evidence
     assert "sim_time_utils" in found.evidence["reason"]
 
 
-def test_a_golden_answer_that_fails_is_broken_with_the_reason(grader: Grader, planted: Make) -> None:
+def test_a_golden_answer_that_fails_is_broken_with_the_reason(grader, planted):
     wrong = "module inv(input [3:0] a, output [3:0] y);\n  assign y = a;\nendmodule\n"
     found = validate_problem(planted(golden=wrong), grader, level=SHORT)
     assert found.status == "broken"
@@ -238,7 +230,7 @@ def test_a_golden_answer_that_fails_is_broken_with_the_reason(grader: Grader, pl
     assert len(unbalanced.evidence["golden"]["verdicts"]) == 1, "no seed mends what does not compile"
 
 
-def test_a_harness_that_outruns_its_limits_is_broken(planted: Make) -> None:
+def test_a_harness_that_outruns_its_limits_is_broken(planted):
     with make_executor("bubblewrap") as executor:
         hasty = Grader(executor, limits=Limits(wall_s=1.0))
         found = validate_problem(planted("import time\ntime.sleep(60)\n"), hasty, level=Level("full", 1, (1,), ()))
@@ -248,9 +240,7 @@ def test_a_harness_that_outruns_its_limits_is_broken(planted: Make) -> None:
 
 
 @pytest.mark.slow
-def test_a_harness_that_waits_for_ever_is_not_waited_for(
-    grader: Grader, planted: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_harness_that_waits_for_ever_is_not_waited_for(grader, planted, monkeypatch):
     """Without a golden answer a stub has a clock of its own, far below what a harness may take; here it would be paid in the end."""
     monkeypatch.setattr(validate, "WRONG_S", 2.0)
     waiting = planted("import time\ntime.sleep(30)\n", golden=None)
@@ -260,7 +250,7 @@ def test_a_harness_that_waits_for_ever_is_not_waited_for(
 
 
 @pytest.mark.slow
-def test_stubs_and_mutants_that_hang_end_by_what_the_golden_answer_took(grader: Grader, planted: Make) -> None:
+def test_stubs_and_mutants_that_hang_end_by_what_the_golden_answer_took(grader, planted):
     """The harness computes for ever where an output is wrong; the limits themselves are two minutes for each answer."""
     waits = (
         planted().harness["src/run.py"].replace("sys.exit(0", "while 'all good' not in done.stdout: pass\nsys.exit(0")
@@ -272,7 +262,7 @@ def test_stubs_and_mutants_that_hang_end_by_what_the_golden_answer_took(grader: 
     assert grader.executor.cpu_s - before_s < 60
 
 
-def test_without_a_golden_answer_what_can_be_checked_is(grader: Grader, planted: Make) -> None:
+def test_without_a_golden_answer_what_can_be_checked_is(grader, planted):
     honest = validate_problem(planted(golden=None), grader, level=SHORT)
     assert honest.status == "fit_without_golden", honest.evidence
     assert honest.evidence["golden"]["source"] is None
@@ -283,7 +273,7 @@ def test_without_a_golden_answer_what_can_be_checked_is(grader: Grader, planted:
     assert generous.status == "weak"
 
 
-def test_an_unmodified_context_that_is_paid_is_weak(grader: Grader, planted: Make) -> None:
+def test_an_unmodified_context_that_is_paid_is_weak(grader, planted):
     # The harness looks at nothing that is to be changed: the given file has every port, and that is enough.
     given = {"rtl/inv.sv": "module inv(input [3:0] a, output [3:0] y);\n  assign y = 4'd3;\nendmodule\n"}
     run = 'import sys\nsys.exit(0 if "endmodule" in open("/code/rtl/inv.sv").read() else 1)\n'
@@ -292,7 +282,7 @@ def test_an_unmodified_context_that_is_paid_is_weak(grader: Grader, planted: Mak
     assert "unmodified context" in found.evidence["reason"]
 
 
-def test_mutants_that_behave_alike_do_not_damn_a_problem(grader: Grader) -> None:
+def test_mutants_that_behave_alike_do_not_damn_a_problem(grader):
     minmax = next(p for p in starter_problems("train", 18, 0) if p.family == "minmax")
     found = validate_problem(minmax, grader, level=Level("full", 8, (1,), ()))
     assert found.status == "fit"
@@ -300,7 +290,7 @@ def test_mutants_that_behave_alike_do_not_damn_a_problem(grader: Grader) -> None
     assert found.evidence["mutants"]["score"] == 1.0
 
 
-def test_a_stub_that_is_what_is_asked_does_not_damn_a_problem(grader: Grader, planted: Make) -> None:
+def test_a_stub_that_is_what_is_asked_does_not_damn_a_problem(grader, planted):
     zero = "module inv(input [3:0] a, output [3:0] y);\n  assign y = 4'd0;\nendmodule\n"
     bench = {"src/bench.sv": planted().harness["src/bench.sv"].replace("~a", "4'd0")}
     found = validate_problem(planted(golden=zero, files=bench), grader, level=SHORT)
@@ -308,7 +298,7 @@ def test_a_stub_that_is_what_is_asked_does_not_damn_a_problem(grader: Grader, pl
     assert "same" in found.evidence["stubs"]["zeros"]
 
 
-def test_starter_problems_are_fit_before_a_training_run(grader: Grader) -> None:
+def test_starter_problems_are_fit_before_a_training_run(grader):
     """Every third family; the slow test below has them all."""
     for problem in starter_problems("heldout", 18, 0)[::3]:
         found = validate_problem(problem, grader, level=quick_level(2, 1))
@@ -316,7 +306,7 @@ def test_starter_problems_are_fit_before_a_training_run(grader: Grader) -> None:
         assert found.evidence["mutants"]["killed"] == 2, (problem.family, found.evidence)
 
 
-def test_an_executor_that_fails_is_no_verdict_on_the_problem(planted: Make) -> None:
+def test_an_executor_that_fails_is_no_verdict_on_the_problem(planted):
     executor = make_executor("bubblewrap")
     dead = Grader(executor)
     executor.close()
@@ -325,7 +315,7 @@ def test_an_executor_that_fails_is_no_verdict_on_the_problem(planted: Make) -> N
     dead.close()
 
 
-def test_a_record_is_known_by_problem_tools_level_and_golden_answer(grader: Grader, planted: Make) -> None:
+def test_a_record_is_known_by_problem_tools_level_and_golden_answer(grader, planted):
     tools = grader.executor.tools()
     keys = {
         tools_key("bubblewrap", tools, quick_level(2, 1)),
@@ -342,7 +332,7 @@ def test_a_record_is_known_by_problem_tools_level_and_golden_answer(grader: Grad
 
 
 @pytest.mark.slow
-def test_every_sixteenth_starter_problem_is_fit_with_a_mutation_score_of_at_least_99_percent(grader: Grader) -> None:
+def test_every_sixteenth_starter_problem_is_fit_with_a_mutation_score_of_at_least_99_percent(grader):
     import os
     from concurrent.futures import ThreadPoolExecutor
 

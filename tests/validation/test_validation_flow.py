@@ -1,21 +1,16 @@
 """The flow over whole sets: one table, incremental, and only what is fit takes part."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from rtl_core.history.store import History
-from rtl_core.types.problem import Problem
 from rtl_core.validation.table import by_source
 
 
 @pytest.fixture
-def problem_file(tmp_path: Path, planted: Callable[..., Problem]) -> Path:
+def problem_file(tmp_path, planted):
     """An honest problem, an always-passing one, a flaky one, one that needs a missing tool, and a broken line."""
     by_seed = 'import os, sys\nsys.exit(int(os.environ["COCOTB_RANDOM_SEED"]) % 2)\n'
     programs = {
@@ -44,9 +39,7 @@ def problem_file(tmp_path: Path, planted: Callable[..., Problem]) -> Path:
     return path
 
 
-def test_a_set_is_validated_once_and_each_unfit_problem_is_named(
-    prefect: None, tmp_path: Path, problem_file: Path
-) -> None:
+def test_a_set_is_validated_once_and_each_unfit_problem_is_named(prefect, tmp_path, problem_file):
     from prefect.client.orchestration import get_client
 
     from rtl_distill.flows.validate import validate
@@ -75,7 +68,7 @@ def test_a_set_is_validated_once_and_each_unfit_problem_is_named(
     assert run is not None
     assert run.status == "finished"
 
-    async def artifacts() -> list[object]:
+    async def artifacts():
         async with get_client() as client:
             return [a for a in await client.read_artifacts() if a.key == "validation-demo-validation"]
 
@@ -88,7 +81,7 @@ def test_a_set_is_validated_once_and_each_unfit_problem_is_named(
     assert table[0]["source"] == "cvdp"
 
 
-def test_only_fit_problems_take_part_in_a_run(prefect: None, tmp_path: Path, problem_file: Path) -> None:
+def test_only_fit_problems_take_part_in_a_run(prefect, tmp_path, problem_file):
     from rtl_core.config import load_config
     from rtl_core.run.session import open_session
     from rtl_distill.flows.validate import validate_problems
@@ -103,7 +96,7 @@ def test_only_fit_problems_take_part_in_a_run(prefect: None, tmp_path: Path, pro
         ],
     )
 
-    async def run() -> tuple[dict[str, int], dict[str, str], list[str]]:
+    async def run():
         async with open_session(settings, with_policy=False) as session:
             found = await validate_problems(session)
             return found, dict(session.unfit), [p.id for p in session.usable(session.loaded.train)]
@@ -115,7 +108,7 @@ def test_only_fit_problems_take_part_in_a_run(prefect: None, tmp_path: Path, pro
     assert found["fit"] == 1
 
 
-def test_figures_by_source_count_lines_that_were_never_problems() -> None:
+def test_figures_by_source_count_lines_that_were_never_problems():
     from rtl_core.problems.problem_set import BrokenLine, LeftOut
 
     rows, unfit = by_source(
@@ -128,9 +121,7 @@ def test_figures_by_source_count_lines_that_were_never_problems() -> None:
     assert [u.reason for u in unfit] == ["line: is not JSON", "needs a commercial tool"]
 
 
-def test_a_long_validation_tells_what_is_at_work(
-    prefect: None, tmp_path: Path, problem_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_validation_tells_what_is_at_work(prefect, tmp_path, problem_file, monkeypatch):
     from rtl_core.observe.progress import LogProgress, progress
     from rtl_core.rollouts import resumable
     from rtl_distill.flows import validate as flow

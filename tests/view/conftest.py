@@ -1,7 +1,5 @@
 """Made-up runs with everything that pages show, written through the public History."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,24 +1,19 @@
 """A person looks at a run that goes on: from the curve to a failed answer, its failing check, its waveform and its tokens, in Chromium."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from chromium import Page, browser
 
-from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
 from rtl_core.view.links import link, rollout_link
+from tests.waiting import wait_for
 
 PATIENCE_S = 1200
 RUN = [
@@ -32,19 +27,6 @@ FAILED = """
 SELECT v.rollout, v.step, v.problem_id, v.reasons FROM verdicts v JOIN teacher_scores USING (rollout) JOIN steps s ON s.run = v.run AND s.step = v.step
 WHERE v.outcome = 'tests_failed' AND v.purpose = 'train' AND s.status = 'trained' AND v.tests_total > 0 ORDER BY v.step, v.rollout LIMIT 1
 """
-
-
-def wait(what: str, ask: Callable[[], Any]) -> Any:
-    """The first answer that is one."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            if found := ask():
-                return found
-        except HistoryError:  # the run has not begun its history yet
-            pass
-        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s for {what}"
-        time.sleep(0.3)
 
 
 def program(*arguments: str, out: Path) -> subprocess.Popen:
@@ -65,7 +47,7 @@ def end(process: subprocess.Popen, number: signal.Signals) -> int:
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[History, dict[str, Any]]]:
+def live(tmp_path_factory):
     """A run that goes on, with an answer of it that failed its tests."""
     folder = tmp_path_factory.mktemp("live")
     history = History(folder / "h.duckdb", read_only=True)
@@ -74,25 +56,25 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[History, di
         "train", "demo", *(x for override in overrides for x in ("--set", override)), out=folder / "train.log"
     )
 
-    def failed() -> dict[str, Any] | None:
+    def failed():
         assert process.poll() is None, (folder / "train.log").read_text()[-4000:]
         return next(iter(history.query(FAILED).to_pylist()), None)
 
     try:
-        yield history, wait("an answer that fails its tests", failed)
+        yield history, wait_for(failed, "an answer that fails its tests")
     finally:
         end(process, signal.SIGTERM)
 
 
 @pytest.fixture(scope="module")
-def address(live: tuple[History, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(live, tmp_path_factory):
     """The command `rtl-distill view`, which ends with Ctrl-C."""
     out = tmp_path_factory.mktemp("served") / "view.log"
     process = program("view", "--no-browser", "--db", str(live[0].path), out=out)
     try:
-        yield wait(
-            "the view's address",
+        yield wait_for(
             lambda: next((line for line in out.read_text().splitlines() if line.startswith("http://127.0.0.1:")), ""),
+            "the view's address",
         )
         assert process.poll() is None
     finally:
@@ -102,7 +84,7 @@ def address(live: tuple[History, dict[str, Any]], tmp_path_factory: pytest.TempP
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
+def page():
     with browser() as tab:
         tab.call("Emulation.setDeviceMetricsOverride", width=1440, height=900, deviceScaleFactor=1, mobile=False)
         yield tab

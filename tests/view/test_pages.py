@@ -1,11 +1,8 @@
 """The pages say what the history holds, escape what models wrote, and answer to their own reader alone."""
 
-from __future__ import annotations
-
 import html
 import itertools
 import re
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -225,7 +222,7 @@ def test_what_goes_wrong_counts_what_the_history_holds(view, demo):
     assert "seed 7" in page
 
 
-def test_a_page_changes_with_the_history(tmp_path: Path):
+def test_a_page_changes_with_the_history(tmp_path):
     from fastapi.testclient import TestClient
 
     history = synthetic.write_run(tmp_path / "h.duckdb", "demo", synthetic.Shape(steps=1))

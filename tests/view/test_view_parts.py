@@ -1,7 +1,5 @@
 """Colours, differences, scales and waveforms by hand-made input."""
 
-from __future__ import annotations
-
 import re
 
 from rtl_core.debugging.checks import Check

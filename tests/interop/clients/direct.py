@@ -3,8 +3,6 @@
 The harnesses of verifiers run programs that `uv` installs first, which is no concern of a taskset's test.
 """
 
-from __future__ import annotations
-
 import httpx
 import verifiers.v1 as vf
 

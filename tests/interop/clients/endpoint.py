@@ -3,8 +3,6 @@
 ANSWERS is JSON: {text of the user's message: responses}; the n-th request with a message gets its n-th response.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer

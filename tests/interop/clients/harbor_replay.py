@@ -1,7 +1,5 @@
 """A Harbor agent that writes files into its container: kwargs `answers`, a JSON file {kind: {task: {path: text}}}, and `kind`."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

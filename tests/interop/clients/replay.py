@@ -1,7 +1,5 @@
 """An Inspect solver that answers from a file: `-S answers=FILE`, JSON {kind: {id of the sample: response}}; epoch n takes the n-th kind."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,0 +1,12 @@
+"""Nouns with defaults, of which a test gives what it is about."""
+
+from typing import Any
+
+from rtl_core.types.rollout import Rollout
+
+
+def a_rollout(**given: Any) -> Rollout:
+    """An answer of one token in the first step of the run `r`, to the problem `p`."""
+    made = {"run": "r", "purpose": "train", "epoch": 0, "step": 0, "problem_id": "p", "sample": 0, "text": "x"}
+    tokens = {"prompt_P": (1,), "tokens_T": (2,), "logprobs_T": (-0.5,), "stop_reason": "stop"}
+    return Rollout(**{**made, **tokens, "policy_step": given.get("step", 0), **given})
