@@ -122,7 +122,7 @@ def test_the_shipped_models_have_the_bits_the_ends_and_the_texts_of_transformers
     assert model.eos_ids == {theirs.generation_config.eos_token_id, tokenizer.eos_token_id}
     ids = torch.randint(0, len(tokenizer), (200, 12), generator=torch.Generator().manual_seed(0)).tolist()
     for some in [*([n] for n in range(len(tokenizer))), *ids]:
-        assert model.decode(some) == tokenizer.decode(some)
+        assert model.vocabulary.decode(some) == tokenizer.decode(some)
 
 
 START = """

@@ -93,7 +93,7 @@ def test_groups_that_join_and_leave_a_batch_are_sampled_as_each_alone(tmp_path, 
     if dtype != "float32":
         model = served(tmp_path, CONFIG, dtype)
     prompts = group()
-    batch = GenerationBatch(model.decoder(None), model.decode)
+    batch = GenerationBatch(model.decoder(None), model.vocabulary)
     said: dict[int, list[SampledSequence]] = {}
 
     def fail(error):
