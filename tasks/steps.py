@@ -57,7 +57,7 @@ def step_task(
     def told(step: Step[Given, Found]) -> Step[Given, Found]:
         @wraps(step)
         async def named(*given: Given.args, **by_name: Given.kwargs) -> Found:
-            with nullcontext() if told_by_caller else steps_at_work.get().item(task_run.name or name):
+            with nullcontext() if told_by_caller else steps_at_work.item(task_run.name or name):
                 return await step(*given, **by_name)
 
         return cast(Step[Given, Found], made(named))  # called as the function itself is

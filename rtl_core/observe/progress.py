@@ -82,7 +82,7 @@ class AtWork:
         return ", ".join(names[:MOST_NAMED]) + more
 
 
-steps_at_work: ContextVar[AtWork] = ContextVar("steps_at_work", default=AtWork())  # noqa: B039
+steps_at_work = AtWork()
 """The tasks of a run that this process is at work on."""
 
 

@@ -2,7 +2,8 @@
 
 The text of such a rollout is its files, in the form of a single-shot answer, or without tools its last answer. So it is graded, regraded and
 audited like any other; what was graded between two attempts is not graded again. Where the model samples here, its tokens are those of the whole
-conversation, with a mask of those that were sampled: it is trained on as one sequence. What the model wrote and was told are messages of the history, recorded turn by turn: an episode whose process died goes on from there.
+conversation, with a mask of those that were sampled: it is trained on as one sequence. What the model wrote and was told are messages of the
+history, recorded turn by turn: an episode whose process died goes on from there.
 """
 
 from __future__ import annotations

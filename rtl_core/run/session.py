@@ -347,7 +347,7 @@ async def _heartbeat(session: Session) -> None:
 
 def _tell_long() -> None:
     """Name the tasks that take long: a service that stands still would be a silence without end."""
-    if words := steps_at_work.get().in_words(least_s=TELL_S / 2):
+    if words := steps_at_work.in_words(least_s=TELL_S / 2):
         progress.get().line(f"still at work: {words}")
 
 

@@ -106,9 +106,8 @@ def test_a_task_that_takes_long_is_named(monkeypatch, caplog):
     with caplog.at_level("INFO", logger="rtl_distill"):
         asyncio.run(steps.step_task("sample group", "sample {problem_id}")(sample)("p1"))
         session._tell_long()
-    assert [record.message for record in caplog.records if "at work" in record.message] == [
-        "still at work: sample p1 (0 s)"
-    ]
+    (told,) = [record.message for record in caplog.records if "at work" in record.message]
+    assert told.startswith("still at work: sample p1 (")
 
 
 def test_a_command_whose_server_stays_busy_ends_in_a_sentence(server, tmp_path):
