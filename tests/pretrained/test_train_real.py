@@ -14,7 +14,7 @@ SHORT = (
     "curriculum.problems_per_step=2",
     "learning.warm_start_steps=1",
     "sampling.group_size=2",
-    "sampling.max_tokens=64",
+    "sampling.max_tokens=96",
     "evaluation.samples=1",
     "evaluation.k=[1]",
 )
