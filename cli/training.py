@@ -159,14 +159,21 @@ def pause(run: RunArgument, db: DbOption = None) -> None:
         rtl-distill pause nightly
     """
     from rtl_core.run.folder import config_of, pause_path
+    from rtl_core.run.lock import is_held, lock_path
 
     history = open_history(db)
-    path = pause_path(config_of(history, run))
+    config = config_of(history, run)
+    path = pause_path(config)
     if history.existing_run(run).status == "finished":
         raise HistoryError(f"run {run!r} has finished: there is nothing to pause")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-    typer.echo(f"{run} stops after the step under way; `rtl-distill resume {run}` goes on")
+    now = (
+        "stops after the step under way"
+        if is_held(lock_path(config))
+        else "is not at work on this machine and stays so"
+    )
+    typer.echo(f"{run} {now}; `rtl-distill resume {run}` goes on")
 
 
 def resume(
@@ -215,7 +222,7 @@ def set_aside(run: RunArgument, db: DbOption = None) -> None:
     history = History(database_path(db))
     step = next((state.step for state in history.steps(run) if state.status == "planned"), None)
     if step is None:
-        raise HistoryError(f"every planned step of {run!r} is trained")
+        raise HistoryError(f"{run!r} has no step that is planned and not trained: there is nothing to set aside")
     count = history.set_step_aside(run, step)
     typer.echo(f"step {step + 1}: {count} answers are set aside; `rtl-distill resume {run}` samples the step anew")
 

@@ -34,6 +34,9 @@ def test_a_poisoned_step_is_sampled_anew_once_by_itself_and_then_by_a_command(sm
     assert history.trained_steps("drift") == []
 
     cli.register()
+    paused = CliRunner().invoke(cli.app, ["pause", "drift", "--db", str(history.path)]).output
+    assert paused == "drift is not at work on this machine and stays so; `rtl-distill resume drift` goes on\n"
+    CliRunner().invoke(cli.app, ["resume", "drift", "--release", "--db", str(history.path)])
     done = CliRunner().invoke(cli.app, ["set-aside", "drift", "--db", str(history.path)])
     assert (done.exit_code, done.output) == (
         0, "step 1: 6 answers are set aside; `rtl-distill resume drift` samples the step anew\n",
