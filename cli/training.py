@@ -163,16 +163,13 @@ def pause(run: RunArgument, db: DbOption = None) -> None:
 
     history = open_history(db)
     config = config_of(history, run)
-    path = pause_path(config)
     if history.existing_run(run).status == "finished":
         raise HistoryError(f"run {run!r} has finished: there is nothing to pause")
+    path = pause_path(config)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-    now = (
-        "stops after the step under way"
-        if is_held(lock_path(config))
-        else "is not at work on this machine and stays so"
-    )
+    at_work = is_held(lock_path(config))
+    now = "stops after the step under way" if at_work else "is not at work on this machine and stays so"
     typer.echo(f"{run} {now}; `rtl-distill resume {run}` goes on")
 
 

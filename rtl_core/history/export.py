@@ -63,9 +63,7 @@ def _copy(source: Path, target: Path) -> None:
         raise InfrastructureError("there is no `cp` on this machine", "install coreutils")
     done = subprocess.run([program, "--reflink=auto", "--", str(source), str(target)], capture_output=True, text=True)
     if done.returncode != 0:
-        raise InfrastructureError(
-            f"{source} could not be copied: {done.stderr.strip()}", "choose a folder that exists and has room"
-        )
+        raise InfrastructureError(f"{source} could not be copied: {done.stderr.strip()}", "choose a folder with room")
 
 
 # Tables that name neither their run nor a rollout, and how to find the rows that belong to one.
