@@ -107,7 +107,7 @@ def test_a_difference_is_paired_over_problems_and_the_seeds_that_both_have(tmp_p
     assert second.below_teacher.mean == pytest.approx((23 - 17) / 24)
     text = markdown(ledger)
     assert "`hard-warm`: " + SETTINGS["hard-warm"].about in text
-    assert "- `hard-both`" in text.split("## Not run yet")[1]
+    assert "- `hard-both-0.5`" in text.split("## Not run yet")[1]
 
 
 def test_the_tracked_report_is_what_the_tracked_ledger_gives():
