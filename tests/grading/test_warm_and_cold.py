@@ -46,6 +46,16 @@ def test_verdicts_are_the_same_for_right_wrong_and_broken_answers(executor, cold
     assert essence(warm_verdict) == essence(cold_verdict)
 
 
+def test_what_a_harness_tells_pytest_reaches_the_simulator_too(executor, cold, examples):
+    """The configuration of pytest that cocotb makes is made before the fork only where no file tells pytest anything."""
+    problem = examples[LFSR]
+    services, mounts = read_services(problem.harness)
+    for told in ({}, {"rundir/pytest.ini": "[pytest]\nrequired_plugins = none-has-it\n"}):
+        job = Job(dict(problem.golden), {**problem.harness, **told}, services, mounts)
+        for one in (executor, cold):
+            assert ("Missing required plugins: none-has-it" in one.run(job).steps[0].output) == bool(told)
+
+
 @pytest.mark.slow
 def test_the_starter_set_is_graded_the_same(executor, cold):
     for problem in starter_problems("train", 3, 3):

@@ -13,10 +13,13 @@ Whatever does not fit (other programs, settings that are read at import, modules
 started afresh as in a cold cell.
 """
 
+import atexit
 import ctypes
 import gc
+import inspect
 import json
 import os
+import pathlib
 import shlex
 import signal
 import socket
@@ -33,6 +36,8 @@ MAX_MESSAGE = 1 << 20
 _SHELL = set("|&;<>()$`\\\"'*?[]#~%!{}\n")
 _OURS = {"COCOTB_RANDOM_SEED", "LIBPYTHON_LOC", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE"}
 _READ_AT_IMPORT = ("COCOTB_", "GPI_", "PYGPI_", "LIBPYTHON", "PYTHON", "COVERAGE")
+_OF_COCOTB = ("--capture=no", "-o", "python_files=*.py")
+_SETTINGS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "setup.py", "conftest.py")
 _PRELOADED = (
     "cocotb_tools._coverage",
     "cocotb._init",
@@ -48,6 +53,10 @@ _PRELOADED = (
 """What a grade imports; the rest comes with it."""
 
 
+_SHARED = {}
+"""Modules by name that every fork has from here."""
+
+
 class BecomeSimulator(BaseException):
     """Raised in a fresh fork of process 1; it unwinds to `serve`, which goes on as vvp."""
 
@@ -61,6 +70,7 @@ def serve():
     import agent
     import witness
 
+    atexit.register(_leave_shared_alone)  # the first to be registered is the last to be called
     base = [entry for entry in sys.path if not entry.startswith("/guard")]
     place = _argument_place()
     witness.install()
@@ -133,6 +143,9 @@ def _preload():
 
     for name in default_plugins:
         importlib.import_module("_pytest." + name)
+    _preload_rewriting()
+    inspect.getsource(_preload)  # as cocotb looks for a test's line; the expressions that this compiles are kept
+    _SHARED.update(sys.modules)
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -140,6 +153,40 @@ def _preload():
     sys.stderr.flush()
     # What vvp has buffered would be written again by every fork.
     ctypes.CDLL(None).fflush(None)
+
+
+def _preload_rewriting():
+    """In each simulator cocotb makes a configuration of pytest, which words failed assertions: half the time of a short simulation. It is the
+    same in all of them where neither files nor variables say something to pytest, and made here for those."""
+    from _pytest.config import Config
+
+    usual, variables = Config.fromdictargs, _told_pytest()
+    made = usual({}, list(_OF_COCOTB))
+
+    def fromdictargs(options, arguments):
+        same = not options and tuple(arguments) == _OF_COCOTB and _told_pytest() == variables
+        return made if same and not _has_settings(pathlib.Path.cwd()) else usual(options, arguments)
+
+    Config.fromdictargs = fromdictargs
+
+
+def _told_pytest():
+    told = {name: value for name, value in os.environ.items() if name.startswith("PYTEST_")}
+    return {name: value for name, value in told.items() if name not in ("PYTEST_CURRENT_TEST", "PYTEST_VERSION")}
+
+
+def _has_settings(place):
+    """Whether pytest, started in this directory, would look into a file of settings or a conftest.py."""
+    below, above = place.glob("test*"), (one / name for one in (place, *place.parents) for name in _SETTINGS)
+    return any(one.is_dir() for one in below) or any(one.exists() for one in above)
+
+
+def _leave_shared_alone():
+    """At a simulator's end Python takes its modules apart. It shall not find those whose memory is shared: to take them apart, and to copy
+    their pages for that, is a tenth of a short simulation. The harness' own modules are ended as ever."""
+    for name, module in _SHARED.items():
+        if sys.modules.get(name) is module:
+            del sys.modules[name]
 
 
 def _program(step):
@@ -241,8 +288,6 @@ def _run_program(job, step, program, launcher, writing, requests):
         traceback.print_exc()
     finally:
         try:
-            import atexit
-
             atexit._run_exitfuncs()
             sys.stdout.flush()
             sys.stderr.flush()
