@@ -21,6 +21,8 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
+
 from benchmarks.common import options, show
 from benchmarks.history import Row, met, writing
 from benchmarks.made_up_history import RUN, fill
@@ -32,13 +34,13 @@ EVERY_S = 4.0
 
 
 @contextlib.contextmanager
-def served(path: Path) -> Iterator[str]:
-    """`rtl-distill view` over a history; its address."""
+def served(path: Path) -> Iterator[tuple[str, psutil.Process]]:
+    """`rtl-distill view` over a history: its address and its process."""
     command = [sys.executable, "-u", "-m", "rtl_distill.cli", "view", "--no-browser", "--db", str(path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        yield process.stdout.readline().strip().rstrip("/")
+        yield process.stdout.readline().strip().rstrip("/"), psutil.Process(process.pid)
     finally:
         process.terminate()
         process.wait()
@@ -83,14 +85,17 @@ def clicks(history: History) -> dict[str, str]:
 
 
 def pages(history: History) -> Iterator[Row]:
-    """Each page five times, never the same address twice."""
-    with served(history.path) as base:
+    """Each page five times, never the same address twice. CPU seconds are the server's, over all its threads."""
+    with served(history.path) as (base, server):
         first = ask(f"{base}/")
         yield "the first page after the start", f"{first:.3f} s", met(first, 1.0, "< 1 s")
         for name, address in {"runs": "/?", **clicks(history)}.items():
+            before = server.cpu_times()
             seconds = [ask(f"{base}{address}&anew={i}") for i in range(5)]
-            middle = statistics.median(seconds)
-            yield f"  {name}", f"{middle:.3f} s, slowest {max(seconds):.3f} s", met(middle, 0.3, "< 0.3 s")
+            middle, after = statistics.median(seconds), server.cpu_times()
+            cpu = (after.user + after.system - before.user - before.system) / 5
+            words = f"{middle:.3f} s, slowest {max(seconds):.3f} s, CPU {cpu:.2f} s"
+            yield f"  {name}", words, met(middle, 0.3, "< 0.3 s")
 
 
 def follow(base: str, until: float) -> int:
@@ -113,7 +118,7 @@ def slowdown(history: History, count: int) -> Iterator[Row]:
     shutil.copy(history.path, copy)
     found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
     looks, step, half = 0, 1_000_000, max(1, count // 2)
-    with served(copy) as base:
+    with served(copy) as (base, _):
         for watched in (False, True, False, True):
             writer = writing(copy, step, half + 1, EVERY_S)
             assert writer.stdout is not None

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timing
 def test_pages_are_painted_at_once():
     history = fill(Path(tempfile.gettempdir()) / "bench-view", 100_000)
     painted = {}
-    with served(history.path) as base, browser() as page:
+    with served(history.path) as (base, _), browser() as page:
         page.call("Emulation.setDeviceMetricsOverride", width=1440, height=900, deviceScaleFactor=1, mobile=False)
         for address in ["/", *clicks(history).values()]:
             page.visit(base + address)
