@@ -12,6 +12,9 @@ def json_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, dict[str, Any] 
     number = 0
     while line := file.readline(most + 1):
         number += 1
+        if number == 1 and line.startswith(b"\x1f\x8b"):
+            yield number, "is compressed: unpack the file first (gunzip)"
+            return
         too_long = len(line) > most
         while too_long and not line.endswith(b"\n") and (line := file.readline(1 << 20)):
             pass

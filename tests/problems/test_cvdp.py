@@ -1,6 +1,7 @@
 """The CVDP reader: both formats, goldens, what is left out, and a clear word for each broken line."""
 
 import copy
+import gzip
 import json
 
 import pytest
@@ -163,6 +164,9 @@ def test_a_file_that_is_not_there_or_empty_is_an_error_that_says_so(tmp_path):
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(ProblemError, match="holds no problem"):
         read_cvdp(tmp_path / "empty.jsonl")
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b'{"id": "a"}\n' * 3))
+    (broken,) = read_cvdp(tmp_path / "c.jsonl.gz").broken
+    assert "is compressed: unpack the file first" in broken.reason
 
 
 def test_the_fingerprint_follows_what_is_seen_and_judged_but_not_the_id():
