@@ -176,8 +176,8 @@ def show(
     record = history.run(stored.rollout.run)
     texts = pieces(record, stored.rollout.tokens_T, tokenizer) if stored.teacher else None
     console = Console()
-    key = stored.rollout.key
-    console.print(rollout_view(stored, problem, texts, level_of(history, key), messages=history.messages(key)))
+    key, level = stored.rollout.key, level_of(history, stored.rollout)
+    console.print(rollout_view(stored, problem, texts, level, messages=history.messages(key)))
     if found := audit_of(history, stored.rollout.key):
         console.print(
             f"audit: {found['result']}, by {found['method']}: {visible(found['detail'])}", soft_wrap=True, markup=False

@@ -210,14 +210,14 @@ def _stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Seq
     heads = read(con, "rollouts", f"{condition} ORDER BY problem_id, sample", params)
     if not heads:
         return []
-    keys = [head["rollout"] for head in heads]
+    keys, steps = [head["rollout"] for head in heads], [head["step"] for head in heads]
     arrays = _by_key(con, "tokens", keys)
     prompts = _by_key(con, "prompts", sorted({head["prompt"] for head in heads}), column="prompt")
     verdicts = _by_key(con, "verdicts", keys)
-    stages = _lists(con, "verdict_stages", list(verdicts))
-    misses = _lists(con, "interface_mismatches", list(verdicts))
+    stages = _lists(con, "verdict_stages", list(verdicts), steps)
+    misses = _lists(con, "interface_mismatches", list(verdicts), steps)
     rewards = _by_key(con, "rewards", list(verdicts))
-    terms = _lists(con, "reward_terms", list(rewards), order="rowid")
+    terms = _lists(con, "reward_terms", list(rewards), steps, order="rowid")
     scores = _by_key(con, "teacher_scores", keys)
     teacher = _by_key(con, "teacher_tokens", list(scores))
     credits = _by_key(con, "advantages", keys)
@@ -247,10 +247,12 @@ def _by_key(
 
 
 def _lists(
-    con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], order: str = "position"
+    con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], steps: Sequence[int], order: str = "position"
 ) -> defaultdict[str, list[dict[str, Any]]]:
+    """Rows of a table of several rows a rollout. No index answers for the rollout alone there; by their steps the table is read in part."""
     found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for condition, chunk in among("rollout", keys):
-        for row in read(con, table, f"{condition} ORDER BY {order}", chunk):
+        here = f"{condition} AND step BETWEEN ? AND ? ORDER BY {order}"
+        for row in read(con, table, here, [*chunk, min(steps), max(steps)]):
             found[row["rollout"]].append(row)
     return found

@@ -20,16 +20,17 @@ from rtl_core.learning.reward import Reward
 from rtl_core.reporting.text import visible
 from rtl_core.reporting.transcript import transcript_view
 from rtl_core.types.problem import Interface, Port
+from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import MismatchKind, Outcome, Verdict
 
 _SHADES = ((0.1, ""), (0.5, "on grey30"), (1.5, "on dark_orange3"), (float("inf"), "bold on red3"))
 """Up to so many nats |k1|: style of the token."""
 
 
-def level_of(history: History, rollout: str) -> str | None:
+def level_of(history: History, rollout: Rollout) -> str | None:
     """What kind of failing, and whether another answer of the run solved the problem; None of an answer that did not fail."""
-    sql = "SELECT level, solvable FROM failure_levels WHERE rollout = $key"
-    for row in history.query(sql, {"key": rollout}).to_pylist():
+    sql = "SELECT level, solvable FROM failure_levels WHERE rollout = $key AND run = $run AND step = $step"
+    for row in history.query(sql, {"key": rollout.key, "run": rollout.run, "step": rollout.step}).to_pylist():
         other = "another answer" if row["solvable"] else "no answer"
         return f"{row['level']}; {other} of the run solves the problem"
     return None

@@ -74,7 +74,7 @@ def whole(history: History, key: str) -> Whole:
             history.step_metrics(r.run, r.step, r.step).get(r.step, {}),
             audit_of(history, r.key),
             history.query("SELECT label, outcome, tests_passed, tests_total, seed FROM regrades WHERE rollout = $key", {"key": r.key}).to_pylist(),
-            level_of(history, r.key),
+            level_of(history, r),
             messages=history.messages(r.key),
         )  # fmt: skip
         here = next((row["rollout"] for row in group if row["outcome"] == "passed" and row["rollout"] != r.key), None)

@@ -86,10 +86,11 @@ def test_the_rules(history):
 
 
 def test_whether_the_problem_is_solvable(history):
-    keys = {r["text"]: r["rollout"] for r in history.query("SELECT text, rollout FROM rollouts").to_pylist()}
-    assert level_of(history, keys["refused 0"]) == "refused; another answer of the run solves the problem"
-    assert level_of(history, keys["no answer 0"]) == "no answer; no answer of the run solves the problem"
-    assert level_of(history, keys["passed"]) is None
+    stored = [history.find_rollout(key) for key in history.query("SELECT rollout FROM rollouts").column(0).to_pylist()]
+    of = {one.rollout.text: one.rollout for one in stored}
+    assert level_of(history, of["refused 0"]) == "refused; another answer of the run solves the problem"
+    assert level_of(history, of["no answer 0"]) == "no answer; no answer of the run solves the problem"
+    assert level_of(history, of["passed"]) is None
 
 
 def test_the_query_and_the_report_count_them(history):
