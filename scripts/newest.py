@@ -2,7 +2,8 @@
 
     python -m scripts.newest [NAME ...] [--tests PATH ...]
 
-Each goes, without its own dependencies, into a folder below build/newest that comes first on Python's path. Nothing else changes.
+Each goes into a folder below build/newest that comes first on Python's path, with what it requires in another version than the one
+installed. Nothing else changes.
 Exit code 1 when a release that pyproject.toml allows breaks a test.
 """
 
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import distributions
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -39,6 +41,23 @@ def dependencies() -> dict[str, Requirement]:
 def pip(*arguments: str) -> str:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def install(overlay: Path, name: str, version: str) -> list[str]:
+    """Install a release into `overlay`, and what it lacks there and in this environment; returns the requirements that were missing."""
+    wanted, added = [f"{name}=={version}"], []
+    while wanted:
+        pip("install", "--quiet", "--no-deps", "--target", str(overlay), *wanted)
+        required = (Requirement(line) for one in distributions(path=[str(overlay)]) for line in one.requires or [])
+        used = (r for r in required if r.marker is None or r.marker.evaluate({"extra": ""}))
+        wanted = sorted({f"{r.name}{r.specifier}" for r in used if not _is_there(overlay, r)} - set(added))
+        added += wanted
+    return added
+
+
+def _is_there(overlay: Path, asked: Requirement) -> bool:
+    first = next(iter(distributions(name=asked.name, path=[str(overlay), *sys.path])), None)
+    return first is not None and asked.specifier.contains(first.version, prereleases=True)
 
 
 def failures(overlay: Path, tests: list[str]) -> list[str]:
@@ -83,7 +102,8 @@ def main() -> int:
             continue
         overlay = REPOSITORY / "build" / "newest" / name
         shutil.rmtree(overlay, ignore_errors=True)
-        pip("install", "--quiet", "--no-deps", "--target", str(overlay), f"{name}=={newest}")
+        if added := install(overlay, name, newest):
+            line += f" with {', '.join(added)}"
         found = failures(overlay, arguments.tests)
         allowed = wanted[name].specifier.contains(newest)
         print(
