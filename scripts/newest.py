@@ -102,7 +102,12 @@ def main() -> int:
             continue
         overlay = REPOSITORY / "build" / "newest" / name
         shutil.rmtree(overlay, ignore_errors=True)
-        if added := install(overlay, name, newest):
+        try:
+            added = install(overlay, name, newest)
+        except subprocess.CalledProcessError:
+            print(f"{line}: not tried, pip cannot install it here (see above)", flush=True)
+            continue
+        if added:
             line += f" with {', '.join(added)}"
         found = failures(overlay, arguments.tests)
         allowed = wanted[name].specifier.contains(newest)
