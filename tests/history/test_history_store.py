@@ -8,10 +8,12 @@ import pytest
 import synthetic
 
 from rtl_core.errors import HistoryError
+from rtl_core.history.connection import ROW_GROUP
 from rtl_core.history.records import RunRecord, StepPlan, StepRecord
 from rtl_core.history.store import History
 from rtl_core.learning.credit import Credit
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
+from tests.nouns import a_rollout
 
 
 def test_a_run_comes_back_as_it_was(tmp_path):
@@ -328,3 +330,14 @@ def test_a_step_that_is_set_aside_keeps_its_answers_and_can_be_sampled_anew(hist
     history.finish_step(StepRecord(run="r", epoch=0, step=2, state_path="s", sampler_path="p", examples=1, train_tokens=1, times={}, metrics={}))  # fmt: skip
     with pytest.raises(HistoryError, match="step 3 of 'r' is trained"):
         history.set_step_aside("r", 2)
+
+
+def test_a_commit_rewrites_no_more_of_a_table_than_a_group_of_its_rows(history):
+    """DuckDB writes a table's last group anew with each commit: one group for all steps would cost each step more than the one before."""
+    history.start_run(RunRecord(name="r"))
+    for step in range(3):
+        history.record_rollouts([a_rollout(step=step, sample=number) for number in range(ROW_GROUP // 2)])
+    groups = (
+        history.query("SELECT count(DISTINCT row_group_id) FROM pragma_storage_info('tokens')").column(0).to_pylist()
+    )
+    assert groups == [2]
