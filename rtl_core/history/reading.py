@@ -249,7 +249,7 @@ def _by_key(
 def _lists(
     con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], steps: Sequence[int], order: str = "position"
 ) -> defaultdict[str, list[dict[str, Any]]]:
-    """Rows of a table of several rows a rollout. No index answers for the rollout alone there; by their steps the table is read in part."""
+    """Rows of a table with several rows a rollout. It has no index of rollouts alone; the range of `steps` keeps DuckDB from reading it whole."""
     found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for condition, chunk in among("rollout", keys):
         here = f"{condition} AND step BETWEEN ? AND ? ORDER BY {order}"

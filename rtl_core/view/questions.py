@@ -46,8 +46,8 @@ WHERE r.rollout IN ({holders})
 
 
 def _facts(place: str) -> str:
-    """Joins of what is known of each rollout `r`; `place` is a condition that all these tables can answer. Each is cut before it is joined: of a
-    join DuckDB reads the whole table, which is seconds where there are millions."""
+    """Joins of verdict, reward, advantage and teacher's score to each rollout `r`. `place` is a condition on columns that all these tables have:
+    without it DuckDB reads them whole, which takes seconds at millions of rollouts."""
     tables = {"verdicts": "v", "rewards": "w", "advantages": "a", "teacher_scores": "t"}
     return " ".join(
         f"LEFT JOIN (SELECT * FROM {table} WHERE {place}) {name} USING (rollout)" for table, name in tables.items()

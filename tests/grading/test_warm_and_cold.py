@@ -46,14 +46,30 @@ def test_verdicts_are_the_same_for_right_wrong_and_broken_answers(executor, cold
     assert essence(warm_verdict) == essence(cold_verdict)
 
 
-def test_what_a_harness_tells_pytest_reaches_the_simulator_too(executor, cold, examples):
-    """The configuration of pytest that cocotb makes is made before the fork only where no file tells pytest anything."""
+def test_pytest_is_configured_once_unless_a_file_configures_it(executor, cold, examples):
     problem = examples[LFSR]
     services, mounts = read_services(problem.harness)
-    for told in ({}, {"rundir/pytest.ini": "[pytest]\nrequired_plugins = none-has-it\n"}):
-        job = Job(dict(problem.golden), {**problem.harness, **told}, services, mounts)
-        for one in (executor, cold):
-            assert ("Missing required plugins: none-has-it" in one.run(job).steps[0].output) == bool(told)
+    made = "\nimport sys\nprint('configured in', [f.config.invocation_params.dir for f in sys.meta_path if hasattr(f, 'fnpats')])\n"
+    own = {**problem.harness, "src/test_lfsr.py": problem.harness["src/test_lfsr.py"] + made}
+    refused = {**own, "rundir/pytest.ini": "[pytest]\nrequired_plugins = none-has-it\n"}
+    for one, where in ((executor, "/"), (cold, "/code/rundir/sim_build")):
+        said, refusing = (
+            one.run(Job(dict(problem.golden), files, services, mounts)).steps[0].output for files in (own, refused)
+        )
+        assert f"configured in [PosixPath('{where}')" in said
+        assert "Missing required plugins: none-has-it" in refusing
+
+
+def test_what_a_harness_left_open_is_written_when_its_simulator_ends(executor, cold, examples):
+    problem = examples[LFSR]
+    services, mounts = read_services(problem.harness)
+    left = {"src/test_lfsr.py": "\nLEFT = open('left.txt', 'w')\nLEFT.write('the end')\n"}
+    left["src/test_runner.py"] = (
+        "\ndef test_zz():\n    import glob\n    print([open(f).read() for f in glob.glob('**/left.txt', recursive=True)])\n"
+    )
+    harness = {path: text + left.get(path, "") for path, text in problem.harness.items()}
+    for one in (executor, cold):
+        assert "['the end']" in one.run(Job(dict(problem.golden), harness, services, mounts)).steps[0].output
 
 
 @pytest.mark.slow

@@ -36,8 +36,10 @@ MAX_MESSAGE = 1 << 20
 _SHELL = set("|&;<>()$`\\\"'*?[]#~%!{}\n")
 _OURS = {"COCOTB_RANDOM_SEED", "LIBPYTHON_LOC", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE"}
 _READ_AT_IMPORT = ("COCOTB_", "GPI_", "PYGPI_", "LIBPYTHON", "PYTHON", "COVERAGE")
-_OF_COCOTB = ("--capture=no", "-o", "python_files=*.py")
-_SETTINGS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "setup.py", "conftest.py")
+_COCOTBS_ARGUMENTS = ["--capture=no", "-o", "python_files=*.py"]
+"""With these cocotb 2 makes a pytest configuration (`RegressionManager.setup_pytest_assertion_rewriting`)."""
+_PYTEST_FILES = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "setup.py", "conftest.py")
+_PYTEST_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
 _PRELOADED = (
     "cocotb_tools._coverage",
     "cocotb._init",
@@ -54,7 +56,7 @@ _PRELOADED = (
 
 
 _SHARED = {}
-"""Modules by name that every fork has from here."""
+"""Name -> module, of the modules that were imported before any fork."""
 
 
 class BecomeSimulator(BaseException):
@@ -70,7 +72,7 @@ def serve():
     import agent
     import witness
 
-    atexit.register(_leave_shared_alone)  # the first to be registered is the last to be called
+    atexit.register(_keep_shared_modules)  # registered first, called last
     base = [entry for entry in sys.path if not entry.startswith("/guard")]
     place = _argument_place()
     witness.install()
@@ -144,8 +146,8 @@ def _preload():
     for name in default_plugins:
         importlib.import_module("_pytest." + name)
     _preload_rewriting()
-    inspect.getsource(_preload)  # as cocotb looks for a test's line; the expressions that this compiles are kept
-    _SHARED.update(sys.modules)
+    inspect.getsource(_preload)  # cocotb does so for each test; the regular expressions stay compiled
+    _SHARED.update((name, module) for name, module in sys.modules.items() if not name.startswith(("cocotb", "pygpi")))
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -156,34 +158,33 @@ def _preload():
 
 
 def _preload_rewriting():
-    """In each simulator cocotb makes a configuration of pytest, which words failed assertions: half the time of a short simulation. It is the
-    same in all of them where neither files nor variables say something to pytest, and made here for those."""
+    """Makes the pytest configuration that cocotb makes in each simulator to rewrite assertions, which is half the time of a short simulation.
+    Simulators share it unless files or variables configure pytest for them."""
     from _pytest.config import Config
 
-    usual, variables = Config.fromdictargs, _told_pytest()
-    made = usual({}, list(_OF_COCOTB))
+    usual, variables = Config.fromdictargs, _pytest_variables()
+    made = usual({}, list(_COCOTBS_ARGUMENTS))
 
     def fromdictargs(options, arguments):
-        same = not options and tuple(arguments) == _OF_COCOTB and _told_pytest() == variables
-        return made if same and not _has_settings(pathlib.Path.cwd()) else usual(options, arguments)
+        same = not options and arguments == _COCOTBS_ARGUMENTS and _pytest_variables() == variables
+        return made if same and not _has_pytest_files(pathlib.Path.cwd()) else usual(options, arguments)
 
     Config.fromdictargs = fromdictargs
 
 
-def _told_pytest():
-    told = {name: value for name, value in os.environ.items() if name.startswith("PYTEST_")}
-    return {name: value for name, value in told.items() if name not in ("PYTEST_CURRENT_TEST", "PYTEST_VERSION")}
+def _pytest_variables():
+    return [os.environ.get(name) for name in _PYTEST_VARIABLES]
 
 
-def _has_settings(place):
-    """Whether pytest, started in this directory, would look into a file of settings or a conftest.py."""
-    below, above = place.glob("test*"), (one / name for one in (place, *place.parents) for name in _SETTINGS)
+def _has_pytest_files(place):
+    """Whether pytest, started in this directory, would read a configuration file or a conftest.py."""
+    below, above = place.glob("test*"), (one / name for one in (place, *place.parents) for name in _PYTEST_FILES)
     return any(one.is_dir() for one in below) or any(one.exists() for one in above)
 
 
-def _leave_shared_alone():
-    """At a simulator's end Python takes its modules apart. It shall not find those whose memory is shared: to take them apart, and to copy
-    their pages for that, is a tenth of a short simulation. The harness' own modules are ended as ever."""
+def _keep_shared_modules():
+    """Called when a simulator's Python ends: hides the shared modules from the interpreter, which would clear each and so copy the memory that
+    forks share (a tenth of a short simulation). Modules of the harness are cleared as usual, and cocotb's, which hold on to them."""
     for name, module in _SHARED.items():
         if sys.modules.get(name) is module:
             del sys.modules[name]
