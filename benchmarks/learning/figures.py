@@ -8,13 +8,11 @@ import numpy as np
 from benchmarks.learning.crossed import crossed_interval
 from benchmarks.learning.ledger import Cell, Ledger, TierLine
 from benchmarks.learning.settings import COMPARISONS, SETTINGS, Comparison, Setting
+from benchmarks.learning.tiers import TIERS, Name
 from rtl_core.learning.intervals import Interval, mean_interval
-from rtl_core.problems.starter.spec import Tier
 
 WINDOW = 8
 """Steps over which a pass rate in training is taken."""
-GOALS: dict[Tier, tuple[float, ...]] = {"starter": (0.7, 0.85), "hard": (0.3, 0.5)}
-"""Pass rates in training whose first step is told."""
 COLLAPSED = 0.5
 """A run has collapsed when its last window passes less than this share of its best."""
 
@@ -48,8 +46,8 @@ class Row:
     interface: Interval
     by_seed: tuple[float, ...]
     """pass@1 of each seed."""
-    below_teacher: Interval
-    """The teacher's pass@1 less the student's, on the same problems."""
+    below_teacher: Interval | None
+    """The teacher's pass@1 less the student's, on the same problems; None where there is no teacher."""
     reached: tuple[Reached, ...]
     usd: float
     """Of the whole run, without its evaluations."""
@@ -58,6 +56,8 @@ class Row:
     collapsed: int
     """How many of the seeds' runs."""
     minutes: float
+    memory_gb: float | None
+    """The most of any seed."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Added:
         return "costs" if self.difference.hi < 0 else "no difference that can be told from chance"
 
 
-def rows(ledger: Ledger, tier: Tier) -> list[Row]:
+def rows(ledger: Ledger, tier: Name) -> list[Row]:
     """One row per setting of the tier that has a cell, in the order of the settings."""
     line = ledger.tiers.get(tier)
     found = []
@@ -87,7 +87,7 @@ def rows(ledger: Ledger, tier: Tier) -> list[Row]:
         if line is None or setting.tier != tier or not cells:
             continue
         passed_SP = _table(cells, "pass@1", line)
-        teacher_P = np.array(line.teacher.passed_P) / line.samples
+        teacher_P = line.teacher and np.array(line.teacher.passed_P) / line.samples
         found.append(
             Row(
                 setting,
@@ -95,13 +95,14 @@ def rows(ledger: Ledger, tier: Tier) -> list[Row]:
                 crossed_interval(passed_SP, bounds=(0, 1)),
                 crossed_interval(_table(cells, "interface", line), bounds=(0, 1)),
                 tuple(float(rate) for rate in passed_SP.mean(axis=1)),
-                crossed_interval(teacher_P - passed_SP),
-                tuple(_reached(cells, goal, line) for goal in GOALS[tier]),
+                None if teacher_P is None else crossed_interval(teacher_P - passed_SP),
+                tuple(_reached(cells, goal, line) for goal in TIERS[tier].goals),
                 float(np.mean([sum(step.usd for step in cell.steps) for cell in cells])),
                 float(np.mean([cell.answers for cell in cells])),
                 float(np.mean([cell.train_tokens for cell in cells])),
                 sum(map(has_collapsed, cells)),
                 float(np.mean([cell.ran.minutes for cell in cells])),
+                max((cell.ran.memory_gb for cell in cells if cell.ran.memory_gb is not None), default=None),
             )
         )
     return found

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rtl_core.problems.starter.spec import Tier
+from benchmarks.learning.tiers import Name
 
 LEDGER = Path(__file__).with_name("ledger.jsonl")
 
@@ -26,6 +26,8 @@ class Ran:
     machine: str
     day: str
     minutes: float
+    memory_gb: float | None = None
+    """Largest resident memory of one of the run's processes; None: not measured."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,14 @@ class Counts:
 class TierLine:
     """What all cells of a tier share."""
 
-    tier: Tier
+    tier: Name
     recipe: str
     problems_P: list[str]
     samples: int
     """Answers to each test problem."""
     untrained: Counts
-    teacher: Counts
+    teacher: Counts | None
+    """None: the tier has no teacher but the student itself."""
     ran: Ran
 
 
@@ -64,7 +67,7 @@ class Cell:
     """One run of one setting with one seed."""
 
     setting: str
-    tier: Tier
+    tier: Name
     seed: int
     recipe: str
     """Hash of the settings and models: a line of another recipe is no result of this one."""
@@ -91,7 +94,7 @@ class Ledger:
 
     def __init__(self, path: Path = LEDGER) -> None:
         self.path = path
-        self.tiers: dict[Tier, TierLine] = {}
+        self.tiers: dict[Name, TierLine] = {}
         self.cells: dict[tuple[str, int], Cell] = {}
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         for number, line in enumerate(text.splitlines(), 1):
@@ -120,7 +123,8 @@ def _parsed(data: dict[str, Any]) -> TierLine | Cell:
     kind = data.pop("kind")
     data["ran"] = Ran(**data["ran"])
     if kind == "tier":
-        return TierLine(**{**data, "untrained": Counts(**data["untrained"]), "teacher": Counts(**data["teacher"])})
+        teacher = data["teacher"] and Counts(**data["teacher"])
+        return TierLine(**{**data, "untrained": Counts(**data["untrained"]), "teacher": teacher})
     if kind != "cell":
         raise ValueError(f"kind {kind!r}")
     data["steps"] = [Step(*row) for row in data["steps"]]

@@ -18,13 +18,13 @@ from rtl_distill.flows.validate import validate_problems
 
 
 async def prepare(paths: list[Path], *, evaluate: bool) -> None:
-    """Validate the problems of every configuration; with `evaluate`, both policies answer the first one's test problems."""
+    """Validate the problems of every configuration; with `evaluate`, student and teacher answer the first one's test problems."""
     for number, path in enumerate(paths):
         answered = evaluate and number == 0
         async with open_session(load_config(path), with_policy=answered, accept_changes=True) as session:
             await validate_problems(session)
             if answered:
-                for policy in ("teacher", "student"):
+                for policy in ("teacher", "student") if session.config.tinker.teacher else ("student",):
                     await evaluate_policy(session, evaluation.plan_evaluation(session, policy, 0), must_succeed=True)
 
 

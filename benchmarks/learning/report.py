@@ -3,39 +3,36 @@
 from pathlib import Path
 
 from benchmarks.common import markdown as markdown_table
-from benchmarks.learning.figures import GOALS, Added, Reached, Row, added, cells_of, rate_of, rows
+from benchmarks.learning.figures import Added, Reached, Row, added, cells_of, rate_of, rows
 from benchmarks.learning.ledger import Ledger
 from benchmarks.learning.settings import SETTINGS, STEPS
+from benchmarks.learning.tiers import TIERS, Name
 from rtl_core.learning.intervals import Interval
-from rtl_core.problems.starter.spec import Tier
 
 REPORT = Path(__file__).parents[2] / "docs" / "learning-report.md"
 
 _HEAD = Path(__file__).with_name("report_head.md").read_text(encoding="utf-8").format(STEPS=STEPS)
-_TITLES: dict[Tier, str] = {"hard": "Hard tier", "starter": "Starter tier"}
 
 
 def markdown(ledger: Ledger) -> str:
     """The whole report."""
     parts = [_HEAD]
-    tiers: tuple[Tier, ...] = ("hard", "starter")
-    for tier in tiers:
-        if tier in ledger.tiers:
-            parts.append(_tier(ledger, tier))
+    parts += [_tier(ledger, tier) for tier in TIERS if tier in ledger.tiers]
     entries = added(ledger)
     parts += [_added(entries), _use(entries), _not_run(ledger), _where(ledger)]
     return "\n".join(part for part in parts if part)
 
 
-def _tier(ledger: Ledger, tier: Tier) -> str:
+def _tier(ledger: Ledger, tier: Name) -> str:
     line = ledger.tiers[tier]
-    low, high = GOALS[tier]
-    title = f"## {_TITLES[tier]}, {len(line.problems_P)} test problems × {line.samples}\n\n"
+    low, high = TIERS[tier].goals
+    title = f"## {TIERS[tier].title}, {len(line.problems_P)} test problems × {line.samples}\n\n"
     head = ["setting", "seeds", "pass@1", "by seed", "below the teacher, points", "interface right"]
     head += [f"steps to {low:g}", f"steps to {high:g}", f"dollars to {high:g}"]
-    head += ["dollars in all", "answers", "train tokens", "collapsed", "minutes"]
+    head += ["dollars in all", "answers", "train tokens", "collapsed", "minutes", "GB"]
     body = [_row(row) for row in rows(ledger, tier)]
-    for about, counts in (("untrained", line.untrained), ("teacher", line.teacher)):
+    known = (("untrained", line.untrained), ("teacher", line.teacher))
+    for about, counts in ((about, counts) for about, counts in known if counts is not None):
         passed, interface = (_rate(rate_of(values, line.samples)) for values in (counts.passed_P, counts.interface_P))
         body.append([about, "", passed, "", "", interface, *[""] * (len(head) - 6)])
     return title + markdown_table(head, body)
@@ -48,7 +45,7 @@ def _row(row: Row) -> list[str]:
         str(len(row.seeds)),
         _rate(row.passed),
         ", ".join(f"{rate:.2f}" for rate in row.by_seed),
-        _points(row.below_teacher),
+        "" if row.below_teacher is None else _points(row.below_teacher),
         _rate(row.interface),
         _steps(low),
         _steps(high),
@@ -58,6 +55,7 @@ def _row(row: Row) -> list[str]:
         f"{row.train_tokens:,.0f}",
         f"{row.collapsed} of {len(row.seeds)}",
         f"{row.minutes:.1f}",
+        "" if row.memory_gb is None else f"{row.memory_gb:.1f}",
     ]
 
 

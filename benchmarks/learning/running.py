@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -19,11 +20,10 @@ from pathlib import Path
 from benchmarks.learning import measured
 from benchmarks.learning.figures import rate_of
 from benchmarks.learning.ledger import Cell, Ledger, Ran, TierLine
-from benchmarks.learning.settings import MODELS, SETTINGS, STEPS, TEST_PROBLEMS, Setting, config_of
+from benchmarks.learning.settings import SETTINGS, STEPS, Setting, config_of
+from benchmarks.learning.tiers import TIERS, Name
 from rtl_core.config import RunConfig, load_config, to_toml
 from rtl_core.history.store import History
-from rtl_core.problems.starter.spec import Tier
-from rtl_core.tinymodels import model_path
 
 CORES_PER_RUN = 2
 ATTEMPTS = 2
@@ -49,6 +49,7 @@ class Matrix:
         self.seeds = seeds
         self.failed: list[str] = []
         self._lock = threading.Lock()
+        self._starts: dict[str, threading.Lock] = {}
 
     def cells(self) -> list[tuple[Setting, int]]:
         """Every cell that is asked for, the first setting with all its seeds before the next."""
@@ -99,11 +100,12 @@ class Matrix:
             after()
         tell(f"{cell.setting}-{cell.seed}: {in_words(cell, self.ledger)}")
 
-    def _prepare(self, tier: Tier, seeds: Sequence[int], tell: Tell) -> None:
+    def _prepare(self, tier: Name, seeds: Sequence[int], tell: Tell) -> None:
         """Validate the problems of each seed that nobody prepared; evaluate teacher and untrained student, if the ledger lacks them."""
-        recipe = recipe_of(Setting("", tier, "", ()), self.extra)
+        shared = Setting("", tier, "", TIERS[tier].overrides, base=TIERS[tier].base)
+        recipe = recipe_of(shared, self.extra)
         # Evaluations are found by the run's name; those of other models must not be.
-        shared = Setting(f"shared-{tier}-{recipe}", tier, "", ())
+        shared = replace(shared, name=f"shared-{tier}-{recipe}")
         line = self.ledger.tiers.get(tier)
         known = line is not None and line.recipe == recipe
         base = self._base(tier)
@@ -125,9 +127,9 @@ class Matrix:
         if not known:
             history, run = History(base, read_only=True), configs[0].run.name
             problems = measured.problems_of(history, run)
-            before, teacher = (
-                measured.counts_of(history, run, policy, problems, step=0) for policy in ("student", "teacher")
-            )
+            before = measured.counts_of(history, run, "student", problems, step=0)
+            taught = TIERS[tier].teacher is not None
+            teacher = measured.counts_of(history, run, "teacher", problems, step=0) if taught else None
             samples = configs[0].evaluation.samples
             ran = ran_here((time.monotonic() - start) / 60)
             with self._lock:
@@ -136,12 +138,15 @@ class Matrix:
             mark.touch()
         tell(f"{tier} tier: prepared in {time.monotonic() - start:.0f} s")
 
-    def _base(self, tier: Tier) -> Path:
+    def _base(self, tier: Name) -> Path:
         self.folder.mkdir(parents=True, exist_ok=True)
         return self.folder / f"shared-{tier}.duckdb"
 
     def _train(self, setting: Setting, seed: int, cores: set[int]) -> Cell:
-        config = config_of(setting, seed, self.folder, self.extra)
+        start_from = (
+            (f'tinker.start_from="{self._start(SETTINGS[setting.after], seed, cores)}"',) if setting.after else ()
+        )
+        config = config_of(setting, seed, self.folder, (*self.extra, *start_from))
         path = self._write(config)
         history = config.run.history
         if not history.exists():
@@ -149,13 +154,24 @@ class Matrix:
             shutil.copyfile(self._base(setting.tier), copy)
             copy.rename(history)
         start = time.monotonic()
-        self._process(config.run.name, ["-c", "from rtl_distill.cli import main; main()", "train", str(path)], cores)
-        minutes = (time.monotonic() - start) / 60
-        cell = self._read(setting, seed, config, minutes)
-        shutil.rmtree(history.parent)  # its figures are taken; a history and weights are tens of megabytes
+        train = ["-c", "from rtl_distill.cli import main; main()", "train", str(path)]
+        memory_gb = self._process(config.run.name, train, cores)
+        ran = ran_here((time.monotonic() - start) / 60, memory_gb)
+        cell = self._read(setting, seed, config, ran)
+        if not any(other.after == setting.name for other in SETTINGS.values()):
+            shutil.rmtree(history.parent)  # its figures are taken; a history and weights are tens of megabytes
         return cell
 
-    def _read(self, setting: Setting, seed: int, config: RunConfig, minutes: float) -> Cell:
+    def _start(self, setting: Setting, seed: int, cores: set[int]) -> str:
+        """The weights at the end of a cell, which is run where its folder is not there."""
+        config = config_of(setting, seed, self.folder, self.extra)
+        with self._starts.setdefault(config.run.name, threading.Lock()):
+            if not config.run.history.exists():
+                self._train(setting, seed, cores)
+        last = History(config.run.history, read_only=True).trained_steps(config.run.name)[-1]
+        return str(last.state_path)
+
+    def _read(self, setting: Setting, seed: int, config: RunConfig, ran: Ran) -> Cell:
         found, run = History(config.run.history, read_only=True), config.run.name
         tier = self.ledger.tiers[setting.tier]
         after = measured.counts_of(found, run, "student", tier.problems_P)
@@ -169,7 +185,7 @@ class Matrix:
             measured.evaluations_of(found, run, tier.problems_P),
             measured.answers_of(found, run),
             measured.train_tokens_of(found, run),
-            ran_here(minutes),
+            ran,
         )
 
     def _write(self, config: RunConfig) -> Path:
@@ -179,8 +195,12 @@ class Matrix:
         path.write_text(to_toml(config), encoding="utf-8")
         return path
 
-    def _process(self, name: str, arguments: list[str], cores: set[int]) -> None:
-        """Run Python on these cores, its output in a log; RuntimeError with the log's end when it fails twice."""
+    def _process(self, name: str, arguments: list[str], cores: set[int]) -> float:
+        """Run Python on these cores, its output in a log. Returns the largest resident memory of one of its processes (GB).
+
+        Raises:
+            RuntimeError: it failed twice; with the log's end.
+        """
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         environment = {
@@ -198,18 +218,21 @@ class Matrix:
         log = folder / "log.txt"
         for attempt in range(ATTEMPTS):
             with log.open("a") as file:
-                done = subprocess.run(
+                process = subprocess.Popen(
                     [sys.executable, *arguments],
                     stdout=file,
                     stderr=subprocess.STDOUT,
                     env=environment,
                     preexec_fn=lambda: os.sched_setaffinity(0, cores),
                 )
-            if done.returncode == 0:
-                return
+                _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode == 0:
+                break
             if attempt + 1 == ATTEMPTS:
                 tail = " | ".join(log.read_text(errors="replace").strip().splitlines()[-5:])
-                raise RuntimeError(f"exit code {done.returncode}; the end of {log}: {tail}")
+                raise RuntimeError(f"exit code {process.returncode}; the end of {log}: {tail}")
+        return usage.ru_maxrss / 1024**2
 
 
 def check(ledger: Ledger, folder: Path, cells: Sequence[tuple[str, int]], jobs: int, tell: Tell) -> bool:
@@ -251,16 +274,15 @@ def in_words(cell: Cell, ledger: Ledger) -> str:
 def recipe_of(setting: Setting, extra: Sequence[str] = ()) -> str:
     """Hash of what a cell is made of: the keys that its base and its overrides set, its models, the numbers of its problems."""
     config = load_config(setting.base, (*setting.overrides, *extra), environment={}, check_files=False)
-    weights = [
-        hashlib.sha256((model_path(name) / "model.safetensors").read_bytes()).hexdigest()
-        for name in sorted(MODELS[setting.tier])
-    ]
+    tier = TIERS[setting.tier]
     keys = config.model_dump(mode="json", exclude_unset=True)
-    made_of = [keys, setting.tier, STEPS, TEST_PROBLEMS[setting.tier], weights]
+    made_of = [keys, setting.tier, STEPS, tier.test_problems, tier.weights]
+    if setting.after:
+        made_of.append(recipe_of(SETTINGS[setting.after], extra))
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def ran_here(minutes: float) -> Ran:
+def ran_here(minutes: float, memory_gb: float | None = None) -> Ran:
     """This machine, the commit that is checked out, and today. Changes of what the matrix writes itself do not count as changes."""
     git = ["git", "-C", str(Path(__file__).parents[2])]
     commit = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True).stdout.strip()
@@ -273,7 +295,13 @@ def ran_here(minutes: float) -> Ran:
         commit += "-dirty"
     cores = len(os.sched_getaffinity(0))
     machine = f"{cores} cores of {_processor()}, Python {platform.python_version()}, torch {version('torch')}"
-    return Ran(commit or "no git", machine, datetime.now(UTC).date().isoformat(), round(minutes, 2))
+    return Ran(
+        commit or "no git",
+        machine,
+        datetime.now(UTC).date().isoformat(),
+        round(minutes, 2),
+        memory_gb and round(memory_gb, 2),
+    )
 
 
 def _processor() -> str:

@@ -5,20 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.learning.tiers import BASE, TIERS, Name
 from rtl_core.config import RunConfig, load_config
-from rtl_core.problems.starter.spec import Tier
-from rtl_core.tinymodels import ModelName
 
-BASE = Path(__file__).with_name("base.toml")
 STEPS = 64
 PROBLEMS_PER_STEP = 8
-TEST_PROBLEMS: dict[Tier, int] = {"starter": 72, "hard": 70}
-"""A multiple of the tier's families: 18 and 7."""
-MODELS: dict[Tier, tuple[ModelName, ModelName]] = {
-    "starter": ("student", "teacher"),
-    "hard": ("hard-student", "hard-teacher"),
-}
-"""Student and teacher of each tier."""
 
 
 @dataclass(frozen=True)
@@ -26,18 +17,20 @@ class Setting:
     """One way to train: the configuration `base`, the tier's models and problems, and these keys."""
 
     name: str
-    tier: Tier
+    tier: Name
     about: str
     overrides: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0, 1, 2)
-    base: str = str(BASE)
+    base: str = BASE
     """A configuration file, or the name of a shipped one, whose steps and sizes are then its own."""
+    after: str = ""
+    """Another setting, whose cell with the same seed gives the weights to start from."""
     longer: bool = False
     """Samples more answers than RL alone does: to be compared at equal dollars, or against steps."""
 
     @property
     def is_shipped(self) -> bool:
-        return self.base != str(BASE)
+        return self.base != BASE
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,8 @@ COMPARISONS = tuple(Comparison(**entry) for entry in _LISTED["comparison"])
 def config_of(setting: Setting, seed: int, folder: Path, extra: tuple[str, ...] = ()) -> RunConfig:
     """The configuration of one cell, which keeps its files in `folder`; judged on the test split."""
     name = f"{setting.name}-{seed}"
-    student, teacher = MODELS[setting.tier]
+    tier = TIERS[setting.tier]
+    teacher = () if tier.teacher is None else (f'tinker.teacher="{tier.teacher}"',)
     return load_config(
         setting.base,
         (
@@ -73,10 +67,10 @@ def config_of(setting: Setting, seed: int, folder: Path, extra: tuple[str, ...] 
             f"run.seed={seed}",
             f'run.directory="{folder}"',
             f'run.history="{folder}/{name}/history.duckdb"',
-            f'tinker.student="{student}"',
-            f'tinker.teacher="{teacher}"',
-            f'problems.sources.0.tier="{setting.tier}"',
-            f"problems.sources.0.heldout={TEST_PROBLEMS[setting.tier]}",
+            f'tinker.student="{tier.student}"',
+            *teacher,
+            f'problems.sources.0.tier="{tier.problems}"',
+            f"problems.sources.0.heldout={tier.test_problems}",
             'problems.sources.0.heldout_split="test"',
             "problems.validation_mutants=0",
             "evaluation.teacher=false",

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.learning.settings import COMPARISONS, MODELS, PROBLEMS_PER_STEP, SETTINGS, STEPS, config_of
+from benchmarks.learning.settings import COMPARISONS, PROBLEMS_PER_STEP, SETTINGS, STEPS, config_of
+from benchmarks.learning.tiers import TIERS
 from rtl_core.problems.starter.catalog import FAMILIES
 
 FOLDER = Path("runs")
@@ -13,11 +14,11 @@ FOLDER = Path("runs")
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_setting_is_judged_on_the_test_split_with_the_models_of_its_tier(name):
     setting = SETTINGS[name]
-    config = config_of(setting, 3, FOLDER)
+    config, tier = config_of(setting, 3, FOLDER), TIERS[setting.tier]
     (source,) = [source for source in config.problems.sources if source.heldout]
-    assert (source.heldout_split, source.tier, config.run.seed) == ("test", setting.tier, 3)
-    assert source.heldout % len(FAMILIES[setting.tier]) == 0
-    assert (config.tinker.student, config.tinker.teacher) == MODELS[setting.tier]
+    assert (source.heldout_split, source.tier, config.run.seed) == ("test", tier.problems, 3)
+    assert source.heldout % len(FAMILIES[tier.problems]) == 0
+    assert (config.tinker.student, config.tinker.teacher) == (tier.student, tier.teacher)
 
 
 @pytest.mark.parametrize("name", [n for n, one in SETTINGS.items() if not (one.is_shipped or one.longer)])
