@@ -1,6 +1,6 @@
 """From the ledger to figures: each setting over its seeds, and what each ingredient adds, with 95 % intervals over problems and seeds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +41,8 @@ class Row:
     """A setting over all its seeds."""
 
     setting: Setting
-    seeds: tuple[int, ...]
+    cells: list[Cell]
+    """One a seed."""
     passed: Interval
     interface: Interval
     by_seed: tuple[float, ...]
@@ -49,15 +50,10 @@ class Row:
     below_teacher: Interval | None
     """The teacher's pass@1 less the student's, on the same problems; None where there is no teacher."""
     reached: tuple[Reached, ...]
-    usd: float
-    """Of the whole run, without its evaluations."""
-    answers: float
-    train_tokens: float
-    collapsed: int
-    """How many of the seeds' runs."""
-    minutes: float
-    memory_gb: float | None
-    """The most of any seed."""
+
+    def mean(self, figure: Callable[[Cell], float]) -> float:
+        """Of the seeds' runs."""
+        return float(np.mean([figure(cell) for cell in self.cells]))
 
 
 @dataclass(frozen=True)
@@ -91,18 +87,12 @@ def rows(ledger: Ledger, tier: Name) -> list[Row]:
         found.append(
             Row(
                 setting,
-                tuple(cell.seed for cell in cells),
+                cells,
                 crossed_interval(passed_SP, bounds=(0, 1)),
                 crossed_interval(_table(cells, "interface", line), bounds=(0, 1)),
                 tuple(float(rate) for rate in passed_SP.mean(axis=1)),
                 None if teacher_P is None else crossed_interval(teacher_P - passed_SP),
                 tuple(_reached(cells, goal, line) for goal in TIERS[tier].goals),
-                float(np.mean([sum(step.usd for step in cell.steps) for cell in cells])),
-                float(np.mean([cell.answers for cell in cells])),
-                float(np.mean([cell.train_tokens for cell in cells])),
-                sum(map(has_collapsed, cells)),
-                float(np.mean([cell.ran.minutes for cell in cells])),
-                max((cell.ran.memory_gb for cell in cells if cell.ran.memory_gb is not None), default=None),
             )
         )
     return found

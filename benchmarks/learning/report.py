@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.common import markdown as markdown_table
-from benchmarks.learning.figures import Added, Reached, Row, added, cells_of, rate_of, rows
+from benchmarks.learning.figures import Added, Reached, Row, added, cells_of, has_collapsed, rate_of, rows
 from benchmarks.learning.ledger import Ledger
 from benchmarks.learning.settings import SETTINGS, STEPS
 from benchmarks.learning.tiers import TIERS, Name
@@ -40,9 +40,10 @@ def _tier(ledger: Ledger, tier: Name) -> str:
 
 def _row(row: Row) -> list[str]:
     low, high = row.reached
+    memory = [cell.ran.memory_gb for cell in row.cells if cell.ran.memory_gb is not None]
     return [
         f"`{row.setting.name}`: {row.setting.about}",
-        str(len(row.seeds)),
+        str(len(row.cells)),
         _rate(row.passed),
         ", ".join(f"{rate:.2f}" for rate in row.by_seed),
         "" if row.below_teacher is None else _points(row.below_teacher),
@@ -50,12 +51,12 @@ def _row(row: Row) -> list[str]:
         _steps(low),
         _steps(high),
         "–" if high.median_usd is None else f"{high.median_usd:.2f}",
-        f"{row.usd:.2f}",
-        f"{row.answers:,.0f}",
-        f"{row.train_tokens:,.0f}",
-        f"{row.collapsed} of {len(row.seeds)}",
-        f"{row.minutes:.1f}",
-        "" if row.memory_gb is None else f"{row.memory_gb:.1f}",
+        f"{row.mean(lambda cell: sum(step.usd for step in cell.steps)):.2f}",
+        f"{row.mean(lambda cell: cell.answers):,.0f}",
+        f"{row.mean(lambda cell: cell.train_tokens):,.0f}",
+        f"{sum(map(has_collapsed, row.cells))} of {len(row.cells)}",
+        f"{row.mean(lambda cell: cell.ran.minutes):.1f}",
+        f"{max(memory):.1f}" if memory else "",
     ]
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from benchmarks.learning import measured
 from benchmarks.learning.figures import rate_of
@@ -276,7 +277,7 @@ def recipe_of(setting: Setting, extra: Sequence[str] = ()) -> str:
     config = load_config(setting.base, (*setting.overrides, *extra), environment={}, check_files=False)
     tier = TIERS[setting.tier]
     keys = config.model_dump(mode="json", exclude_unset=True)
-    made_of = [keys, setting.tier, STEPS, tier.test_problems, tier.weights]
+    made_of: list[Any] = [keys, setting.tier, STEPS, tier.test_problems, tier.weights]
     if setting.after:
         made_of.append(recipe_of(SETTINGS[setting.after], extra))
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:12]

@@ -32,6 +32,7 @@ def examination(service):
     return examine(Server(service.base_url, service.api_key, folders=FOLDERS, tolerance=FLOAT32))
 
 
+@pytest.mark.slow
 def test_the_embedded_service_keeps_every_promise(examination):
     assert [(one.case.name, one.outcome, one.found) for one in examination.results if one.outcome != "OK"] == []
     assert len(examination.results) > 50
@@ -43,6 +44,7 @@ def test_the_embedded_service_keeps_every_promise(examination):
         assert one.case.without
 
 
+@pytest.mark.slow
 def test_what_an_examination_saved_is_deleted(service, examination):
     import tinker
 
@@ -90,6 +92,7 @@ def test_a_broken_promise_is_found_by_its_case_alone(service, name):
     assert found.fit == (not any(one.case.needed for one in found.lacks))
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_costs_the_time_that_it_is_given(service):
     with crippled(service.base_url, Silent("asample")) as url:
         found = examine(Server(url, service.api_key), ["sample"], case_s=15)

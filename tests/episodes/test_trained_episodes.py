@@ -85,6 +85,7 @@ def test_the_trainer_is_fed_exactly_what_was_sampled_and_rendered(tmp_path):
         assert np.allclose(logprobs_T, rollout.logprobs_T, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_an_episode_whose_session_died_goes_on_at_the_turn(tmp_path, monkeypatch):
     config = settings(tmp_path, "problems.sources.0.train=1", "curriculum.problems_per_step=1")
 

@@ -115,6 +115,7 @@ def test_the_parameters_that_the_harness_sets_are_proved_too(grader):
     assert found.detail.startswith("with W=12")
 
 
+@pytest.mark.slow
 def test_equality_for_some_cycles_is_told_as_such(grader):
     late = COUNTER.replace("= 8)", "= 24)")
     found = told(grader, late, late.replace("q + 1", "q + 1 + (q == 24'd12345678)"))
@@ -143,6 +144,7 @@ def test_what_cannot_be_read_is_undecided_with_the_reason(grader, other, why):
     assert why in found.why
 
 
+@pytest.mark.slow
 def test_an_explosion_ends_within_its_limits(grader):
     wide = "module m(input [23:0] a, input [23:0] b, output [47:0] y);\n  assign y = {};\nendmodule\n"
     found = proof(grader, wide.format("a * b"), wide.format("b * (a + 1) - b"), 2.0)

@@ -30,6 +30,7 @@ endmodule
 )
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("last", "result"),
     [

@@ -37,12 +37,13 @@ def changed(before: str, after: str) -> Callable[[Problem], dict[str, str]]:
     return change
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
+        ("cvdp_copilot_lfsr_0001", lambda problem: stubs(problem).files["one step"]),
         ("cvdp_agentic_fixed_arbiter_0001", changed(*INDEX_NOT_RESET)),
         ("cvdp_agentic_fixed_arbiter_0001", changed(*LOWEST_OF_OVERRIDE)),
-        ("cvdp_copilot_lfsr_0001", lambda problem: stubs(problem).files["one step"]),
         ("rtllm_sequence_detector", lambda problem: stubs(problem).files["unknown"]),
     ],
 )

@@ -25,6 +25,7 @@ TAUGHT = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["reverse", "forward"])
 @pytest.mark.usefixtures("prefect")
 def test_it_trains_on_the_teachers_choices_and_stores_the_first_of_them(small_run, tmp_path, kind):

@@ -80,6 +80,7 @@ def test_lines_of_subflows_tasks_and_threads_are_in_the_log_of_the_run_that_was_
     assert "without a flow run id" not in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_runs_side_by_side_keep_their_lines_apart():
     async def both():
         return await asyncio.gather(told("left"), told("right"))

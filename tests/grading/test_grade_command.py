@@ -75,6 +75,7 @@ def test_a_verdict_for_every_answer_in_order(files):
     assert "conftest" in records[3]["stages"]["format"]["reasons"][0]
 
 
+@pytest.mark.slow
 def test_passes_are_looked_at_where_that_is_asked_for(files, tmp_path):
     problems, lines, _ = files
     answers, output, findings = tmp_path / "answers.jsonl", tmp_path / "verdicts.jsonl", tmp_path / "findings.jsonl"

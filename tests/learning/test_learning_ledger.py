@@ -103,11 +103,11 @@ def test_a_difference_is_paired_over_problems_and_the_seeds_that_both_have(tmp_p
     )
     assert entry.difference.mean == pytest.approx((17 - 2) / 24)
     first, second = rows(ledger, "hard")
-    assert (first.seeds, second.seeds) == ((0, 1, 2), (1, 2, 3))
+    assert [[cell.seed for cell in row.cells] for row in (first, second)] == [[0, 1, 2], [1, 2, 3]]
     assert second.below_teacher.mean == pytest.approx((23 - 17) / 24)
     text = markdown(ledger)
     assert "`hard-warm`: " + SETTINGS["hard-warm"].about in text
-    assert "- `hard-both-0.5`" in text.split("## Not run yet")[1]
+    assert "- `hard-distillation`" in text.split("## Not run yet")[1]
 
 
 def test_the_tracked_report_is_what_the_tracked_ledger_gives():

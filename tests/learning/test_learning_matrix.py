@@ -1,9 +1,12 @@
 """The matrix runs a cell through the real pipeline, keeps its line, and finds it again."""
 
+import re
+
 import pytest
 
 from benchmarks.learning.ledger import Ledger
-from benchmarks.learning.running import Matrix, check
+from benchmarks.learning.running import Matrix, check, recipe_of
+from benchmarks.learning.settings import SETTINGS, Setting
 
 TWO_STEPS = [
     'problems.sources=[{kind="starter", tier="hard", train=4, heldout=7, heldout_split="test"}]',
@@ -13,26 +16,43 @@ TWO_STEPS = [
 
 
 @pytest.mark.slow
-def test_a_cell_is_run_once_and_can_be_checked(tmp_path):
+def test_a_cell_is_run_once_and_can_be_checked_and_another_starts_from_its_weights(tmp_path, monkeypatch):
+    # The folders of cells that others start from are kept.
+    for name, before in (("further", "hard-distillation"), ("last", "further")):
+        monkeypatch.setitem(SETTINGS, name, Setting(name, "hard", "", after=before))
     said: list[str] = []
     ledger = Ledger(tmp_path / "ledger.jsonl")
-    matrix = Matrix(ledger, tmp_path / "runs", ["hard-both-0.5"], [0], TWO_STEPS)
+    matrix = Matrix(ledger, tmp_path / "runs", ["hard-distillation"], [0], TWO_STEPS)
     assert len(matrix.missing()) == 1
     matrix.run(1, lambda: None, said.append)
     assert matrix.failed == [], said
 
-    cell, line = ledger.cells["hard-both-0.5", 0], ledger.tiers["hard"]
+    cell, line = ledger.cells["hard-distillation", 0], ledger.tiers["hard"]
     assert len(line.problems_P) == len(cell.after.passed_P) == 7
     assert [step.answers for step in cell.steps] == [8, 8]
     assert cell.answers == 16
     assert cell.train_tokens > 16 * 20
+    assert 0.1 < cell.ran.memory_gb < 16
     assert all(step.usd > 0 for step in cell.steps)
     assert sum(line.teacher.interface_P) > sum(line.untrained.interface_P)
 
-    again = Matrix(Ledger(ledger.path), tmp_path / "runs", ["hard-both-0.5"], [0], TWO_STEPS)
+    again = Matrix(Ledger(ledger.path), tmp_path / "runs", ["hard-distillation"], [0], TWO_STEPS)
     assert again.missing() == []
-    assert Matrix(again.ledger, tmp_path, ["hard-both-0.5"], [0]).missing(), "other keys are another cell"
+    assert Matrix(again.ledger, tmp_path, ["hard-distillation"], [0]).missing(), "other keys are another cell"
     with pytest.raises(SystemExit, match="has no cell hard-rl-0"):
         check(ledger, tmp_path / "check", [("hard-rl", 0)], 1, said.append)
-    with pytest.raises(SystemExit, match=r"hard-both-0\.5-0: the ledger's line is of other settings"):
-        check(ledger, tmp_path / "check", [("hard-both-0.5", 0)], 1, said.append)
+    with pytest.raises(SystemExit, match=r"hard-distillation-0: the ledger's line is of other settings"):
+        check(ledger, tmp_path / "check", [("hard-distillation", 0)], 1, said.append)
+
+    further = Matrix(again.ledger, tmp_path / "runs", ["further"], [0], TWO_STEPS)
+    further.run(1, lambda: None, said.append)
+    assert further.failed == [], said
+    log = (tmp_path / "runs/further-0/log.txt").read_text()
+    assert re.search(r"the student starts from tinker://\S+/weights/hard-distillation-0-000002", log)
+
+
+def test_a_cell_that_starts_from_another_is_a_new_one_where_that_one_changes(monkeypatch):
+    setting = Setting("further", "hard", "", after="hard-rl")
+    before = recipe_of(setting)
+    monkeypatch.setitem(SETTINGS, "hard-rl", Setting("hard-rl", "hard", "", ("learning.kl_weight=0.5",)))
+    assert before not in (recipe_of(setting), recipe_of(Setting("alone", "hard", "")))

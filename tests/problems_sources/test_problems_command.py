@@ -178,7 +178,8 @@ def test_fetch_cvdp_puts_the_files_where_the_shipped_configuration_looks(tmp_pat
     assert "cvdp_copilot_lfsr_0007" in listed.stdout
 
 
-@pytest.mark.parametrize("large", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("large", [False, True])
 def test_a_file_that_was_cut_short_is_never_taken_for_whole(tmp_path, published, monkeypatch, large):
     monkeypatch.chdir(tmp_path)
     served = Hub("nvidia/cvdp-benchmark-dataset", published, large)

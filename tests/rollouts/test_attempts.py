@@ -121,6 +121,7 @@ async def evaluated(history: Path) -> str:
         return plan.key("again")
 
 
+@pytest.mark.slow
 def test_a_turn_that_is_recorded_is_not_sampled_again_and_a_grader_that_fails_says_nothing(tmp_path, monkeypatch):
     config = settings(tmp_path, "problems.sources.0.train=1", "curriculum.problems_per_step=1", "grading.retries=1")
 

@@ -79,6 +79,7 @@ def run(tmp_path, grader, planted):
     return Audited(tmp_path, grader, planted)
 
 
+@pytest.mark.slow
 def test_a_wrongly_paid_answer_is_found_and_named_and_honest_ones_are_not(run):
     keys = run.answer(run.half, RIGHT, ALSO_RIGHT, WRONG, WRONG, HEAD + "endmodule\n")
     for problem in run.starter:
