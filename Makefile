@@ -7,8 +7,8 @@ TOOLS := iverilog=iverilog verilator=verilator bwrap=bubblewrap
 BROWSER := chromium=chromium
 ENGINE := dockerd=docker.io docker=docker.io debootstrap=debootstrap
 
-# Tests mostly wait for simulators and servers: three at a time keep two cores busy. tests/conftest.py makes the groups.
-PARALLEL := -n 3 --dist loadgroup --no-loadscope-reorder
+# Tests mostly wait for simulators and servers: five at a time keep two cores busy. tests/conftest.py makes the groups.
+PARALLEL := -n 5 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help setup setup-test train train-real test test-slow test-timing test-docker test-cookbook test-clients test-newer-clients lint types format bench redteam learning-report models newest lock sim-image deploy-local down clean
 

@@ -67,6 +67,7 @@ def ours_in_log(flow_run_id: str, enough: Callable[[list[str]], bool]) -> list[s
     return asyncio.run(read())
 
 
+@pytest.mark.slow
 def test_lines_of_subflows_tasks_and_threads_are_in_the_log_of_the_run_that_was_triggered(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(LOG_FILE, "worker.log")

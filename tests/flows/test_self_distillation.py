@@ -44,6 +44,7 @@ def without_teacher(settings: list[str], folder: Path) -> str:
     return str(file)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
 def test_the_golden_answer_is_shown_to_who_scores_and_to_nobody_else(small_run, tmp_path):
     from rtl_distill.flows.train import train

@@ -246,6 +246,7 @@ def test_a_harness_that_fails_on_one_text_alone_gives_a_verdict(grader):
 # What an answer costs
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     "text",
     [

@@ -35,6 +35,7 @@ def both(executor, cold, problem, files):
     return verdicts
 
 
+@pytest.mark.slow
 def test_verdicts_are_the_same_for_right_wrong_and_broken_answers(executor, cold, examples):
     lfsr = examples[LFSR]
     code = lfsr.golden["rtl/lfsr_8bit.sv"]

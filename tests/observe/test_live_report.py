@@ -1,5 +1,7 @@
 """A run under way has a report, and no step waits for it."""
 
+import pytest
+
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.observe import live_report
@@ -7,6 +9,7 @@ from rtl_core.observe.live_report import LiveReport
 from tests.waiting import wait_for
 
 
+@pytest.mark.slow
 def test_a_run_under_way_has_a_report_written_beside_it(tmp_path, monkeypatch):
     gate = tmp_path / "gate"
     wait = f"import pathlib, time\nwhile not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)\n"

@@ -148,6 +148,7 @@ def published(cvdp):
     }
 
 
+@pytest.mark.slow
 def test_fetch_cvdp_puts_the_files_where_the_shipped_configuration_looks(tmp_path, published, monkeypatch):
     monkeypatch.chdir(tmp_path)
     missing = command("problems", "list", "--config", "cvdp")

@@ -59,6 +59,7 @@ def share_a_design(loaded: LoadedProblems, what) -> list[tuple[str, str]]:
     return [(a.id, b.id) for a in loaded.train for b in loaded.heldout if what(a) & what(b)]
 
 
+@pytest.mark.slow
 def test_no_ip_of_the_agentic_problems_stands_on_both_sides(agentic, both):
     assert len(agentic.train) + len(agentic.heldout) == 92
     assert len(both.train) + len(both.heldout) == 92 + 38

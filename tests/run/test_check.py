@@ -158,6 +158,7 @@ def test_what_no_time_mends_is_one_sentence_with_its_remedy_in_check_and_ends_a_
     assert not any("asample" in path for path in front.asked)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("command", "fault", "text"),
     [

@@ -167,6 +167,7 @@ def test_what_cannot_be_known_is_told_with_its_reason(run):
     ]
 
 
+@pytest.mark.slow
 def test_without_a_golden_answer_passes_are_held_against_one_another(run):
     half = Problem.model_validate({**run.half.model_dump(), "id": "withheld", "golden": None})
     run.history.record_problems("r", [(half, "train", 99)])

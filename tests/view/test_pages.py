@@ -27,6 +27,7 @@ def hrefs(page: str, path: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_every_link_of_every_page_leads_to_a_page(view):
     seen, todo, kinds = set(), ["/"], set()
     while todo:
