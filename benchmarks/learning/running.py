@@ -23,8 +23,10 @@ from benchmarks.learning.figures import rate_of
 from benchmarks.learning.ledger import Cell, Ledger, Ran, TierLine
 from benchmarks.learning.settings import SETTINGS, STEPS, Setting, config_of
 from benchmarks.learning.tiers import TIERS, Name
+from rtl_core import pretrained
 from rtl_core.config import RunConfig, load_config, to_toml
 from rtl_core.history.store import History
+from rtl_core.pretrained.fetch import fetch_model
 
 CORES_PER_RUN = 2
 ATTEMPTS = 2
@@ -114,6 +116,8 @@ class Matrix:
         lacking = [seed for seed, mark in marks.items() if not mark.exists()]
         if known and not lacking:
             return
+        if TIERS[tier].student in pretrained.MODELS:
+            fetch_model(TIERS[tier].student, tell)
         start = time.monotonic()
         extra = (
             *self.extra,
