@@ -52,7 +52,7 @@ class Matrix:
         self.seeds = seeds
         self.failed: list[str] = []
         self._lock = threading.Lock()
-        self._starts: dict[str, threading.Lock] = {}
+        self._at_work: dict[str, threading.Lock] = {}
 
     def cells(self) -> list[tuple[Setting, int]]:
         """Every cell that is asked for, the first setting with all its seeds before the next."""
@@ -148,33 +148,34 @@ class Matrix:
         return self.folder / f"shared-{tier}.duckdb"
 
     def _train(self, setting: Setting, seed: int, cores: set[int]) -> Cell:
-        start_from = (
-            (f'tinker.start_from="{self._start(SETTINGS[setting.after], seed, cores)}"',) if setting.after else ()
-        )
+        """Run a cell, or go on with it."""
+        start_from: tuple[str, ...] = ()
+        if setting.after:
+            start_from = (f'tinker.start_from="{self._weights(SETTINGS[setting.after], seed, cores)}"',)
         config = config_of(setting, seed, self.folder, (*self.extra, *start_from))
         path = self._write(config)
         history = config.run.history
-        if not history.exists():
-            copy = history.with_suffix(".copy")
-            shutil.copyfile(self._base(setting.tier), copy)
-            copy.rename(history)
-        start = time.monotonic()
-        train = ["-c", "from rtl_distill.cli import main; main()", "train", str(path)]
-        memory_gb = self._process(config.run.name, train, cores)
-        ran = ran_here((time.monotonic() - start) / 60, memory_gb)
-        cell = self._read(setting, seed, config, ran)
+        with self._at_work.setdefault(config.run.name, threading.Lock()):
+            if not history.exists():
+                copy = history.with_suffix(".copy")
+                shutil.copyfile(self._base(setting.tier), copy)
+                copy.rename(history)
+            start = time.monotonic()
+            train = ["-c", "from rtl_distill.cli import main; main()", "train", str(path)]
+            memory_gb = self._process(config.run.name, train, cores)
+        cell = self._read(setting, seed, config, ran_here((time.monotonic() - start) / 60, memory_gb))
         if not any(other.after == setting.name for other in SETTINGS.values()):
             shutil.rmtree(history.parent)  # its figures are taken; a history and weights are tens of megabytes
         return cell
 
-    def _start(self, setting: Setting, seed: int, cores: set[int]) -> str:
-        """The weights at the end of a cell, which is run where its folder is not there."""
+    def _weights(self, setting: Setting, seed: int, cores: set[int]) -> str:
+        """Those at the end of a cell, which is run first unless its folder holds it whole."""
         config = config_of(setting, seed, self.folder, self.extra)
-        with self._starts.setdefault(config.run.name, threading.Lock()):
-            if not config.run.history.exists():
-                self._train(setting, seed, cores)
-        last = History(config.run.history, read_only=True).trained_steps(config.run.name)[-1]
-        return str(last.state_path)
+        name, history = config.run.name, config.run.history
+        run = History(history, read_only=True).run(name) if history.exists() else None
+        if run is None or run.status != "finished":
+            self._train(setting, seed, cores)
+        return str(History(history, read_only=True).trained_steps(name)[-1].state_path)
 
     def _read(self, setting: Setting, seed: int, config: RunConfig, ran: Ran) -> Cell:
         found, run = History(config.run.history, read_only=True), config.run.name
