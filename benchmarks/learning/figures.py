@@ -63,6 +63,8 @@ class Added:
     comparison: Comparison
     seeds: int
     difference: Interval
+    interface: Interval
+    """The same of the answers whose interface is right."""
 
     @property
     def words(self) -> str:
@@ -106,9 +108,13 @@ def added(ledger: Ledger) -> list[Added]:
         seeds = sorted(set(ours) & set(theirs))
         if seeds:
             line = ledger.tiers[SETTINGS[asked.setting].tier]
-            ours_SP = _table([ours[seed] for seed in seeds], "pass@1", line)
-            theirs_SP = _table([theirs[seed] for seed in seeds], "pass@1", line)
-            found.append(Added(asked, len(seeds), crossed_interval(ours_SP - theirs_SP)))
+            passed, interface = (
+                crossed_interval(
+                    _table([ours[s] for s in seeds], figure, line) - _table([theirs[s] for s in seeds], figure, line)
+                )
+                for figure in ("pass@1", "interface")
+            )
+            found.append(Added(asked, len(seeds), passed, interface))
     return found
 
 

@@ -61,11 +61,12 @@ def _row(row: Row) -> list[str]:
 
 
 def _added(entries: list[Added]) -> str:
-    head = ["ingredient", "setting", "against", "seeds", "difference, points", "so it"]
+    head = ["ingredient", "setting", "against", "seeds", "difference, points", "so it", "interface right, points"]
     body = []
     for e in entries:
         setting, against = f"`{e.comparison.setting}`", f"`{e.comparison.against}`"
-        body.append([e.comparison.ingredient, setting, against, str(e.seeds), _points(e.difference), e.words])
+        difference, interface = _points(e.difference), _points(e.interface)
+        body.append([e.comparison.ingredient, setting, against, str(e.seeds), difference, e.words, interface])
     return "## What each adds\n\n" + markdown_table(head, body) if body else ""
 
 

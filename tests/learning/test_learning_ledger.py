@@ -102,6 +102,7 @@ def test_a_difference_is_paired_over_problems_and_the_seeds_that_both_have(tmp_p
         "pays",
     )
     assert entry.difference.mean == pytest.approx((17 - 2) / 24)
+    assert entry.interface.mean == 0  # 4 of 4 in both
     first, second = rows(ledger, "hard")
     assert [[cell.seed for cell in row.cells] for row in (first, second)] == [[0, 1, 2], [1, 2, 3]]
     assert second.below_teacher.mean == pytest.approx((23 - 17) / 24)
