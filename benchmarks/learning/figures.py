@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.learning.crossed import crossed_interval
 from benchmarks.learning.ledger import Cell, Ledger, TierLine
 from benchmarks.learning.settings import COMPARISONS, SETTINGS, Comparison, Setting
-from benchmarks.learning.tiers import TIERS, Name
+from benchmarks.learning.tiers import TIERS, TierName
 from rtl_core.learning.intervals import Interval, mean_interval
 
 WINDOW = 8
@@ -76,7 +76,7 @@ class Added:
         return "costs" if self.difference.hi < 0 else "no difference that can be told from chance"
 
 
-def rows(ledger: Ledger, tier: Name) -> list[Row]:
+def rows(ledger: Ledger, tier: TierName) -> list[Row]:
     """One row per setting of the tier that has a cell, in the order of the settings."""
     line = ledger.tiers.get(tier)
     found = []

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.learning.tiers import Name
+from benchmarks.learning.tiers import TierName
 
 LEDGER = Path(__file__).with_name("ledger.jsonl")
 
@@ -42,7 +42,7 @@ class Counts:
 class TierLine:
     """What all cells of a tier share."""
 
-    tier: Name
+    tier: TierName
     recipe: str
     problems_P: list[str]
     samples: int
@@ -67,7 +67,7 @@ class Cell:
     """One run of one setting with one seed."""
 
     setting: str
-    tier: Name
+    tier: TierName
     seed: int
     recipe: str
     """Hash of the settings and models: a line of another recipe is no result of this one."""
@@ -94,7 +94,7 @@ class Ledger:
 
     def __init__(self, path: Path = LEDGER) -> None:
         self.path = path
-        self.tiers: dict[Name, TierLine] = {}
+        self.tiers: dict[TierName, TierLine] = {}
         self.cells: dict[tuple[str, int], Cell] = {}
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         for number, line in enumerate(text.splitlines(), 1):

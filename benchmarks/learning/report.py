@@ -6,7 +6,7 @@ from benchmarks.common import markdown as markdown_table
 from benchmarks.learning.figures import Added, Reached, Row, added, cells_of, has_collapsed, rate_of, rows
 from benchmarks.learning.ledger import Ledger
 from benchmarks.learning.settings import SETTINGS, STEPS
-from benchmarks.learning.tiers import TIERS, Name
+from benchmarks.learning.tiers import TIERS, TierName
 from rtl_core.learning.intervals import Interval
 
 REPORT = Path(__file__).parents[2] / "docs" / "learning-report.md"
@@ -23,7 +23,7 @@ def markdown(ledger: Ledger) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _tier(ledger: Ledger, tier: Name) -> str:
+def _tier(ledger: Ledger, tier: TierName) -> str:
     line = ledger.tiers[tier]
     low, high = TIERS[tier].goals
     title = f"## {TIERS[tier].title}, {len(line.problems_P)} test problems × {line.samples}\n\n"

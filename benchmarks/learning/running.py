@@ -22,7 +22,7 @@ from benchmarks.learning import measured
 from benchmarks.learning.figures import rate_of
 from benchmarks.learning.ledger import Cell, Ledger, Ran, TierLine
 from benchmarks.learning.settings import SETTINGS, STEPS, Setting, config_of
-from benchmarks.learning.tiers import TIERS, Name
+from benchmarks.learning.tiers import TIERS, TierName
 from rtl_core import pretrained
 from rtl_core.config import RunConfig, load_config, to_toml
 from rtl_core.history.store import History
@@ -103,7 +103,7 @@ class Matrix:
             after()
         tell(f"{cell.setting}-{cell.seed}: {in_words(cell, self.ledger)}")
 
-    def _prepare(self, tier: Name, seeds: Sequence[int], tell: Tell) -> None:
+    def _prepare(self, tier: TierName, seeds: Sequence[int], tell: Tell) -> None:
         """Validate the problems of each seed that nobody prepared; evaluate teacher and untrained student, if the ledger lacks them."""
         shared = Setting("", tier, "", TIERS[tier].overrides, base=TIERS[tier].base)
         recipe = recipe_of(shared, self.extra)
@@ -143,7 +143,7 @@ class Matrix:
             mark.touch()
         tell(f"{tier} tier: prepared in {time.monotonic() - start:.0f} s")
 
-    def _base(self, tier: Name) -> Path:
+    def _base(self, tier: TierName) -> Path:
         self.folder.mkdir(parents=True, exist_ok=True)
         return self.folder / f"shared-{tier}.duckdb"
 
@@ -153,9 +153,13 @@ class Matrix:
         if setting.after:
             start_from = (f'tinker.start_from="{self._weights(SETTINGS[setting.after], seed, cores)}"',)
         config = config_of(setting, seed, self.folder, (*self.extra, *start_from))
-        path = self._write(config)
         history = config.run.history
+        recipe, made_of = recipe_of(setting, self.extra), history.with_name("recipe")
         with self._at_work.setdefault(config.run.name, threading.Lock()):
+            if history.exists() and text_of(made_of) != recipe:
+                shutil.rmtree(history.parent)  # a cell of other settings, kept for those that start from it
+            path = self._write(config)
+            made_of.write_text(recipe)
             if not history.exists():
                 copy = history.with_suffix(".copy")
                 shutil.copyfile(self._base(setting.tier), copy)
@@ -172,7 +176,8 @@ class Matrix:
         """Those at the end of a cell, which is run first unless its folder holds it whole."""
         config = config_of(setting, seed, self.folder, self.extra)
         name, history = config.run.name, config.run.history
-        run = History(history, read_only=True).run(name) if history.exists() else None
+        same = history.exists() and text_of(history.with_name("recipe")) == recipe_of(setting, self.extra)
+        run = History(history, read_only=True).run(name) if same else None
         if run is None or run.status != "finished":
             self._train(setting, seed, cores)
         return str(History(history, read_only=True).trained_steps(name)[-1].state_path)
@@ -231,7 +236,7 @@ class Matrix:
                     env=environment,
                     preexec_fn=lambda: os.sched_setaffinity(0, cores),
                 )
-                _, status, usage = os.wait4(process.pid, 0)
+                _, status, usage = os.wait4(process.pid, 0)  # tells the memory, which Popen.wait does not
             process.returncode = os.waitstatus_to_exitcode(status)
             if process.returncode == 0:
                 break
@@ -247,6 +252,8 @@ def check(ledger: Ledger, folder: Path, cells: Sequence[tuple[str, int]], jobs: 
         raise SystemExit(
             f"the ledger {ledger.path} has no cell {', '.join(unknown)}: name others with --only and --seeds"
         )
+    folder = folder / "check"
+    shutil.rmtree(folder, ignore_errors=True)  # a kept cell would be compared with itself
     matrix = Matrix(ledger, folder, [name for name, _ in cells])
     places = [(setting, seed) for setting, (_, seed) in zip(matrix.settings, cells, strict=True)]
     if stale := [f"{s.name}-{seed}" for s, seed in places if ledger.cells[s.name, seed].recipe != recipe_of(s)]:
@@ -267,6 +274,11 @@ def check(ledger: Ledger, folder: Path, cells: Sequence[tuple[str, int]], jobs: 
 
     matrix.measure(places, jobs, compare, tell)
     return len(good) == len(cells) and all(good)
+
+
+def text_of(path: Path) -> str | None:
+    """The text of a file, if there is one."""
+    return path.read_text() if path.exists() else None
 
 
 def in_words(cell: Cell, ledger: Ledger) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.tiers import BASE, TIERS, Name
+from benchmarks.learning.tiers import BASE, TIERS, TierName
 from rtl_core.config import RunConfig, load_config
 
 STEPS = 64
@@ -17,7 +17,7 @@ class Setting:
     """One way to train: the configuration `base`, the tier's models and problems, and these keys."""
 
     name: str
-    tier: Name
+    tier: TierName
     about: str
     overrides: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0, 1, 2)

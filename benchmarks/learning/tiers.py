@@ -10,7 +10,7 @@ from rtl_core.problems.starter import spec
 from rtl_core.tinymodels import ModelName, model_path
 
 BASE = str(Path(__file__).with_name("base.toml"))
-Name = Literal["hard", "starter", "smollm2"]
+TierName = Literal["hard", "starter", "smollm2"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Tier:
         return [_sha256(name) for name in sorted(filter(None, (self.student, self.teacher)))]
 
 
-TIERS: dict[Name, Tier] = {
+TIERS: dict[TierName, Tier] = {
     "hard": Tier("Hard tier", "hard-student", "hard-teacher", "hard", 70, (0.3, 0.5)),
     "starter": Tier("Starter tier", "student", "teacher", "starter", 72, (0.7, 0.85)),
     "smollm2": Tier(

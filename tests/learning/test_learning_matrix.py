@@ -50,6 +50,18 @@ def test_a_cell_is_run_once_and_can_be_checked_and_another_starts_from_its_weigh
     log = (tmp_path / "runs/further-0/log.txt").read_text()
     assert re.search(r"the student starts from tinker://\S+/weights/hard-distillation-0-000002", log)
 
+    # The kept folder of other settings is made anew.
+    shorter = Matrix(
+        Ledger(tmp_path / "other.jsonl"),
+        tmp_path / "runs",
+        ["hard-distillation"],
+        [0],
+        [*TWO_STEPS[:2], "sampling.group_size=2"],
+    )
+    shorter.run(1, lambda: None, said.append)
+    assert shorter.failed == [], said
+    assert shorter.ledger.cells["hard-distillation", 0].answers == 8
+
 
 def test_a_cell_that_starts_from_another_is_a_new_one_where_that_one_changes(monkeypatch):
     setting = Setting("further", "hard", "", after="hard-rl")
