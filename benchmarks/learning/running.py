@@ -153,6 +153,8 @@ class Matrix:
         if setting.after:
             start_from = (f'tinker.start_from="{self._weights(SETTINGS[setting.after], seed, cores)}"',)
         config = config_of(setting, seed, self.folder, (*self.extra, *start_from))
+        threads = f"tinker.local_threads={min(config.tinker.local_threads, len(cores))}"
+        config = config_of(setting, seed, self.folder, (*self.extra, *start_from, threads))
         history = config.run.history
         recipe, made_of = recipe_of(setting, self.extra), history.with_name("recipe")
         with self._at_work.setdefault(config.run.name, threading.Lock()):
@@ -330,7 +332,7 @@ def _processor() -> str:
 
 
 def shares(jobs: int) -> list[set[int]]:
-    """The cores of each of `jobs` runs: two each, the same ones again where there are not enough."""
+    """The cores of each of `jobs` runs: at most two each, the same ones again where there are more runs than cores."""
     cores = sorted(os.sched_getaffinity(0))
-    width = min(CORES_PER_RUN, len(cores))
+    width = min(CORES_PER_RUN, max(1, len(cores) // jobs))
     return [{cores[(job * width + i) % len(cores)] for i in range(width)} for job in range(jobs)]

@@ -53,6 +53,24 @@ def use_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
+def use_fast_products() -> None:
+    """Let oneDNN multiply float32 matrices where it does so exactly.
+
+    torch's own choice, MKL, uses half of what AMD's AVX-512 units can do. The mode that allows bfloat16 is the only one in which
+    torch asks oneDNN; it rounds where the processor has units for such products (AMX) and computes in float32 elsewhere. Which
+    of both, a product of numbers tells that lose digits in bfloat16.
+    """
+    import torch
+
+    a = torch.linspace(1, 2, 64 * 576).view(64, 576)
+    matmul = torch.backends.mkldnn.matmul
+    before = matmul.fp32_precision
+    exact = a.double() @ a.double().t()
+    matmul.fp32_precision = "bf16"
+    if not torch.allclose((a @ a.t()).double(), exact, rtol=1e-5):
+        matmul.fp32_precision = before
+
+
 def keep_freed_memory() -> None:
     """Keep what is freed for the next tensor, up to 16 MiB.
 

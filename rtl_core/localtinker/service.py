@@ -13,7 +13,7 @@ from typing import Any
 from rtl_core.localtinker import NotFoundError, RequestError
 from rtl_core.localtinker import requests as rq
 from rtl_core.localtinker.clients import Clients
-from rtl_core.localtinker.devices import device_for, use_threads
+from rtl_core.localtinker.devices import device_for, use_fast_products, use_threads
 from rtl_core.localtinker.dispatch import SamplingProcesses
 from rtl_core.localtinker.engine import Engine
 from rtl_core.localtinker.futures import Future, FutureStore
@@ -37,6 +37,7 @@ class Service:
         settings.state.mkdir(parents=True, exist_ok=True)
         self.device = device_for(settings.device, settings.models.values())
         use_threads(1)  # until the template of the sampling processes is made: a copy of it has no threads
+        use_fast_products()
         self.models: dict[str, ServedModel] = {
             name: load_model(name, path, dtype=settings.dtype, device=self.device, max_context=settings.max_context)
             for name, path in settings.models.items()
