@@ -5,10 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rtl_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 LARGE_BYTES = 64 << 20
@@ -56,19 +60,24 @@ def use_threads(count: int) -> None:
 def use_fast_products() -> None:
     """Let oneDNN multiply float32 matrices where it does so exactly.
 
-    torch's own choice, MKL, uses half of what AMD's AVX-512 units can do. The mode that allows bfloat16 is the only one in which
-    torch asks oneDNN; it rounds where the processor has units for such products (AMX) and computes in float32 elsewhere. Which
-    of both, a product of numbers tells that lose digits in bfloat16.
+    torch's own choice, MKL, reaches half of what AMD's AVX-512 units can do. torch asks oneDNN only in the mode that allows
+    bfloat16, in which oneDNN rounds where the processor multiplies bfloat16 faster (AMX), and computes in float32 elsewhere.
     """
     import torch
 
-    a = torch.linspace(1, 2, 64 * 576).view(64, 576)
-    matmul = torch.backends.mkldnn.matmul
-    before = matmul.fp32_precision
-    exact = a.double() @ a.double().t()
-    matmul.fp32_precision = "bf16"
-    if not torch.allclose((a @ a.t()).double(), exact, rtol=1e-5):
-        matmul.fp32_precision = before
+    mode = torch.backends.mkldnn.matmul
+    before = mode.fp32_precision
+    mode.fp32_precision = "bf16"
+    if not is_exact(torch.mm):
+        mode.fp32_precision = before
+
+
+def is_exact(multiply: Callable[[Tensor, Tensor], Tensor]) -> bool:
+    """Whether a product of float32 matrices has float32's digits: bfloat16 would err by more than .01 here, float32 by 1e-4."""
+    import torch
+
+    a = torch.arange(64.0 * 576).sin().view(64, 576)
+    return bool((multiply(a, a.t()) - a.double() @ a.double().t()).abs().max() < 1e-3)
 
 
 def keep_freed_memory() -> None:

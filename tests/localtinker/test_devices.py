@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rtl_core.errors import ConfigError
-from rtl_core.localtinker.devices import device_for
+from rtl_core.localtinker.devices import device_for, is_exact, use_fast_products
 
 PROGRAM = """
 import resource, torch
@@ -26,6 +26,17 @@ for _ in range(10):
 print(faults() - before)
 """
 GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def test_products_that_round_to_bfloat16_are_not_taken():
+    mode = torch.backends.mkldnn.matmul
+    before = mode.fp32_precision
+    try:
+        use_fast_products()
+        assert is_exact(torch.mm)
+    finally:
+        mode.fp32_precision = before
+    assert not is_exact(lambda a, b: a.bfloat16().float() @ b.bfloat16().float())
 
 
 def test_small_models_run_on_the_cpu_and_larger_ones_on_a_gpu_if_there_is_one(tmp_path):
