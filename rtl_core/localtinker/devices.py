@@ -65,7 +65,7 @@ def use_fast_products() -> None:
     """
     import torch
 
-    mode = torch.backends.mkldnn.matmul
+    mode = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = mode.fp32_precision
     mode.fp32_precision = "bf16"
     if not is_exact(torch.mm):
