@@ -260,11 +260,12 @@ class DenseDecoder:
             return Linear(weight, bias)
         lora_a, lora_b = (t.to(self.device, torch.float32) for t in pair)
         if self._merge:
-            return Linear((weight.float() + self._scaling * (lora_b @ lora_a)).to(weight.dtype), bias)
+            merged = torch.addmm(weight.float(), lora_b, lora_a, alpha=self._scaling)
+            return Linear(merged.to(weight.dtype), bias)
         return Linear(weight, bias, (lora_a, lora_b * self._scaling))
 
 
 def _fuse(linears: list[Linear], norm: Tensor) -> Linear:
     """One linear for several with one input, and the weight of the norm before them folded into it."""
     bias = None if linears[0].bias is None else torch.cat([lin.bias for lin in linears if lin.bias is not None])
-    return Linear(torch.cat([lin.weight for lin in linears]) * norm, bias)
+    return Linear(torch.cat([lin.weight for lin in linears]).mul_(norm), bias)

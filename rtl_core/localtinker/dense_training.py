@@ -175,8 +175,11 @@ def _through(function: Callable[[Tensor], Tensor], x: Tensor, backward: Callable
 class DenseTraining:
     """The passes of one adapter on one model. Gradients are added to the `grad` of the parameters in `pairs`."""
 
-    def __init__(self, model: Any, pairs: Pairs, scaling: float, *, budget_bytes: int) -> None:
-        """`pairs`: (A, B) by the name of the module that they belong to; `budget_bytes` bounds what layers keep."""
+    def __init__(self, model: Any, pairs: Pairs, scaling: float, *, budget_bytes: int, trains: bool = True) -> None:
+        """`pairs`: (A, B) by the name of the module that they belong to; `budget_bytes` bounds what layers keep.
+
+        Without `trains` there is no gradient, and nothing is kept for one.
+        """
         inner = model.model
         self._embed = inner.embed_tokens.weight.detach()
         self._rotary = inner.rotary_emb
@@ -184,7 +187,7 @@ class DenseTraining:
         self._head = Projection({"lm_head": model.lm_head}, pairs, scaling)
         layers = enumerate(inner.layers)
         self._layers = [_Layer(f"model.layers.{i}", layer, pairs, scaling, model) for i, layer in layers]
-        self._budget_bytes = budget_bytes
+        self._budget_bytes, self._trains = budget_bytes, trains
         self._row_bytes, self._key_bytes = layer_bytes(model)
 
     @torch.no_grad()
@@ -201,9 +204,10 @@ class DenseTraining:
         roomy = self._budget_bytes // (self._row_bytes * len(x) + self._key_bytes * layout.keys)
         kept: list[_Kept | Tensor] = []  # a layer's input alone where there is no room for more
         for index, layer in enumerate(self._layers):
-            keep = index >= len(self._layers) - roomy
+            keep = self._trains and index >= len(self._layers) - roomy
             out, of_layer = layer.forward(x, rope, layout, keep=keep)
-            kept.append(of_layer if keep else x)
+            if self._trains:
+                kept.append(of_layer if keep else x)
             x = out
             del of_layer
         result: list[Tensor] = []
@@ -213,7 +217,13 @@ class DenseTraining:
             result.extend((logp_BLK, loss_BLK))
             return gradient_NH
 
-        dx = _through(lambda x: F.rms_norm(x, (x.shape[-1],), self._norm, self._eps), x, through_head)
+        def norm(x: Tensor) -> Tensor:
+            return F.rms_norm(x, (x.shape[-1],), self._norm, self._eps)
+
+        if not self._trains:
+            through_head(norm(x))
+            return result[0], result[1]
+        dx = _through(norm, x, through_head)
         for layer in reversed(self._layers):
             last = kept.pop()
             if isinstance(last, Tensor):
@@ -225,7 +235,7 @@ class DenseTraining:
     def _through_head(
         self, hidden_NH: Tensor, layout: Layout, targets_BLK: Tensor, loss_of: LossOf
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probabilities, loss and the gradient of the final hidden states.
+        """Log-probabilities, loss and, in training, the gradient of the final hidden states.
 
         P is the number of positions of all sequences: several have one row where it is shared.
         """
@@ -239,7 +249,7 @@ class DenseTraining:
         spans = [(i, min(i + _CHUNK, len(hidden_NH))) for i in range(0, len(hidden_NH), _CHUNK)]
         bounds = torch.searchsorted(row_P, torch.tensor([start for start, _ in spans] + [len(hidden_NH)])).tolist()
         positions = [slice(*bound) for bound in itertools.pairwise(bounds)]
-        roomy = LOGIT_BYTES // (weight_VH.shape[0] * weight_VH.element_size())
+        roomy = LOGIT_BYTES // (weight_VH.shape[0] * weight_VH.element_size()) if self._trains else 0
         buffer = hidden_NH.new_empty(min(roomy, len(hidden_NH)), weight_VH.shape[0])
         logp_PK, normaliser = torch.empty(target_PK.shape), []
         for (start, end), here in zip(spans, positions, strict=True):
@@ -251,6 +261,8 @@ class DenseTraining:
         logp_BLK = torch.zeros(targets_BLK.shape)
         places = taken.flatten().nonzero()[:, 0][order_P]
         logp_BLK.flatten(0, 1)[places] = logp_PK
+        if not self._trains:
+            return logp_BLK, loss_of(logp_BLK), hidden_NH
         with torch.enable_grad():
             loss_BLK = loss_of(logp_BLK.requires_grad_())
             (gradient,) = torch.autograd.grad(loss_BLK.sum(), logp_BLK)

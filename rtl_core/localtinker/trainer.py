@@ -61,8 +61,8 @@ class TrainingModel:
         """
         self.base.adapters.activate(self.model_id)
         trains = not request.forward_only
-        by_hand = trains and self.base.trains_by_hand
-        one_pass: Pass = self._pass_by_hand() if by_hand else self._pass
+        by_hand = self.base.trains_by_hand
+        one_pass: Pass = self._pass_by_hand(trains) if by_hand else self._pass
         try:
             if trains and self.base.recompute:
                 self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0 throughout
@@ -79,9 +79,9 @@ class TrainingModel:
                 del one_pass
                 give_back_free_memory()
 
-    def _pass_by_hand(self) -> Pass:
-        pairs = self.base.adapters.pairs(self.model_id)
-        passes = DenseTraining(self.base.model, pairs, self.spec.scaling, budget_bytes=ACTIVATION_BYTES)
+    def _pass_by_hand(self, trains: bool) -> Pass:
+        model, pairs = self.base.model, self.base.adapters.pairs(self.model_id)
+        passes = DenseTraining(model, pairs, self.spec.scaling, budget_bytes=ACTIVATION_BYTES, trains=trains)
         return passes.forward_backward
 
     def _pass(self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf) -> tuple[Tensor, Tensor]:

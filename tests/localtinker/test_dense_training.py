@@ -1,5 +1,7 @@
 """Training passes by hand against autograd, on tiny models of every family. No HTTP."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -66,6 +68,9 @@ def passed(
     for parameter in training._parameters:
         parameter.data.add_(torch.randn(parameter.shape, generator=generator), alpha=0.05)
     outputs, _ = training.forward_backward(asked)
+    alone, _ = training.forward_backward(replace(asked, forward_only=True))  # adds to no gradient
+    for mine, theirs in zip(alone["logprobs"], outputs["logprobs"], strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-5)
     gradients = [p.grad for p in training._parameters if p.grad is not None]
     assert len(gradients) == len(training._parameters)
     training.release()
