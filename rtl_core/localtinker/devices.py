@@ -58,18 +58,19 @@ def use_threads(count: int) -> None:
 
 
 def use_fast_products() -> None:
-    """Let oneDNN multiply float32 matrices where it does so exactly.
+    """Let oneDNN multiply float32 matrices on AMD's processors, where it does so exactly.
 
-    torch's own choice, MKL, reaches half of what AMD's AVX-512 units can do. torch asks oneDNN only in the mode that allows
-    bfloat16, in which oneDNN rounds where the processor multiplies bfloat16 faster (AMX), and computes in float32 elsewhere.
+    torch's own choice, MKL, reaches half of what their AVX-512 units can do. torch asks oneDNN only in the mode that allows
+    bfloat16, in which oneDNN rounds where the processor multiplies bfloat16 faster (Intel's AMX), and computes in float32 elsewhere.
     """
     import torch
 
+    if not (processor := Path("/proc/cpuinfo")).exists() or "AuthenticAMD" not in processor.read_text():
+        return
     mode = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    before = mode.fp32_precision
     mode.fp32_precision = "bf16"
     if not is_exact(torch.mm):
-        mode.fp32_precision = before
+        mode.fp32_precision = "ieee"
 
 
 def is_exact(multiply: Callable[[Tensor, Tensor], Tensor]) -> bool:
