@@ -27,7 +27,7 @@ def parsed() -> argparse.Namespace:
     parser = options(__doc__)
     cores = len(os.sched_getaffinity(0))
     jobs = max(1, cores // CORES_PER_RUN)
-    parser.add_argument("--jobs", type=int, default=jobs, help=f"runs at a time, two cores each ({jobs} here)")
+    parser.add_argument("--jobs", type=int, default=jobs, help=f"runs at a time, at most two cores each ({jobs} here)")
     parser.add_argument("--only", nargs="*", choices=SETTINGS, metavar="NAME", help="settings (all)")
     parser.add_argument("--seeds", type=int, nargs="*", help="seeds (each setting's own)")
     parser.add_argument("--directory", type=Path, default=Path("build/learning"), help="for the runs (build/learning)")

@@ -100,10 +100,11 @@ class CacheView:
             keys_T, values_W = self._read[index]
             q = q_BND.reshape(len(keys_T), -1, q_BND.shape[-1])
             mode.fp32_precision = "ieee"  # for a product of so few rows oneDNN takes three times as long
-            weights = softmax(torch.baddbmm(bias, q, keys_T, alpha=q.shape[-1] ** -0.5))
-            attended = torch.bmm(weights, values_W).view(q_BND.shape)
-            mode.fp32_precision = of_layers
-            return attended
+            try:
+                weights = softmax(torch.baddbmm(bias, q, keys_T, alpha=q.shape[-1] ** -0.5))
+                return torch.bmm(weights, values_W).view(q_BND.shape)
+            finally:
+                mode.fp32_precision = of_layers
 
         return attend
 
