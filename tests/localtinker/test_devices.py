@@ -28,15 +28,12 @@ print(faults() - before)
 GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
-def test_products_that_round_to_bfloat16_are_not_taken():
+def test_products_that_round_to_bfloat16_are_not_taken(monkeypatch):
     mode = torch.backends.mkldnn.matmul
-    before = mode.fp32_precision
-    try:
-        use_fast_products()
-        a = torch.randn(64, 300, generator=torch.Generator().manual_seed(0))
-        torch.testing.assert_close((a @ a.t()).double(), a.double() @ a.double().t(), rtol=0, atol=1e-3)
-    finally:
-        mode.fp32_precision = before
+    monkeypatch.setattr(mode, "fp32_precision", mode.fp32_precision)  # is set back afterwards
+    use_fast_products()
+    a = torch.randn(64, 300, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close((a @ a.t()).double(), a.double() @ a.double().t(), rtol=0, atol=1e-3)
     assert not is_exact(lambda a, b: a.bfloat16().float() @ b.bfloat16().float())
 
 
