@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 LARGE_BYTES = 64 << 20
 """Models with fewer bytes of weights are as fast on a CPU as on a GPU."""
-# malloc.h's names for mallopt(3).
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h's names for mallopt(3)
 _KEPT = 16 << 20  # freed bytes at the heap's top that stay with the process
 _GROWTH = 4 << 20  # the heap grows by at least so much
 _LARGEST_ON_HEAP = 32 << 20  # glibc's own limit
@@ -60,11 +59,13 @@ def use_threads(count: int) -> None:
 def use_fast_products() -> None:
     """Let oneDNN multiply float32 matrices on AMD's processors, where it does so exactly.
 
-    torch's own choice, MKL, reaches half of what their AVX-512 units can do. torch asks oneDNN only in the mode that allows
-    bfloat16, in which oneDNN rounds where the processor multiplies bfloat16 faster (Intel's AMX), and computes in float32 elsewhere.
+    torch's own choice, MKL, reaches half of what their AVX-512 units can do with a large model. torch asks oneDNN only in the mode that
+    allows bfloat16, in which oneDNN rounds where the processor multiplies bfloat16 faster (Intel's AMX), and computes in float32 elsewhere.
     """
     import torch
 
+    # oneDNN and torch each keep code for the last 1,024 shapes, so for as many counts of rows: gigabytes. A pass needs some twenty.
+    os.environ.update({"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32", "LRU_CACHE_CAPACITY": "32"})
     if not (processor := Path("/proc/cpuinfo")).exists() or "AuthenticAMD" not in processor.read_text():
         return
     mode = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]

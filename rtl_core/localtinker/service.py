@@ -37,11 +37,12 @@ class Service:
         settings.state.mkdir(parents=True, exist_ok=True)
         self.device = device_for(settings.device, settings.models.values())
         use_threads(1)  # until the template of the sampling processes is made: a copy of it has no threads
-        use_fast_products()
         self.models: dict[str, ServedModel] = {
             name: load_model(name, path, dtype=settings.dtype, device=self.device, max_context=settings.max_context)
             for name, path in settings.models.items()
         }
+        if not all(model.small for model in self.models.values()):
+            use_fast_products()
         micro_tokens, cache_bytes = room_on(self.device, self.models.values())
         limits = SamplingLimits(cache_bytes)
         self._processes = self._start_processes(limits)

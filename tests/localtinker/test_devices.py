@@ -25,6 +25,19 @@ for _ in range(10):
     work()
 print(faults() - before)
 """
+SHAPES = """
+import resource, torch
+from rtl_core.localtinker.devices import use_fast_products
+use_fast_products()
+def peak_mb():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+weight = torch.ones(192, 64)
+torch.ones(1500, 64) @ weight.t()
+before = peak_mb()
+for rows in range(1, 1200, 2):
+    torch.ones(rows, 64) @ weight.t()
+print(peak_mb() - before)
+"""
 GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
@@ -35,6 +48,12 @@ def test_products_that_round_to_bfloat16_are_not_taken(monkeypatch):
     a = torch.randn(64, 300, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close((a @ a.t()).double(), a.double() @ a.double().t(), rtol=0, atol=1e-3)
     assert not is_exact(lambda a, b: a.bfloat16().float() @ b.bfloat16().float())
+
+
+def test_products_of_many_shapes_take_no_memory_that_grows():
+    clean = {name: value for name, value in os.environ.items() if not name.endswith("CACHE_CAPACITY")}
+    done = subprocess.run([sys.executable, "-c", SHAPES], env=clean, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 150  # a quarter of a megabyte a shape where all are kept
 
 
 def test_small_models_run_on_the_cpu_and_larger_ones_on_a_gpu_if_there_is_one(tmp_path):
