@@ -12,8 +12,8 @@ alone is given beside it, and where the wall time of one answer goes. The cache 
 With `rtl-distill toolchain install` the executors run the simulation image's tools and the bare tools are this machine's;
 point RTL_DISTILL_TOOLS at an empty directory to compare bubblewrap with the same tools.
 
-With --against the same loop runs in turns with this version and with another checkout's, each over its own problems and in a
-process of its own, and the ratio of their medians is printed; bare tools are not measured then.
+With --against the same loop runs in turns with this version and with another checkout's (after `make setup` in it), each over its own
+problems and in a process of its own, and the ratio of their medians is printed; bare tools are not measured then.
 
 With --public the executors run in turns with the public CVDP runner, see benchmarks/public_runner.py.
 
@@ -182,18 +182,17 @@ def _serve(sets: dict[str, list[Problem]], name: str, threads: int) -> None:
 def _against(titles: list[str], name: str, arguments: argparse.Namespace) -> None:
     """Alternates this version and another checkout's and prints the ratio of their times."""
     folders = {"this version": ROOT, "the other": arguments.against.resolve()}
-    passed_on = ("--data", arguments.data, "--count", arguments.count, "--threads", arguments.threads)
-    command = [sys.executable, "-P", __file__, "--serve", "--executors", name, *map(str, passed_on)]
+    serve = ["-m", "benchmarks.grading", "--serve", "--executors", name, "--data", str(arguments.data.resolve())]
+    serve += ["--count", str(arguments.count), "--threads", str(arguments.threads)]
+    pipe = subprocess.PIPE
     rows = []
     with ExitStack() as stack:
         workers = {
             label: stack.enter_context(
-                subprocess.Popen(
-                    command, env={**os.environ, "PYTHONPATH": str(folder)}, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-                )
+                subprocess.Popen([".venv/bin/python", *serve], cwd=folder, text=True, stdin=pipe, stdout=pipe)
             )
             for label, folder in folders.items()
-        }  # fmt: skip
+        }
         for title in titles:
             # The first round starts what starts once, and does not count.
             times = [[_asked(worker, title) for worker in workers.values()] for _ in range(arguments.rounds + 1)]

@@ -122,6 +122,7 @@ def test_a_program_sees_the_same_world(executor, cold, argv):
         "    print(sys.argv[1:], sys.path, os.getcwd(), sorted(i for i in os.environ.items() if i[0] not in hidden))\n"
         "    print(random.random(), hash('x'), mine.NAME, sys.flags.dont_write_bytecode, os.path.basename(sys.argv[0]))\n"
         "    print(os.getuid() == 0, sorted(os.listdir('/code')), os.sched_getaffinity(0) == set(range(os.cpu_count())))\n"
+        "    print([type(finder).__name__ for finder in sys.meta_path if not isinstance(finder, type)])\n"
     )
     harness = {
         "src/mine.py": "NAME = __file__\n",

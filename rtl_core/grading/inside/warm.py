@@ -54,7 +54,6 @@ _PRELOADED = (
 )
 """What a grade imports; the rest comes with it."""
 
-
 _SHARED = {}
 """Name -> module, of the modules that were imported before any fork."""
 
@@ -163,7 +162,9 @@ def _preload_rewriting():
     from _pytest.config import Config
 
     usual, variables = Config.fromdictargs, _pytest_variables()
+    finders = list(sys.meta_path)
     made = usual({}, list(_COCOTBS_ARGUMENTS))
+    sys.meta_path[:] = finders  # the hook that rewrites: cocotb adds it where it is wanted, and it slows all imports
 
     def fromdictargs(options, arguments):
         same = not options and arguments == _COCOTBS_ARGUMENTS and _pytest_variables() == variables
