@@ -29,6 +29,7 @@ def run(history: History, *words: str, typed: str = "") -> subprocess.CompletedP
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_verdict_is_the_same_again_and_waves_are_written(name, history, keys, tmp_path):
     before = history.rollout(keys[name])

@@ -122,6 +122,7 @@ def test_mistakes_on_the_command_line_are_told(arguments, said):
     assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_a_person_plays_an_episode_from_a_pipe(cvdp, calls):
     path = json.loads(calls[3][1])
     text = f"write {path['path']} <<\n{path['content']}.\ncompile\nsubmit\n"

@@ -58,6 +58,7 @@ async def play(config, stop_after=None):
         return playing.table(session, players), session.history
 
 
+@pytest.mark.slow
 def test_answers_and_every_message_are_recorded_and_what_is_recorded_is_not_asked_again(cvdp, calls, tmp_path):
     with Scripted(calls) as server:
         config = config_for(cvdp, tmp_path, 'tinker.student="m"', f'evaluation.endpoint="{server.url}"')
@@ -113,6 +114,7 @@ def chat_of(folder):
     return Chat(AutoTokenizer.from_pretrained(folder))
 
 
+@pytest.mark.slow
 def test_a_model_that_samples_here_is_evaluated_in_episodes(cvdp, knows_tools, tmp_path):
     config = config_for(
         cvdp, tmp_path, 'tinker.student="student"', 'tinker.base_url="local"', "evaluation.max_tokens=24",

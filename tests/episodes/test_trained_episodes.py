@@ -37,6 +37,7 @@ def settings(folder: Path, *more: str) -> RunConfig:
     return load_config("demo-episodes", overrides(folder, *more), environment={})
 
 
+@pytest.mark.slow
 def test_the_trainer_is_fed_exactly_what_was_sampled_and_rendered(tmp_path):
     step, session = asyncio.run(one_step(settings(tmp_path)))
     chat, history = session.policy.chat, session.history

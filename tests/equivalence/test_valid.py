@@ -34,7 +34,7 @@ endmodule
 @pytest.mark.parametrize(
     ("last", "result"),
     [
-        (LATER, "same"),
+        pytest.param(LATER, "same", marks=pytest.mark.slow),
         (LATER.replace("b + 3", "b + 4"), "different"),
         (LATER.replace("out_valid <= v;", "out_valid <= v && b != 7;"), "different"),
         (ONE.replace("out_valid <= in_valid;", "out_valid <= 1;"), "different"),

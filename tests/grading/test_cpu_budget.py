@@ -98,6 +98,7 @@ def test_the_budget_is_a_multiple_between_floor_and_ceiling(problem, golden_s, p
     assert known.budget(problem, golden(problem), limits) is None, "what it is measured by is not limited by it"
 
 
+@pytest.mark.slow
 def test_a_cached_timeout_holds_until_the_budget_is_much_larger(executor, problem):
     grader = Grader(executor, limits=LIMITS, cache=MemoryCache())
     hanging, passing = changed(problem, HANGING["a loop in an initial block"]), grader.known_good.passing

@@ -251,7 +251,9 @@ def test_a_harness_that_fails_on_one_text_alone_gives_a_verdict(grader):
     "text",
     [
         pytest.param(
-            RIGHT.replace("endmodule", "integer i; initial while (1) i = i + 1;\nendmodule"), id="a loop in simulation"
+            RIGHT.replace("endmodule", "integer i; initial while (1) i = i + 1;\nendmodule"),
+            id="a loop in simulation",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             RIGHT.replace(
@@ -281,6 +283,7 @@ def test_the_time_of_a_killed_simulator_is_counted(shell):
     assert done.cpu_s > 0.3
 
 
+@pytest.mark.slow
 def test_no_service_runs_after_one_that_ran_out_of_time(counting):
     problem = gray_problem()
     second = COMPOSE.partition("services:\n")[2].replace("direct", "again")

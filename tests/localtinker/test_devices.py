@@ -50,6 +50,7 @@ def test_products_that_round_to_bfloat16_are_not_taken(monkeypatch):
     assert not is_exact(lambda a, b: a.bfloat16().float() @ b.bfloat16().float())
 
 
+@pytest.mark.slow
 def test_products_of_many_shapes_take_no_memory_that_grows():
     clean = {name: value for name, value in os.environ.items() if not name.endswith("CACHE_CAPACITY")}
     done = subprocess.run([sys.executable, "-c", SHAPES], env=clean, capture_output=True, text=True, check=True)

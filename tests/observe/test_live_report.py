@@ -37,6 +37,7 @@ def test_before_its_time_nothing_is_written(tmp_path):
         assert not report.running()
 
 
+@pytest.mark.slow
 def test_one_that_fails_is_told_and_one_under_way_ends_with_the_run(tmp_path):
     said: list[str] = []
     with LiveReport(tmp_path / "none.duckdb", "r", tmp_path / "report.html", said.append, every_s=0.0) as report:

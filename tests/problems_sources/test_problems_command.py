@@ -269,6 +269,7 @@ def test_list_shows_interfaces_with_source_and_confidence_and_all_that_is_left_o
     assert "to train on" in done.stdout
 
 
+@pytest.mark.slow
 def test_show_prints_one_problem_whole(data):
     words = ("problems", "show", "cvdp_copilot_lfsr_0001", "--source", f"cvdp={data / 'cvdp'}")
     done = command(*words, "--golden", "--harness")

@@ -45,7 +45,7 @@ FAST = {
     "extraction": ["long: tildes before a grave @ cvdp/lfsr", "long: a word between blanks in a fence line @ cvdp/lfsr", "long: blanks in a fence line @ cvdp/lfsr", "conftest beside the answer @ cvdp/lfsr"],
     "resources": [
         "2^30 instances @ cvdp/lfsr", "module that doubles @ starter/counter", "module within itself @ ve/Prob031", "a thousand million wires @ cvdp/lfsr",
-        "a memory of 2^26 words @ ve/Prob031", "femtosecond clock @ cvdp/lfsr", "busy wait @ cvdp/lfsr", "zero-delay ring @ cvdp/lfsr",
+        "a memory of 2^26 words @ ve/Prob031", "zero-delay ring @ cvdp/lfsr",
         "endless output @ cvdp/lfsr", "waves of a huge vector @ cvdp/lfsr", "recursion @ cvdp/lfsr", "macros that multiply @ cvdp/lfsr",
         "deep brackets @ cvdp/lfsr", "two megabytes @ cvdp/lfsr",
     ],
@@ -70,7 +70,16 @@ def grader():
 
 
 @pytest.mark.corpus
-@pytest.mark.parametrize(("group", "name"), [(group, name) for group, names in FAST.items() for name in names])
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        *((group, name) for group, names in FAST.items() for name in names),
+        *(
+            pytest.param("resources", f"{name} @ cvdp/lfsr", marks=pytest.mark.slow)
+            for name in ("femtosecond clock", "busy wait")
+        ),
+    ],
+)
 def test_a_few_of_each_group_get_their_right_verdict(grader, group, name):
     attack = BY_NAME[group, name]
     if find(attack.problem) is None:

@@ -174,6 +174,7 @@ def test_commands_do_not_import_what_is_heavy_for_their_help():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_report_adds_a_section_of_the_users_own_that_the_project_does_not_know(demo, tmp_path):
     page = tmp_path / "own.html"
     run(demo, "report", "demo", "-o", str(page), "--section", "own_section:lengths")

@@ -55,6 +55,7 @@ def as_fed(chat: ToolChat, turns: Sequence[Turn]) -> tuple[list[int], list[bool]
     return tokens, own
 
 
+@pytest.mark.slow
 def test_what_failed_is_answered_again_after_the_graders_words_and_nothing_is_graded_twice(tmp_path, monkeypatch):
     graded: Counter[str] = Counter()
 

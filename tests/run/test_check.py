@@ -162,7 +162,7 @@ def test_what_no_time_mends_is_one_sentence_with_its_remedy_in_check_and_ends_a_
 @pytest.mark.parametrize(
     ("command", "fault", "text"),
     [
-        ("check", 402, "not paid for"),
+        pytest.param("check", 402, "not paid for", marks=pytest.mark.slow),
         pytest.param("train", 402, "not paid for", marks=pytest.mark.slow),
         ("train", None, "retired"),
     ],

@@ -132,6 +132,7 @@ def split_when_opened(config: RunConfig) -> tuple[str, dict[str, str]]:
     return how, {row["problem_id"]: row["split"] for row in rows.to_pylist()}
 
 
+@pytest.mark.slow
 def test_a_run_begun_before_splits_by_design_goes_on_with_the_same_problems_on_the_same_sides(data, tmp_path):
     config = on_agentic_problems(data, tmp_path)
     before = load_problems(config.problems.sources, config.run.seed, "id")

@@ -137,6 +137,7 @@ def test_an_answer_is_read_and_simulated_as_it_was_graded(run):
     assert (summary.whole.equal, summary.whole.different, summary.unknown) == (1, 2, {})
 
 
+@pytest.mark.slow
 def test_a_repetition_does_only_what_is_missing(run):
     run.answer(run.half, RIGHT, WRONG)
     assert run.audit().simulated == 2

@@ -39,6 +39,7 @@ def problem_file(tmp_path, planted):
     return path
 
 
+@pytest.mark.slow
 def test_a_set_is_validated_once_and_each_unfit_problem_is_named(prefect, tmp_path, problem_file):
     from prefect.client.orchestration import get_client
 
