@@ -64,7 +64,7 @@ def use_fast_products() -> None:
     """
     import torch
 
-    # oneDNN and torch each keep code for the last 1,024 shapes, so for as many counts of rows: gigabytes. A pass needs some twenty.
+    # oneDNN and torch each keep code for the last 1,024 shapes, so for as many counts of rows: gigabytes. SmolLM2 loses nothing by fewer.
     for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(cache, "32")
     if not (processor := Path("/proc/cpuinfo")).exists() or "AuthenticAMD" not in processor.read_text():
