@@ -185,6 +185,8 @@ def _against(titles: list[str], name: str, arguments: argparse.Namespace) -> Non
     serve = ["-m", "benchmarks.grading", "--serve", "--executors", name, "--data", str(arguments.data.resolve())]
     serve += ["--count", str(arguments.count), "--threads", str(arguments.threads)]
     pipe = subprocess.PIPE
+    if missing := [folder for folder in folders.values() if not (folder / ".venv/bin/python").exists()]:
+        raise SystemExit(f"no .venv in {missing[0]}: run `make setup` there")
     rows = []
     with ExitStack() as stack:
         workers = {

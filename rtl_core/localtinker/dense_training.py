@@ -176,7 +176,7 @@ class DenseTraining:
     """The passes of one adapter on one model. Gradients are added to the `grad` of the parameters in `pairs`."""
 
     def __init__(self, model: Any, pairs: Pairs, scaling: float, *, budget_bytes: int, trains: bool = True) -> None:
-        """`pairs`: (A, B) by the name of their module; `budget_bytes` bounds what layers keep: nothing without `trains`, nor a gradient."""
+        """`pairs`: (A, B) by the name of their module; `budget_bytes` bounds what layers keep. Without `trains`: forward only."""
         inner = model.model
         self._embed = inner.embed_tokens.weight.detach()
         self._rotary = inner.rotary_emb

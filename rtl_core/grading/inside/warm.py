@@ -164,7 +164,7 @@ def _preload_rewriting():
     usual, variables = Config.fromdictargs, _pytest_variables()
     finders = list(sys.meta_path)
     made = usual({}, list(_COCOTBS_ARGUMENTS))
-    sys.meta_path[:] = finders  # the hook that rewrites: cocotb adds it where it is wanted, and it slows all imports
+    sys.meta_path[:] = finders  # without the hook that rewrites each module: cocotb installs its own
 
     def fromdictargs(options, arguments):
         same = not options and arguments == _COCOTBS_ARGUMENTS and _pytest_variables() == variables
