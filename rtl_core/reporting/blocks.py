@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
+from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval
 
@@ -127,7 +128,10 @@ def draw(subject: Subject, *builders: Callable[[Subject], Block | None]) -> list
     sources = [subject] if isinstance(subject, Source) else subject
     found = []
     for build in builders:
-        block = build(subject)
+        try:
+            block = build(subject)
+        except HistoryError as error:
+            raise HistoryError(f"{build.__name__}: {error.message}", error.hint) from error
         asked = tuple(statement for source in sources for statement in source.asked())
         if block is not None and (block.data if isinstance(block, Figure) else block.rows):
             found.append(replace(block, sql=asked))

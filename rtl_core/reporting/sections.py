@@ -21,10 +21,9 @@ def sections(history: History, runs: list[str], own: Sequence[str] = ()) -> list
         lead = "The same questions of every run. A run by itself has a fuller report of its own."
         return [Section("compare", "Side by side", lead, compare.blocks([Source(history, run) for run in runs]))]
     source = Source(history, runs[0])
-    shipped = sorted(SECTIONS.entries.items(), key=lambda item: item[1].place)
-    wanted = [*shipped, *((name.rpartition(":")[2], SECTIONS.find(name)) for name in own)]
+    wanted = [*SECTIONS.entries.items(), *((name.rpartition(":")[2], SECTIONS.find(name)) for name in own)]
     made = []
-    for id_, entry in wanted:
+    for id_, entry in sorted(wanted, key=lambda item: item[1].place):
         with history.reading():  # one connection a section; whoever writes has its turn between two
             made.append(Section(id_, entry.title, entry.lead, entry.blocks(source)))
     return [section for section in made if section.blocks]
