@@ -41,7 +41,7 @@ def test_curves_of_long_runs_have_bounded_points(demo, monkeypatch):
     heat = figures["curriculum"]
     assert len(heat.data[0]["x"]) == 10
     assert "10 of 24 problems are shown" in heat.caption
-    monkeypatch.setattr(progress, "bin_width", lambda source: 5)
+    monkeypatch.setattr(Source, "width", lambda source, most=40: 5)
     times = progress.time_by_step(Source(demo, "demo"))
     assert {tuple(trace["x"]) for trace in times.data} == {(2.0, 7.0, 10.5)}
 
