@@ -287,18 +287,9 @@ def test_query_takes_parameters(demo):
     ).to_pylist() == [{"n": 24}]
 
 
-def test_the_last_verdict_counts_after_a_failed_batch_and_beside_another_face_of_the_file(tmp_path):
-    history, rng = History(tmp_path / "h.duckdb"), np.random.default_rng(4)
-    p = synthetic.problem(0, "train")
+def test_the_last_verdict_counts_beside_another_face_of_the_file(history, tmp_path):
+    rng, p = np.random.default_rng(4), synthetic.problem(0, "train")
     given = [synthetic.rollout("r", "train", None, 0, 0, p, i, synthetic.Shape(), rng) for i in range(3)]
-
-    def half_a_batch():
-        with history.batch():
-            history.record_rollouts(given)
-            raise RuntimeError("interrupted")
-
-    with pytest.raises(RuntimeError, match="interrupted"):
-        half_a_batch()
     with pytest.raises(HistoryError, match="3 rollouts are not in"):
         history.record_advantages([(r.key, Credit(0.0, 0.0, True)) for r in given])
     history.record_rollouts(given)
