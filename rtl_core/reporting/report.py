@@ -28,10 +28,10 @@ from rtl_core.reporting import rollouts
 from rtl_core.reporting.blocks import Block, Figure, Section, Statement, Table
 from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.evaluations import EvaluationView, RunResult, run_result
+from rtl_core.reporting.figures import sections
 from rtl_core.reporting.figures.audit import audit_summary
 from rtl_core.reporting.figures.progress import duration
 from rtl_core.reporting.notes import demo_note
-from rtl_core.reporting.sections import sections
 from rtl_core.reporting.text import escaping_templates, p_in_words
 from rtl_core.reporting.theme import OUTCOMES, PALETTE, css_variables
 

@@ -7,9 +7,8 @@ from chromium import browser
 from rtl_core.history.store import History
 from rtl_core.reporting import rollouts
 from rtl_core.reporting.blocks import Source
-from rtl_core.reporting.figures import progress
+from rtl_core.reporting.figures import progress, sections
 from rtl_core.reporting.report import write_report
-from rtl_core.reporting.sections import sections
 
 
 def test_a_sample_holds_every_outcome_and_says_so(demo, tmp_path, monkeypatch):

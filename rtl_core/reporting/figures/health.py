@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, draw, plain
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, draw
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.distillation import metric
 from rtl_core.reporting.theme import PERCENT, axis, layout
@@ -145,7 +145,7 @@ def set_aside(source: Source) -> Table:
         "Groups set aside",
         "Groups that were sampled and then replaced or set aside.",
         [("why", "left"), ("groups", "right"), ("in steps", "right"), ("last step", "right")],
-        [[plain(words[r["name"]]), f"{r['groups']:.0f}", str(r["steps"]), str(r["last"])] for r in rows],
+        [[words[r["name"]], f"{r['groups']:.0f}", str(r["steps"]), str(r["last"])] for r in rows],
         wide=False,
     )
 

@@ -11,14 +11,7 @@ import numpy as np
 from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw, plain, rates
-from rtl_core.reporting.evaluations import (
-    MIXTURE,
-    ROLES,
-    EvaluationView,
-    RunResult,
-    over_warm_start,
-    run_result,
-)
+from rtl_core.reporting.evaluations import MIXTURE, ROLES, EvaluationView, RunResult, over_warm_start, run_result
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.theme import PERCENT, axis, faded, layout
 
