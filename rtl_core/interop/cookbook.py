@@ -27,15 +27,7 @@ from typing import Any
 
 import chz
 import tinker
-from tinker_cookbook.rl.types import (
-    Action,
-    ActionExtra,
-    Env,
-    EnvGroupBuilder,
-    RLDataset,
-    RLDatasetBuilder,
-    StepResult,
-)
+from tinker_cookbook.rl.types import Action, ActionExtra, Env, EnvGroupBuilder, RLDataset, RLDatasetBuilder, StepResult
 
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config

@@ -1,4 +1,4 @@
-"""Curves and stacks of bars, laid out for the template that draws them as SVG (page/charts.html)."""
+"""Curves and stacks of bars, laid out for the template that draws them as SVG (page/parts.html)."""
 
 from __future__ import annotations
 
