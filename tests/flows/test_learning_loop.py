@@ -9,7 +9,7 @@ import rtl_distill.flows.train as flow
 from rtl_core.config import load_config
 from rtl_core.errors import RunHealthError
 from rtl_core.history.store import History
-from rtl_core.learning.kl_weight import controlled_weight
+from rtl_core.learning.schedule import controlled_weight
 from rtl_core.run import status
 from rtl_core.run.session import open_session
 from rtl_distill.flows.validate import validated_ahead
