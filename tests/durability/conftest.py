@@ -54,7 +54,7 @@ class Deployed:
         self.history = History(place.home / "runs/history.duckdb", read_only=True)
         self._http = httpx.Client(base_url=place.api, timeout=60, transport=httpx.HTTPTransport(retries=3))
 
-    def trigger(self, run: str, *overrides: str, epochs: int = 1) -> str:
+    def trigger(self, run: str, *overrides: str, deployment: str = "train/nightly", epochs: int = 1) -> str:
         """Start a run of that name; returns the flow run's id."""
         parameters = {
             "config": "demo",
@@ -65,7 +65,7 @@ class Deployed:
         body = {"parameters": parameters, "idempotency_key": str(uuid.uuid4())}
 
         def post() -> str:
-            found = self.deployment("train/nightly")
+            found = self.deployment(deployment)
             created = self._http.post(f"/deployments/{found['id']}/create_flow_run", json=body)
             return created.raise_for_status().json()["id"]
 
