@@ -124,12 +124,14 @@ def derive_interface(
 
     fixed = {path: text for path, text in context.items() if path not in targets and path.endswith(HDL_SUFFIXES)}
     for top in _demanded_modules(targets, harness, fixed, golden):
-        found = _from_golden(top, golden, fixed, is_public, parameters)
-        found = found or _from_specification(top, documents, parameters)
         in_context = _from_context(top, context, targets, use, parameters)
-        if found is None or (found.source is not InterfaceSource.GOLDEN and _says_more(in_context, found)):
-            found = in_context or found
-        found = found or _from_harness(top, use)
+        found = (
+            _from_golden(top, golden, fixed, is_public, parameters)
+            or (in_context if in_context and in_context.exact else None)
+            or _from_specification(top, documents, parameters)
+            or in_context
+            or _from_harness(top, use)
+        )
         if found is not None:
             return found
     return None
@@ -213,11 +215,6 @@ def _from_specification(top: str, documents: list[str], parameters: Mapping[str,
             if found and found.ports:
                 return found
     return None
-
-
-def _says_more(in_context: Interface | None, specification: Interface) -> bool:
-    """Whether the context's version, being no target, stands above the specification's header."""
-    return in_context is not None and in_context.exact and specification.source is InterfaceSource.SPECIFICATION
 
 
 def _from_harness(top: str, use: HarnessUse) -> Interface | None:

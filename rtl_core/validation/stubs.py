@@ -185,7 +185,7 @@ def _one_step(module: Node, bits: list[str], ranges: Mapping[str, str]) -> str:
 def _clock(problem: Problem, inputs: list[Port]) -> str | None:
     """The input that the golden answer or the given files wait for an edge of, or that is named like a clock."""
     bits = [port.name for port in inputs if port.width in (1, None)]
-    clocks, _ = clocks_and_resets({**problem.context, **(problem.golden or {})}, bits)
+    clocks, _, _ = clocks_and_resets({**problem.context, **(problem.golden or {})}, bits)
     return next(iter(clocks), None) or next((name for name in bits if CLOCK_LIKE.search(name)), None)
 
 
