@@ -151,8 +151,8 @@ def fetch(
 
         rtl-distill problems fetch nvidia/cvdp-benchmark-dataset --into data/all --pattern "\\*no_commercial\\*.jsonl"
     """
+    from rtl_core.problems.fetch import KNOWN_SETS
     from rtl_core.problems.fetch import fetch as fetch_files
-    from rtl_core.problems.known_sets import KNOWN_SETS
 
     known = KNOWN_SETS.get(what)
     if known is None and "/" not in what:

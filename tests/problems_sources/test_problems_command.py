@@ -15,7 +15,7 @@ import pytest
 
 from rtl_core.config import load_config
 from rtl_core.errors import ConfigError
-from rtl_core.problems.known_sets import CVDP
+from rtl_core.problems.fetch import CVDP
 from rtl_core.problems.sources import override_of, source_of
 
 FILES = {"cvdp_a.jsonl": b'{"id": 1}\n', "nested/cvdp_b.jsonl": b'{"id": 2}\n', "README.md": b"# hello\n"}
