@@ -15,7 +15,6 @@ services:
     env_file: ./src/.env
     command: {command}
 """
-INVERTER = "module inv(input [3:0] a, output [3:0] y);\n  assign y = ~a;\nendmodule\n"
 BENCH = """\
 module bench;
   reg [3:0] a; wire [3:0] y; integer i, bad;
@@ -36,6 +35,11 @@ sys.exit(0 if "all good" in done.stdout else 1)
 """
 
 
+def inverter(value: str = "~a") -> str:
+    """A design of the inverter's interface; right, unless its output has another value."""
+    return f"module inv(input [3:0] a, output [3:0] y);\n  assign y = {value};\nendmodule\n"
+
+
 @pytest.fixture
 def planted() -> Callable[..., Problem]:
     """A problem (a four-bit inverter) whose harness is the given Python program, or honest."""
@@ -44,7 +48,7 @@ def planted() -> Callable[..., Problem]:
         run: str = HONEST,
         *,
         identity: str = "planted",
-        golden: str | None = INVERTER,
+        golden: str | None = inverter(),
         context: dict[str, str] | None = None,
         files: dict[str, str] | None = None,
         command: str = "python3 /src/run.py",

@@ -17,7 +17,7 @@ from rtl_core.validation import validate
 from rtl_core.validation.level import Level, full_level, golden_digest, quick_level, tools_key
 from rtl_core.validation.stubs import STUBS, WITHOUT_DESIGN
 from rtl_core.validation.validate import validate_problem
-from tests.validation.conftest import BENCH
+from tests.validation.conftest import BENCH, inverter
 
 Make = Callable[..., Problem]
 SHORT = Level("full", 4, (1, 2, 1), STUBS)
@@ -124,7 +124,6 @@ endmodule
 def test_a_register_that_is_too_short_is_seen_where_a_counter_gets_far(grader):
     spec = next(s for s in starter_specs("train", 400, 0) if s.family == "counter" and s.width >= 10)
     problem = problem_of(spec)
-    assert problem.golden is not None
     ((path, text),) = problem.golden.items()
     name = spec.ports[1]
     short = text.replace(f"output reg [{spec.width - 1}:0] {name}", f"output [{spec.width - 1}:0] {name}").replace(
@@ -221,7 +220,7 @@ def test_a_harness_whose_tests_cannot_be_imported_is_unsupported(grader, planted
 
 
 def test_a_golden_answer_that_fails_is_broken_with_the_reason(grader, planted):
-    wrong = "module inv(input [3:0] a, output [3:0] y);\n  assign y = a;\nendmodule\n"
+    wrong = inverter("a")
     found = validate_problem(planted(golden=wrong), grader, level=SHORT)
     assert found.status == "broken"
     assert "the golden answer fails: tests failed" in found.evidence["reason"]
@@ -275,7 +274,7 @@ def test_without_a_golden_answer_what_can_be_checked_is(grader, planted):
 
 def test_an_unmodified_context_that_is_paid_is_weak(grader, planted):
     # The harness looks at nothing that is to be changed: the given file has every port, and that is enough.
-    given = {"rtl/inv.sv": "module inv(input [3:0] a, output [3:0] y);\n  assign y = 4'd3;\nendmodule\n"}
+    given = {"rtl/inv.sv": inverter("4'd3")}
     run = 'import sys\nsys.exit(0 if "endmodule" in open("/code/rtl/inv.sv").read() else 1)\n'
     found = validate_problem(planted(run, context=given), grader, level=SHORT)
     assert found.status == "weak"
@@ -291,7 +290,7 @@ def test_mutants_that_behave_alike_do_not_damn_a_problem(grader):
 
 
 def test_a_stub_that_is_what_is_asked_does_not_damn_a_problem(grader, planted):
-    zero = "module inv(input [3:0] a, output [3:0] y);\n  assign y = 4'd0;\nendmodule\n"
+    zero = inverter("4'd0")
     bench = {"src/bench.sv": planted().harness["src/bench.sv"].replace("~a", "4'd0")}
     found = validate_problem(planted(golden=zero, files=bench), grader, level=SHORT)
     assert found.status == "fit", found.evidence
@@ -326,7 +325,7 @@ def test_a_record_is_known_by_problem_tools_level_and_golden_answer(grader, plan
     }
     assert len(keys) == 5
     assert tools_key("bubblewrap", dict(reversed(tools.items())), full_level()) in keys
-    other = planted(golden="module inv(input [3:0] a, output [3:0] y);\n  assign y = 4'd15 - a;\nendmodule\n")
+    other = planted(golden=inverter("4'd15 - a"))
     assert planted().fingerprint == other.fingerprint
     assert golden_digest(planted()) != golden_digest(other)
 
