@@ -50,7 +50,7 @@ def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
     """
     from rich.table import Table
 
-    from rtl_core.validation.expected import describe_interface
+    from rtl_core.problems.interface import describe_interface
 
     loaded = load(config, source)
     table = Table(box=None, pad_edge=False)
@@ -90,7 +90,7 @@ def show(
 
         rtl-distill problems show cvdp_copilot_lfsr_0001 --source cvdp=data/cvdp --golden
     """
-    from rtl_core.validation.expected import describe_interface
+    from rtl_core.problems.interface import describe_interface
 
     loaded = load(config, source)
     problem = named(loaded, problem_id)

@@ -29,10 +29,10 @@ from rtl_core.grading.grader import Grader
 from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.history.records import ValidationRecord, ValidationStatus
+from rtl_core.problems.interface import describe_interface
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Verdict
-from rtl_core.validation.expected import describe_interface
 from rtl_core.validation.level import Level, golden_digest, tools_key, with_seed
 from rtl_core.validation.mutants import mutants
 from rtl_core.validation.stubs import WITHOUT_DESIGN, in_words, kind_of, stubs

@@ -5,9 +5,9 @@ import pytest
 from rtl_core.config import load_config
 from rtl_core.config.models import PromptingSection
 from rtl_core.errors import ConfigError
-from rtl_core.prompting.interface_table import EXAMPLE, interface_table
 from rtl_core.prompting.messages import SYSTEM, build_messages
 from rtl_core.prompting.templates import TEMPLATES
+from rtl_core.prompting.templates.shipped import EXAMPLE, interface_table
 from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Port, Problem
 from tests.nouns import a_problem
 
