@@ -156,21 +156,12 @@ class Pair:
         harness = {f"src/golden{i}.sv": renamed(golden, names) for i, golden in enumerate(self.golden.values())}
         harness["src/side_by_side.sv"] = text
         sources = [f"/code/{path}" for path in (*harness, *self.given, *other) if path.endswith(HDL)]
-        compile_ = (
-            "iverilog",
-            "-g2012",
-            "-Wno-timescale",
-            "-I",
-            "/code/rtl",
-            "-s",
-            f"bench__{self.nonce}",
-            "-o",
-            "both",
-            *sources,
+        options = ("-g2012", "-Wno-timescale", "-I", "/code/rtl", "-s", f"bench__{self.nonce}", "-o", "both")
+        steps = (
+            Step("compile", ("iverilog", *options, *sources)),
+            Step("simulate", ("vvp", "-n", "both", "-none")),
         )
-        return self.run(
-            harness, (Step("compile", compile_), Step("simulate", ("vvp", "-n", "both", "-none"))), cpu_s, other
-        )
+        return self.run(harness, steps, cpu_s, other)
 
 
 def unusable(interface: Interface) -> str | None:

@@ -88,9 +88,7 @@ def stubs(problem: Problem) -> Stubs:
             continue
         body = _body(stub, outputs, inputs, clock)
         for path in targets:
-            emptied = _emptied(rest[path], interface.module, body) if path in rest else None
-            if emptied is not None:
-                found[stub] = {**rest, path: _timed(emptied) if stub == "blip" else emptied}
+            if path in rest and (text := _emptied(rest[path], interface.module, body)) is not None:
                 break
         else:
             if interface.source == "golden" or not targets:
@@ -99,7 +97,7 @@ def stubs(problem: Problem) -> Stubs:
                 return Stubs({}, "the direction of a port is not known")
             path = next((p for p in targets if p.rsplit("/", 1)[-1].split(".")[0] == interface.module), targets[0])
             text = written(interface, body)
-            found[stub] = {**rest, path: _timed(text) if stub == "blip" else text}
+        found[stub] = {**rest, path: _timed(text) if stub == "blip" else text}
     if problem.golden is not None:
         found |= _around_golden(problem, rest)
     return Stubs(found)

@@ -1,12 +1,13 @@
 """Problems with planted harnesses."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from rtl_core.problems.cvdp import problem_from_record
+from rtl_core.synthesis.variants import record_of
 from rtl_core.types.problem import Problem
+from tests.nouns import a_problem
 
 COMPOSE = """\
 services:
@@ -53,24 +54,17 @@ def planted() -> Callable[..., Problem]:
         files: dict[str, str] | None = None,
         command: str = "python3 /src/run.py",
     ) -> Problem:
-        record: dict[str, Any] = {
-            "id": identity,
-            "categories": ["cid003", "easy"],
-            "input": {
-                "prompt": "Write an inverter:\n```verilog\nmodule inv(input [3:0] a, output [3:0] y);\n```\n",
-                "context": context or {},
-            },
-            "output": {"response": "", "context": {"rtl/inv.sv": golden or ""}},
-            "harness": {
-                "files": {
-                    "docker-compose.yml": COMPOSE.format(command=command),
-                    "src/.env": "TOPLEVEL = inv\nVERILOG_SOURCES = /code/rtl/inv.sv\n",
-                    "src/run.py": run,
-                    "src/bench.sv": BENCH,
-                    **(files or {}),
-                }
-            },
+        harness = {
+            "docker-compose.yml": COMPOSE.format(command=command),
+            "src/.env": "TOPLEVEL = inv\nVERILOG_SOURCES = /code/rtl/inv.sv\n",
+            "src/run.py": run,
+            "src/bench.sv": BENCH,
+            **(files or {}),
         }
-        return problem_from_record(record, source="cvdp")
+        asked = "Write an inverter:\n```verilog\nmodule inv(input [3:0] a, output [3:0] y);\n```\n"
+        made = a_problem(id=identity, prompt=asked, context=context or {}, targets=("rtl/inv.sv",), harness=harness)
+        if golden:
+            made = made.model_copy(update={"golden": {"rtl/inv.sv": golden}})
+        return problem_from_record(record_of(made), source="cvdp")
 
     return make

@@ -23,7 +23,7 @@ from rtl_core.reporting.report import write_report
 from rtl_core.rollouts import auditing
 from rtl_core.rollouts.auditing import audit_run
 from rtl_core.types.problem import Problem
-from rtl_core.types.rollout import Rollout
+from tests.nouns import a_rollout
 from tests.validation.conftest import inverter
 
 Make = Callable[..., Problem]
@@ -54,14 +54,13 @@ class Audited:
 
     def answer(self, problem: Problem, *codes: str, purpose: str = "train", step: int = 0) -> list[str]:
         """Grade answers and store them; returns their keys."""
+        evaluation = "e" if purpose == "evaluation" else None
         rollouts = [
-            Rollout(
-                run="r", purpose=purpose, evaluation="e" if purpose == "evaluation" else None, epoch=0, step=step,
-                problem_id=problem.id, sample=i, prompt_P=(1,), tokens_T=(2,), logprobs_T=(-0.5,), stop_reason="stop",
-                text=fenced(code), policy_step=0,
+            a_rollout(
+                problem_id=problem.id, sample=i, text=fenced(code), purpose=purpose, step=step, evaluation=evaluation
             )
             for i, code in enumerate(codes)
-        ]  # fmt: skip
+        ]
         self.history.record_rollouts(rollouts)
         verdicts = [self.grader.grade(problem, answer_to(problem, r.text)) for r in rollouts]
         graded = [Graded(problem, v, r.text, r.tokens_T, "stop") for r, v in zip(rollouts, verdicts, strict=True)]
