@@ -17,7 +17,7 @@ from rtl_core.errors import ProblemError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
-from rtl_core.problems.near_duplicates import BY_DESIGN, pairs
+from rtl_core.problems.near_duplicates import STRICT, pairs
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.problems.sources import GeneratedSource, ProblemSource
 from rtl_core.problems.sources.starter import StarterSource
@@ -100,7 +100,7 @@ def far_enough(
             continue
         seen.add(problem.fingerprint)
         fresh.append(problem)
-    close = {pair.moved: pair for pair in pairs(fresh, heldout, BY_DESIGN)}
+    close = {pair.moved: pair for pair in pairs(fresh, heldout, STRICT)}
     for pair in close.values():
         dropped[f"contamination: its {pair.by} is close to that of a held-out problem"] += 1
     return [problem for problem in fresh if problem.id not in close]
