@@ -91,12 +91,12 @@ def wrong_designs(spec: Spec, seed: int = 0) -> Wrong:
     made = mutants(golden, spec.module, MUTANTS, seed)
     found = {f"{mutant.kind}: {mutant.description}": mutant.files for mutant in made}
     found |= {f"stub: {name}": files for name, files in stubs(problem).files.items()}
-    found |= dict(_relatives(spec, golden)) | dict(rarely_wrong(problem, random.Random(f"{seed}/{spec}")))
+    found |= dict(relatives(spec, golden)) | dict(rarely_wrong(problem, random.Random(f"{seed}/{spec}")))
     different = {tuple(files.items()): name for name, files in found.items() if files != golden}
     return {name: Answer(files=dict(files)) for files, name in different.items()}
 
 
-def _relatives(spec: Spec, golden: dict[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
+def relatives(spec: Spec, golden: dict[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
     """Other members of the family with the same ports: another option, another kind of reset."""
     family, ((path, text),) = BY_NAME[spec.family], golden.items()
     others = [replace(spec, option=option) for option in family.options]

@@ -50,7 +50,7 @@ def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
     """
     from rich.table import Table
 
-    from rtl_core.validation.expected import describe_interface
+    from rtl_core.problems.interface import describe_interface
 
     loaded = load(config, source)
     table = Table(box=None, pad_edge=False)
@@ -90,7 +90,7 @@ def show(
 
         rtl-distill problems show cvdp_copilot_lfsr_0001 --source cvdp=data/cvdp --golden
     """
-    from rtl_core.validation.expected import describe_interface
+    from rtl_core.problems.interface import describe_interface
 
     loaded = load(config, source)
     problem = named(loaded, problem_id)
@@ -151,8 +151,8 @@ def fetch(
 
         rtl-distill problems fetch nvidia/cvdp-benchmark-dataset --into data/all --pattern "\\*no_commercial\\*.jsonl"
     """
+    from rtl_core.problems.fetch import KNOWN_SETS
     from rtl_core.problems.fetch import fetch as fetch_files
-    from rtl_core.problems.known_sets import KNOWN_SETS
 
     known = KNOWN_SETS.get(what)
     if known is None and "/" not in what:

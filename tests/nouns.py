@@ -2,7 +2,14 @@
 
 from typing import Any
 
+from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
+
+
+def a_problem(**given: Any) -> Problem:
+    """A problem `p` that asks for `rtl/m.sv`, without harness and golden answer."""
+    made = {"id": "p", "source": "cvdp", "category": "cid003", "difficulty": "easy", "prompt": "p", "harness": {}}
+    return Problem(**{**made, "targets": ("rtl/m.sv",), **given})
 
 
 def a_rollout(**given: Any) -> Rollout:

@@ -15,16 +15,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from rtl_core.config.episode import Bounds
-from rtl_core.episodes.prompt import episode_messages
 from rtl_core.episodes.tools import Judge, Result, Toolbox
 from rtl_core.grading.executors.base import Executor
 from rtl_core.prompting.answer_to import answer_to, response_of
 from rtl_core.prompting.calls import Call
 from rtl_core.prompting.feedback import ASK
+from rtl_core.prompting.messages import SYSTEM
 from rtl_core.prompting.templates import Message
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Ended
+
+WORK = """\
+You work in a workspace with tools: look at its files, write the files that are asked for, compile and simulate them, and call
+`submit` when they are right. Nothing but calls of tools changes anything; code in your text is not read. Paths are relative to the
+workspace: `docs/` holds documents, `rtl/` the design, `verif/` test benches; other files that you write there are yours alone.
+The test bench that judges you is another one than what you find, and it is not in the workspace."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +194,17 @@ class Episode:
             f"turn {len(self.turns)} of {self.bounds.turns}, {self.n_tokens:,} of {self.bounds.tokens:,} tokens,"
             f" {used_s:.1f} of {self.bounds.seconds:g} s{submitted}"
         )
+
+
+def episode_messages(problem: Problem, bounds: Bounds, tools: Sequence[str]) -> list[Message]:
+    """System and user message; without `bounds.explain` the problem's text alone. A problem's own system message (CVDP's) describes other
+    tools, so it is left out."""
+    if not bounds.explain:
+        return [{"role": "user", "content": problem.prompt}]
+    system = f"{SYSTEM}\n\n{WORK}\n\nTools: {', '.join(tools)}. {bounds.in_words()}"
+    asked = ", ".join(f"`{path}`" for path in problem.targets)
+    user = f"{problem.prompt}\n\nWrite {asked} in the workspace, and submit."
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
 @dataclass

@@ -12,15 +12,14 @@ from rtl_core.equivalence.side_by_side import Effort, Trace, Values, bench, repl
 from rtl_core.grading.design import as_graded
 from rtl_core.grading.executors.base import Executor, Job, Step, StepResult
 from rtl_core.grading.limits import Limits
-from rtl_core.problems.clocking import active_low, clocks_and_resets
+from rtl_core.problems.clocking import clocks_and_resets
 from rtl_core.problems.interface import parse_interface
 from rtl_core.problems.testbench import renamed
-from rtl_core.problems.tree import SourceTree, name_of, walk
+from rtl_core.problems.tree import SourceTree
 from rtl_core.types.netlist import Netlist
 from rtl_core.types.problem import Interface, InterfaceSource, Problem
 
 HDL = (".v", ".sv")
-_UNITS = {"ModuleDeclaration", "PackageDeclaration", "InterfaceDeclaration"}
 _NO_PARAMETER = re.compile(r"parameter .* not found", re.I)
 Result = Literal["equal", "same", "different", "unknown"]
 
@@ -113,8 +112,7 @@ class Pair:
     def clocking(self, interface: Interface) -> tuple[list[str], list[str], set[str]]:
         """(clocks, resets, those of the resets that act at 0), as the golden answer's text tells."""
         bits = (port.name for port in interface.ports if port.direction == "input" and port.width == 1)
-        clocks, resets = clocks_and_resets(self.golden, bits)
-        return clocks, resets, active_low(self.golden, resets)
+        return clocks_and_resets(self.golden, bits)
 
     def interface_with(self, values: Values) -> Interface | None:
         """The interface that the golden answer has when its parameters are set; None where it cannot be read or driven."""
@@ -158,21 +156,12 @@ class Pair:
         harness = {f"src/golden{i}.sv": renamed(golden, names) for i, golden in enumerate(self.golden.values())}
         harness["src/side_by_side.sv"] = text
         sources = [f"/code/{path}" for path in (*harness, *self.given, *other) if path.endswith(HDL)]
-        compile_ = (
-            "iverilog",
-            "-g2012",
-            "-Wno-timescale",
-            "-I",
-            "/code/rtl",
-            "-s",
-            f"bench__{self.nonce}",
-            "-o",
-            "both",
-            *sources,
+        options = ("-g2012", "-Wno-timescale", "-I", "/code/rtl", "-s", f"bench__{self.nonce}", "-o", "both")
+        steps = (
+            Step("compile", ("iverilog", *options, *sources)),
+            Step("simulate", ("vvp", "-n", "both", "-none")),
         )
-        return self.run(
-            harness, (Step("compile", compile_), Step("simulate", ("vvp", "-n", "both", "-none"))), cpu_s, other
-        )
+        return self.run(harness, steps, cpu_s, other)
 
 
 def unusable(interface: Interface) -> str | None:
@@ -181,7 +170,9 @@ def unusable(interface: Interface) -> str | None:
 
 
 def _units(text: str) -> list[str]:
-    return [node.header.name.rawText for node in walk(SourceTree(text).root) if name_of(node) in _UNITS]
+    """Names of the modules, packages and interfaces of a text."""
+    units = SourceTree(text).of("ModuleDeclaration", "PackageDeclaration", "InterfaceDeclaration")
+    return [unit.header.name.rawText for unit in units]
 
 
 def _first_line(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from rtl_core.problems.tree import Node, SourceTree, name_of, tokens, walk
 
@@ -39,32 +39,19 @@ def split_clocks(bits: Iterable[str], edges: Iterable[str], used: Iterable[str])
     return found, resets if found else []
 
 
-def clocks_and_resets(files: Mapping[str, str], bits: Iterable[str]) -> tuple[list[str], list[str]]:
-    """(clocks, resets) among the one-bit inputs `bits` of a design, from the text of all its files."""
-    edges: set[str] = set()
-    used: set[str] = set()
-    for tree in _trees(files):
-        found, read = edges_and_uses(tree.root)
-        edges.update(found)
-        used.update(read)
-    return split_clocks(bits, edges, used)
-
-
-def active_low(files: Mapping[str, str], resets: Iterable[str]) -> set[str]:
-    """Those of `resets` that act at 0, as far as the files tell."""
-    found: set[str] = set()
-    waiting = set(resets)
-    for tree in _trees(files):
-        edges, used = edges_and_uses(tree.root)
-        for reset in sorted(waiting & (edges.keys() | used)):
-            waiting.discard(reset)
-            if is_active_low(tree.root, reset, edges):
-                found.add(reset)
-    return found | {reset for reset in waiting if _LOW_LIKE.search(reset)}
-
-
-def _trees(files: Mapping[str, str]) -> Iterator[SourceTree]:
-    return (SourceTree(text) for path, text in files.items() if path.endswith((".v", ".sv")))
+def clocks_and_resets(files: Mapping[str, str], bits: Iterable[str]) -> tuple[list[str], list[str], set[str]]:
+    """(clocks, resets, those of the resets that act at 0) among the one-bit inputs `bits` of a design, from the text of all its files."""
+    trees = [SourceTree(text) for path, text in files.items() if path.endswith((".v", ".sv"))]
+    read = [(tree.root, *edges_and_uses(tree.root)) for tree in trees]
+    clocks, resets = split_clocks(
+        bits, {name for _, edges, _ in read for name in edges}, {name for _, _, used in read for name in used}
+    )
+    low = set()
+    for reset in resets:  # the first file that names one tells
+        place = next(((root, edges) for root, edges, used in read if reset in edges or reset in used), None)
+        if is_active_low(place[0], reset, place[1]) if place else _LOW_LIKE.search(reset):
+            low.add(reset)
+    return clocks, resets, low
 
 
 def is_active_low(root: Node, reset: str, edges: Mapping[str, set[str]]) -> bool:

@@ -20,9 +20,9 @@ from typing import Any, cast
 import yaml
 
 from rtl_core.errors import ProblemError
+from rtl_core.problems.fetch import remedy
 from rtl_core.problems.interface import derive_interface
 from rtl_core.problems.json_lines import json_lines
-from rtl_core.problems.known_sets import remedy
 from rtl_core.problems.patch import PatchError, apply_patch
 from rtl_core.problems.problem_set import BrokenLine, LeftOut, ProblemSet
 from rtl_core.types.problem import CATEGORIES, Difficulty, Problem

@@ -1,4 +1,4 @@
-"""Fetch a problem set from the Hugging Face hub, and record what was fetched.
+"""Problem sets on the Hugging Face hub: those that `rtl-distill problems fetch` knows by a short name, and how a set is fetched and recorded.
 
 Files land under a folder with `fetched.json` beside them: repository, commit, licence, and size and SHA-256 of every file. A file
 counts as fetched when its size and hash are those that the hub lists; whatever else stands in its place (cut short, an older version)
@@ -11,6 +11,7 @@ import fnmatch
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,47 @@ if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoFile
 
 RECORD = "fetched.json"
+
+
+@dataclass(frozen=True)
+class KnownSet:
+    """One set: what is fetched, where it goes, and so where a configuration looks for it."""
+
+    repository: str
+    """On the Hugging Face hub."""
+    files: tuple[str, ...]
+    """Names in the repository, the one that a configuration reads by default first."""
+    folder: Path
+    """Where they go, relative to the working directory."""
+    licence: str
+
+    @property
+    def path(self) -> Path:
+        """The file that a configuration reads by default."""
+        return self.folder / self.files[0]
+
+
+CVDP = KnownSet(
+    repository="nvidia/cvdp-benchmark-dataset",
+    files=(
+        "cvdp_v1.1.0_nonagentic_code_generation_no_commercial.jsonl",
+        "cvdp_v1.1.0_agentic_code_generation_no_commercial.jsonl",
+    ),
+    folder=Path("data/cvdp"),
+    licence="CC BY 4.0, its code Apache-2.0 and as the NOTICE file of the repository lists",
+)
+KNOWN_SETS = {"cvdp": CVDP}
+"""Short name -> set. What is listed here is all that there is to add."""
+
+
+def remedy(path: Path) -> str:
+    """What to do where there is nothing at `path`: the command that gets a known set, there where it is one of its files."""
+    for name, known in KNOWN_SETS.items():
+        if path.name in known.files or path == known.folder:
+            folder = path if path == known.folder else path.parent
+            into = "" if folder == known.folder else f" --into {folder}"
+            return f"get it with `rtl-distill problems fetch {name}{into}`"
+    return "check the path; `rtl-distill problems fetch cvdp` gets the public set"
 
 
 class FetchedFile(BaseModel):
@@ -146,8 +188,7 @@ def read_record(folder: Path) -> Fetched | None:
     if not path.is_file():
         return None
     try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
-        return Fetched.model_validate(data)
+        return Fetched.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:
         raise ProblemError(f"{path} cannot be read: {error}", "remove it and fetch again") from error
 
@@ -191,9 +232,7 @@ def _describe(folder: Path, name: str) -> FetchedFile:
     return FetchedFile(path=name, bytes=path.stat().st_size, sha256=_digest(path, hashlib.sha256()))
 
 
-def _digest(path: Path, digest: Any) -> str:
+def _digest(path: Path, begun: Any) -> str:
     """The digest (hex) with the file's content added."""
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return str(digest.hexdigest())
+        return hashlib.file_digest(file, lambda: begun).hexdigest()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import pyslang  # whole: classes that our globals held would be listed as leaked when the process ends
 from pyslang import ast as slang_ast
@@ -19,7 +20,7 @@ from pyslang import parsing as slang_parsing
 from pyslang import syntax as slang_syntax
 
 from rtl_core.problems.harness_use import HarnessUse, harness_use
-from rtl_core.types.problem import Direction, Interface, InterfaceSource, Parameter, Port
+from rtl_core.types.problem import Direction, Interface, InterfaceSource, Parameter, Port, Problem
 
 _NOWHERE = "/nowhere-on-disk/"
 _HEADER_SUFFIXES = (".vh", ".svh", ".h", ".inc")
@@ -124,15 +125,44 @@ def derive_interface(
 
     fixed = {path: text for path, text in context.items() if path not in targets and path.endswith(HDL_SUFFIXES)}
     for top in _demanded_modules(targets, harness, fixed, golden):
-        found = _from_golden(top, golden, fixed, is_public, parameters)
-        found = found or _from_specification(top, documents, parameters)
         in_context = _from_context(top, context, targets, use, parameters)
-        if found is None or (found.source is not InterfaceSource.GOLDEN and _says_more(in_context, found)):
-            found = in_context or found
-        found = found or _from_harness(top, use)
+        found = (
+            _from_golden(top, golden, fixed, is_public, parameters)
+            or (in_context if in_context and in_context.exact else None)
+            or _from_specification(top, documents, parameters)
+            or in_context
+            or _from_harness(top, use)
+        )
         if found is not None:
             return found
     return None
+
+
+def describe_interface(problem: Problem) -> dict[str, Any]:
+    """JSON-able: module, source, confidence, how many ports are known and how many of them in direction and width.
+
+    Confidence: `certain`: read from the golden answer. `high`: from a module of the context that is not to be changed. `medium`: from a
+    header in the specification, or from the old version of what is to be changed. `low`: only the names that the harness touches.
+    `none`: nothing was found.
+    """
+    interface = problem.interface
+    if interface is None:
+        return {"module": None, "source": None, "confidence": "none", "ports": 0, "complete_ports": 0, "parameters": 0}
+    confidence = {
+        InterfaceSource.GOLDEN: "certain",
+        InterfaceSource.CONTEXT: "high" if interface.exact else "medium",
+        InterfaceSource.SPECIFICATION: "medium",
+        InterfaceSource.HARNESS: "low",
+    }
+    return {
+        "module": interface.module,
+        "source": interface.source.value,
+        "confidence": confidence[interface.source],
+        "exact": interface.exact,
+        "ports": len(interface.ports),
+        "complete_ports": sum(p.direction is not None and p.width is not None for p in interface.ports),
+        "parameters": len(interface.parameters),
+    }
 
 
 def top_levels(harness: Mapping[str, str]) -> list[str]:
@@ -213,11 +243,6 @@ def _from_specification(top: str, documents: list[str], parameters: Mapping[str,
             if found and found.ports:
                 return found
     return None
-
-
-def _says_more(in_context: Interface | None, specification: Interface) -> bool:
-    """Whether the context's version, being no target, stands above the specification's header."""
-    return in_context is not None and in_context.exact and specification.source is InterfaceSource.SPECIFICATION
 
 
 def _from_harness(top: str, use: HarnessUse) -> Interface | None:

@@ -190,4 +190,7 @@ def _runs(words: list[str], length: int) -> set[int]:
 _GOLDEN = Measure("golden answer", _golden_runs, 0.8)
 BY_ID = (Measure("text", _text_runs, 0.8), _GOLDEN)
 """Measures of a split by `id`: those of older releases, so that their runs go on with the same problems on the same sides."""
-BY_DESIGN = (Measure("text", _long_text_runs, 0.8), _GOLDEN, Measure("code", _code_runs, 0.6))
+_BY_CODE = Measure("code", _code_runs, 0.6)
+BY_DESIGN = (Measure("text", _long_text_runs, 0.8), _GOLDEN, _BY_CODE)
+STRICT = (*BY_ID, _BY_CODE)
+"""For candidates that can be spared: short texts count, too."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,7 @@ from rtl_core.errors import ProblemError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
-from rtl_core.problems.near_duplicates import BY_DESIGN, pairs
+from rtl_core.problems.near_duplicates import STRICT, pairs
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.problems.sources import GeneratedSource, ProblemSource
 from rtl_core.problems.sources.starter import StarterSource
@@ -65,13 +65,9 @@ def synthesise(
     made: list[tuple[str, Problem]] = [*candidates(parents, derived, count - fresh, seed, found.dropped)]
     if fresh:
         made += [("family", problem) for problem in generated[0].make("train", fresh, run_seed + seed + 1)]
-    workers = len(os.sched_getaffinity(0))
-    with contextlib.closing(make_executor()) as executor:
-        grader = Grader(executor, seed=1, cache=MemoryCache())
-        with contextlib.closing(grader):
-            return keep(
-                made, train=loaded.train, heldout=heldout, grader=grader, mutants=mutants, workers=workers, into=found
-            )
+    with closing(make_executor()) as executor, closing(Grader(executor, seed=1, cache=MemoryCache())) as grader:
+        keep(made, found, train=loaded.train, heldout=heldout, grader=grader, mutants=mutants)
+    return found
 
 
 def candidates(
@@ -104,7 +100,7 @@ def far_enough(
             continue
         seen.add(problem.fingerprint)
         fresh.append(problem)
-    close = {pair.moved: pair for pair in pairs(fresh, heldout, BY_DESIGN)}
+    close = {pair.moved: pair for pair in pairs(fresh, heldout, STRICT)}
     for pair in close.values():
         dropped[f"contamination: its {pair.by} is close to that of a held-out problem"] += 1
     return [problem for problem in fresh if problem.id not in close]
@@ -112,14 +108,13 @@ def far_enough(
 
 def keep(
     made: Sequence[tuple[str, Problem]],
+    into: Synthesised,
     *,
     train: Sequence[Problem],
     heldout: Sequence[Problem],
     grader: Grader,
     mutants: int,
-    workers: int,
-    into: Synthesised,
-) -> Synthesised:
+) -> None:
     """Check candidates (kind, problem) and add them to `into`.
 
     Args:
@@ -131,7 +126,7 @@ def keep(
     kinds = {problem.id: kind for kind, problem in made}
     clean = far_enough((problem for _, problem in made), train, heldout, into.dropped)
     level = quick_level(mutants, grader.seed)
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         records = pool.map(lambda problem: validate_problem(problem, grader, level=level), clean)
         for problem, record in zip(clean, records, strict=True):
             if record.status == "fit":
@@ -139,7 +134,6 @@ def keep(
                 into.kinds[kinds[problem.id]] += 1
             else:
                 into.dropped[f"{kinds[problem.id]}: validation finds it {record.status}"] += 1
-    return into
 
 
 def write(problems: Sequence[Problem], path: Path) -> None:

@@ -88,9 +88,7 @@ def stubs(problem: Problem) -> Stubs:
             continue
         body = _body(stub, outputs, inputs, clock)
         for path in targets:
-            emptied = _emptied(rest[path], interface.module, body) if path in rest else None
-            if emptied is not None:
-                found[stub] = {**rest, path: _timed(emptied) if stub == "blip" else emptied}
+            if path in rest and (text := _emptied(rest[path], interface.module, body)) is not None:
                 break
         else:
             if interface.source == "golden" or not targets:
@@ -99,7 +97,7 @@ def stubs(problem: Problem) -> Stubs:
                 return Stubs({}, "the direction of a port is not known")
             path = next((p for p in targets if p.rsplit("/", 1)[-1].split(".")[0] == interface.module), targets[0])
             text = written(interface, body)
-            found[stub] = {**rest, path: _timed(text) if stub == "blip" else text}
+        found[stub] = {**rest, path: _timed(text) if stub == "blip" else text}
     if problem.golden is not None:
         found |= _around_golden(problem, rest)
     return Stubs(found)
@@ -185,7 +183,7 @@ def _one_step(module: Node, bits: list[str], ranges: Mapping[str, str]) -> str:
 def _clock(problem: Problem, inputs: list[Port]) -> str | None:
     """The input that the golden answer or the given files wait for an edge of, or that is named like a clock."""
     bits = [port.name for port in inputs if port.width in (1, None)]
-    clocks, _ = clocks_and_resets({**problem.context, **(problem.golden or {})}, bits)
+    clocks, _, _ = clocks_and_resets({**problem.context, **(problem.golden or {})}, bits)
     return next(iter(clocks), None) or next((name for name in bits if CLOCK_LIKE.search(name)), None)
 
 

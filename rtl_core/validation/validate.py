@@ -29,10 +29,10 @@ from rtl_core.grading.grader import Grader
 from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.history.records import ValidationRecord, ValidationStatus
+from rtl_core.problems.interface import describe_interface
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Verdict
-from rtl_core.validation.expected import describe_interface
 from rtl_core.validation.level import Level, golden_digest, tools_key, with_seed
 from rtl_core.validation.mutants import mutants
 from rtl_core.validation.stubs import WITHOUT_DESIGN, in_words, kind_of, stubs
@@ -240,47 +240,47 @@ class _Validation:
             self.evidence["mutants"] = {"note": "the interface of the top module is not known"}
             return "fit", "the golden answer passes and wrong ones fail; no mutant could be made"
         hasty = self._hasty()
-        tally: Counter[str] = Counter()
-        by_kind: dict[str, list[int]] = {}
+        void = 0
+        tried: Counter[str] = Counter()
+        killed: Counter[str] = Counter()
         survivors: list[dict[str, str]] = []
         same: list[str] = []
         candidates = mutants(golden, self.problem.interface.module, 3 * wanted, int(self.problem.fingerprint[:8], 16))
         for mutant in candidates:
-            if tally["killed"] + tally["survived"] >= wanted:
+            if tried.total() >= wanted:
                 break
             verdict = self._grade(mutant.files, hasty)
             if verdict.outcome in _NOT_TESTED:
-                tally["void"] += 1
+                void += 1
                 continue
             if verdict.passed:
                 compared = self._compare(mutant.files)
                 if compared and compared.agrees:
-                    tally["equivalent"] += 1
                     same.append(mutant.description)
                     continue
                 survivors.append(
                     {"mutant": mutant.description, "kind": mutant.kind, "told": compared.detail if compared else ""}
                 )
-            what = "survived" if verdict.passed else "killed"
-            tally[what] += 1
-            kind = by_kind.setdefault(mutant.kind, [0, 0])
-            kind[0] += what == "killed"
-            kind[1] += 1
-        judged = tally["killed"] + tally["survived"]
-        score = tally["killed"] / judged if judged else None
+            tried[mutant.kind] += 1
+            killed[mutant.kind] += not verdict.passed
+        judged = tried.total()
+        score = killed.total() / judged if judged else None
         self.evidence["mutants"] = {
-            **{name: tally[name] for name in ("killed", "survived", "equivalent", "void")},
+            "killed": killed.total(),
+            "survived": len(survivors),
+            "equivalent": len(same),
+            "void": void,
             "score": score,
-            "by_kind": {name: f"{good}/{total}" for name, (good, total) in by_kind.items()},
+            "by_kind": {kind: f"{killed[kind]}/{total}" for kind, total in tried.items()},
             "survivors": survivors[:10],
             "equivalents": same[:10],
         }
         most = MOST_GENERATED if self.problem.generated else MOST
         if score is not None and 1 - score > most:
-            return "weak", f"{tally['survived']} of {judged} mutants are paid, for example {survivors[0]['mutant']}"
+            return "weak", f"{len(survivors)} of {judged} mutants are paid, for example {survivors[0]['mutant']}"
         if judged == 0:
             return "fit", "the golden answer passes and wrong ones fail; no mutant could be judged"
-        return "fit", f"the golden answer passes, {tally['killed']} of {judged} mutants fail"
+        return "fit", f"the golden answer passes, {killed.total()} of {judged} mutants fail"
 
 
 def _held_against(name: str, compared: Comparison | None) -> bool:

@@ -61,11 +61,6 @@ def test_an_agent_is_evaluated_beside_single_shot_and_its_transcript_is_shown(cv
     history = History(db, read_only=True)
     keys = history.query("SELECT rollout FROM verdicts WHERE outcome = 'passed' ORDER BY 1").column(0).to_pylist()
     assert len(keys) == 2
-    messages = history.messages(keys[0])
-    assert [m.who for m in messages] == ["model", "tool"] * 7
-    assert [m.position for m in messages] == list(range(14))
-    assert [m.ok for m in messages if m.who == "tool"] == [True, True, False, True, False, True, True]
-    assert (messages[2].thought, messages[2].n_tokens) == ("thought 1", 10)
     shown = subprocess.run(
         command("show", keys[0], "--db", db), capture_output=True, text=True, timeout=120, check=True
     ).stdout

@@ -11,7 +11,7 @@ from rtl_core.config.episode import Bounds
 from rtl_core.episodes.tools import TOOLS
 from rtl_core.episodes.workspace import shortened
 from rtl_core.prompting.calls import Call
-from rtl_core.types.problem import Problem
+from tests.nouns import a_problem
 
 INVERTER = "module inv(input a, output y);\n  assign y = ~a;\nendmodule\n"
 LATCH = "module latch(input e, d, output reg q);\n  always @* if (e) q = d;\nendmodule\n"
@@ -35,8 +35,7 @@ import cocotb
 async def look(dut):
 {body}
 """
-PROBLEM = Problem(
-    id="inverter", source="test", category="cid003", difficulty="easy", prompt="Write an inverter.",
+PROBLEM = a_problem(
     context={"docs/spec.md": "y is not a\n" * 400, "rtl/other.sv": "module other; endmodule\n"}, targets=("rtl/inv.sv",),
     harness={"docker-compose.yml": "services: {}", "src/secret_bench.py": "text of the secret bench"}, golden={"rtl/inv.sv": "// text of the golden answer"},
 )  # fmt: skip

@@ -4,9 +4,10 @@ import pytest
 
 from rtl_core.equivalence.differential import Comparison, Effort, compare, other_values
 from rtl_core.grading.grader import Grader
-from rtl_core.problems.interface import parse_interface
 from rtl_core.problems.starter import starter_problems
-from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Problem
+from rtl_core.types.problem import Interface, InterfaceSource, Parameter
+from tests.equivalence.test_proof import problem_of
+from tests.nouns import a_problem
 
 MIN = "module m(input [3:0] a, input [3:0] b, output [3:0] y);\n  assign y = (a < b) ? a : b;\nendmodule\n"
 REGISTER = """\
@@ -24,13 +25,9 @@ endmodule
 """
 
 
-def told(grader: Grader, golden: str, other: str, context: dict[str, str] | None = None) -> Comparison:
-    interface = parse_interface({**(context or {}), "rtl/m.sv": golden}, "m", InterfaceSource.GOLDEN)
-    problem = Problem(
-        id="p", source="cvdp", category="cid003", difficulty="easy", prompt="p", targets=("rtl/m.sv",), harness={},
-        context=context or {}, golden={"rtl/m.sv": golden}, interface=interface,
-    )  # fmt: skip
-    return compare(grader.executor, problem, {"rtl/m.sv": golden}, {"rtl/m.sv": other}, grader.limits)
+def told(grader: Grader, golden: str, other: str) -> Comparison:
+    files = {"rtl/m.sv": golden}
+    return compare(grader.executor, problem_of(golden), files, {"rtl/m.sv": other}, grader.limits)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +60,6 @@ def test_a_difference_comes_with_the_inputs_that_show_it(grader):
 
 def test_every_starter_golden_answer_is_the_same_as_itself(grader):
     for problem in starter_problems("heldout", 18, 0):
-        assert problem.golden is not None
         found = compare(grader.executor, problem, problem.golden, problem.golden, grader.limits)
         assert found.result == "same", (problem.family, found)
 
@@ -112,10 +108,7 @@ def test_values_that_the_harness_sets_come_before_guesses():
         "src/test_runner.py": '@pytest.mark.parametrize("W", [4, 12])\ndef test(W): run(parameters={"W": 6})',
         "src/.env": "W = 9\n",
     }
-    problem = Problem(
-        id="p", source="cvdp", category="cid003", difficulty="easy", prompt="p", targets=("rtl/m.sv",), harness=harness
-    )
-    assert other_values(problem, interface) == [{"W": 9}, {"W": 6}, {"W": 12}, {"W": 2}, {"W": 5}]
+    assert other_values(a_problem(harness=harness), interface) == [{"W": 9}, {"W": 6}, {"W": 12}, {"W": 2}, {"W": 5}]
 
 
 def test_a_counter_gets_far_enough_to_tell_a_short_register(grader):
@@ -167,11 +160,7 @@ def test_a_golden_answer_that_never_ends_accuses_nobody(grader):
     slow = MIN.replace("endmodule", "  reg c = 0; always begin #0.001 c = ~c; end\nendmodule").replace(
         "module m", "`timescale 1ns/1ps\nmodule m"
     )
-    interface = parse_interface({"rtl/m.sv": MIN}, "m", InterfaceSource.GOLDEN)
-    problem = Problem(
-        id="p", source="cvdp", category="cid003", difficulty="easy", prompt="p", targets=("rtl/m.sv",), harness={}, interface=interface
-    )  # fmt: skip
     effort = Effort(exhaustive_bits=0, vectors=2_000_000, cpu_s=1.0)
     files = {"rtl/m.sv": slow}
-    found = compare(grader.executor, problem, files, files, grader.limits, effort=effort)
+    found = compare(grader.executor, problem_of(MIN), files, files, grader.limits, effort=effort)
     assert found.result == "unknown"

@@ -40,7 +40,6 @@ def test_a_run_that_names_one_finds_it_where_it_was_put_and_is_told_how_to_get_i
     config = load_config("smollm2", [f"run.directory={tmp_path / 'runs'}"], environment={})
     with pytest.raises(PolicyError, match=f"{NAME}.* is not in {tmp_path}") as told:
         local_models(services_of(config)[0])
-    assert told.value.hint is not None
     assert f"rtl-distill fetch-model {NAME}" in told.value.hint
     (tmp_path / NAME).mkdir()
     (tmp_path / NAME / COMPLETE).write_text("{}")

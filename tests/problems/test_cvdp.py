@@ -54,7 +54,6 @@ def test_single_turn_record():
         ("rtl/m.sv",),
     )
     assert problem.golden == {"rtl/m.sv": CODE}
-    assert problem.interface is not None
     assert problem.interface.source is InterfaceSource.GOLDEN
 
 

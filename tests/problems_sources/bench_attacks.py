@@ -28,7 +28,6 @@ class Attack:
 
     def design(self, problem: Problem) -> str:
         """The answer to a problem."""
-        assert problem.interface is not None
         ports = problem.interface.ports
         inputs = [p for p in ports if p.direction == "input"]
         outputs = [p for p in ports if p.direction == "output"]

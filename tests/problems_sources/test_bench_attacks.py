@@ -18,6 +18,7 @@ from rtl_core.types.problem import Problem
 
 ATTACKS = attacks()
 SLOW = {"waits in no time"}
+REFUSED = ("tests_failed", "compile_failed", "interface_mismatch", "rejected")
 PUBLISHED = ("Prob009_popcount3", "Prob031_dff", "Prob127_lemmings1", "counter_12", "adder_8bit")
 
 HONEST = {
@@ -121,7 +122,6 @@ def test_the_attacks_are_many_and_each_has_its_name():
 @pytest.mark.parametrize("name", ["times3", "counter"])
 def test_the_right_design_passes_and_a_plain_wrong_one_does_not(grader, tiny, name):
     problem = tiny[name]
-    assert problem.golden is not None
     assert grader.grade(problem, Answer(files=problem.golden)).passed
     done = judged(grader.executor, problem, Attack("does nothing").design(problem))
     assert done.exit_code == 1
@@ -144,17 +144,16 @@ def test_no_attack_is_paid_by_the_other_tiny_bench_and_by_published_ones(grader,
 
 
 @pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
-def test_no_attack_is_paid_by_the_grader(grader, tiny, every):
-    for problem in tiny.values():
+def test_no_attack_is_paid_by_the_grader(grader, tiny, published, every):
+    for problem in (*tiny.values(), *(one for one in published if one.id.endswith(("popcount3", "counter_12")))):
         for attack in [a for a in ATTACKS if a.name not in SLOW][::every]:
             verdict = grader.grade(problem, Answer(files={problem.targets[0]: attack.design(problem)}))
-            assert not verdict.passed, attack.name
+            assert verdict.outcome.value in REFUSED, (problem.id, attack.name, verdict)
 
 
 def test_the_same_holds_warm_cold_and_in_docker(each, tiny):
     few = [a for a in ATTACKS if a.name not in SLOW][::20]
     for problem in tiny.values():
-        assert problem.golden is not None
         assert judged(each, problem, next(iter(problem.golden.values()))).exit_code == 0
         assert paid(each, problem, few) == []
     for text in (_honest("ends when a parameter is wrong"), HONEST_WHOLE["types of the file"]):

@@ -8,6 +8,7 @@ from rtl_core.problems.sources.starter import StarterSource
 from rtl_core.problems.sources.verilog_eval import VerilogEvalSource
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.problem import Problem
+from tests.nouns import a_problem
 
 TEXT = """\
 Design a synchronous first-in first-out buffer with a depth of sixteen words of eight bits. It has a write port with an
@@ -15,11 +16,8 @@ enable, a read port with an enable, and flags for full and empty. A write when f
 The read data are registered and appear one cycle after the read enable. The reset is synchronous and active high."""
 
 
-def make(identity: str, prompt: str, golden: str | None = None, source: str = "cvdp") -> Problem:
-    return Problem(
-        id=identity, source=source, category="cid003", difficulty="easy", prompt=prompt, targets=("rtl/m.v",), harness={},
-        golden={"rtl/m.v": golden} if golden else None,
-    )  # fmt: skip
+def make(identity: str, prompt: str, golden: str | None = None) -> Problem:
+    return a_problem(id=identity, prompt=prompt, golden={"rtl/m.sv": golden} if golden else None)
 
 
 def test_a_reworded_twin_moves_to_the_held_out_side_and_nothing_else_moves():

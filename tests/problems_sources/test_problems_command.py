@@ -13,10 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.config import load_config
-from rtl_core.errors import ConfigError
-from rtl_core.problems.known_sets import CVDP
-from rtl_core.problems.sources import override_of, source_of
+from rtl_core.problems.fetch import CVDP
 
 FILES = {"cvdp_a.jsonl": b'{"id": 1}\n', "nested/cvdp_b.jsonl": b'{"id": 2}\n', "README.md": b"# hello\n"}
 
@@ -279,16 +276,3 @@ def test_show_prints_one_problem_whole(data):
     missing = command("problems", "show", "copilot_lfsr", "--source", f"cvdp={data / 'cvdp'}")
     assert missing.returncode == 2
     assert "perhaps cvdp_copilot_lfsr_0001" in missing.stderr.replace("\n", " ")
-
-
-def test_sources_of_a_command_line_are_those_of_a_configuration(data):
-    texts = ["starter", f"cvdp={data / 'cvdp'}", f"verilog-eval={data / 'verilog-eval'}", f"rtllm={data / 'RTLLM'}"]
-    assert load_config("demo", [override_of(texts)], environment={}).problems.sources == tuple(map(source_of, texts))
-
-
-@pytest.mark.parametrize(
-    ("text", "said"), [("cvpd=x", "no source 'cvpd'"), ("rtllm", "where is it"), ("cvdp=/nowhere/x", "no /nowhere/x")]
-)
-def test_a_wrong_source_is_named(text, said):
-    with pytest.raises(ConfigError, match=said):
-        source_of(text)

@@ -23,8 +23,6 @@ def problems(data):
 def test_every_design_is_read_with_its_golden_answer_renamed(problems):
     assert len(problems) == 16
     for problem in problems.values():
-        assert problem.golden is not None
-        assert problem.interface is not None
         assert f"module {problem.interface.module}" in next(iter(problem.golden.values()))
         assert f"rtl/{problem.interface.module}.v" == problem.targets[0]
     assert "src/tdata.txt" in problems["rtllm_asyn_fifo"].harness

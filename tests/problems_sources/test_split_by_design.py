@@ -13,7 +13,9 @@ from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.problems.sources.cvdp import CvdpSource
 from rtl_core.problems.sources.rtllm import RtllmSource
 from rtl_core.problems.sources.verilog_eval import VerilogEvalSource
+from rtl_core.synthesis.variants import record_of
 from rtl_core.types.problem import Problem
+from tests.nouns import a_problem
 
 AGENTIC = "cvdp_v1.0.2_agentic_code_generation_no_commercial.jsonl"
 
@@ -126,11 +128,8 @@ endmodule
 def cvdp(identity: str, prompt: str, context: dict[str, str], target: str) -> str:
     """A line of a single-turn file."""
     compose = "services:\n  direct:\n    image: __OSS_SIM_IMAGE__\n    command: pytest\n"
-    record = {
-        "id": identity, "categories": ["cid004", "easy"], "input": {"prompt": prompt, "context": context},
-        "output": {"response": "", "context": {target: ""}}, "harness": {"files": {"docker-compose.yml": compose}},
-    }  # fmt: skip
-    return json.dumps(record) + "\n"
+    given = {"id": identity, "prompt": prompt, "context": context, "targets": (target,)}
+    return json.dumps(record_of(a_problem(**given, harness={"docker-compose.yml": compose}))) + "\n"
 
 
 def test_a_design_under_another_name_moves_with_all_of_its_design(tmp_path):

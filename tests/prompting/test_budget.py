@@ -1,4 +1,4 @@
-"""Prompts: what they demand, and what is given up, in which order, when the budget is short."""
+"""What is given up of a prompt, in which order, when the budget is short."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from transformers import PreTrainedTokenizerFast
 from rtl_core.errors import ProblemError
 from rtl_core.prompting.budget import CUT_MARKER, build_prompt
 from rtl_core.prompting.chat import Chat
-from rtl_core.prompting.messages import build_messages
 from rtl_core.types.problem import Problem
+from tests.nouns import a_problem
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +32,7 @@ CONTEXT = {
 
 
 def problem(**changes: Any) -> Problem:
-    values = {
-        "id": "p", "source": "test", "category": "cid004", "difficulty": "easy", "prompt": "Mend the module.",
-        "context": CONTEXT, "targets": ("rtl/top.v",), "harness": {},
-    }  # fmt: skip
-    return Problem(**{**values, **changes})
+    return a_problem(**{"prompt": "Mend the module.", "context": CONTEXT, "targets": ("rtl/top.v",), **changes})
 
 
 def test_a_prompt_that_fits_is_whole_and_has_no_notes(chat):
@@ -70,15 +66,3 @@ def test_the_file_to_be_changed_is_given_up_last(chat):
 def test_a_problem_whose_own_text_does_not_fit_is_refused_by_name(chat):
     with pytest.raises(ProblemError, match=r"problem p: its text alone takes \d+ tokens, the budget is 20"):
         build_prompt(problem(), chat, "exact", 20)
-
-
-def test_the_exact_template_names_the_target_and_the_bare_one_adds_nothing():
-    exact = build_messages(problem(), "exact")
-    assert "`rtl/top.v`" in exact[-1]["content"]
-    assert "to the letter" in exact[0]["content"]
-    assert build_messages(problem(context={}), "bare") == [{"role": "user", "content": "Mend the module."}]
-
-
-def test_several_targets_are_asked_for_as_json():
-    content = build_messages(problem(targets=("rtl/a.v", "rtl/b.v")), "exact")[-1]["content"]
-    assert '{"code": [{"rtl/a.v": "<complete file>"}, {"rtl/b.v": "<complete file>"}]}' in content

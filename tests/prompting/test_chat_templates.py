@@ -51,7 +51,6 @@ def test_it_is_known_how_the_prompt_ends_and_what_ends_a_turn(tokenizers, model,
     chat = Chat(tokenizers(model), thinking=thinking)
     prompt = build_prompt(PROBLEM, chat, "exact", 8192)
     ending = model.prompts[thinking]
-    assert ending is not None
     text = decoded(chat.tokenizer, prompt.tokens_P)
     assert text.endswith(ending)
     assert all(message["content"].strip() in text for message in prompt.messages)
@@ -98,7 +97,6 @@ def test_a_hint_shows_the_answer_without_its_thought(tokenizers, model, thinking
     finished = next(cases(chat, opening)).completion.replace(FIRST, said)
     failed = Verdict(outcome=Outcome.COMPILE_FAILED, stages=(), reasons=("no semicolon",), executor="test")
     prompt_P = hinted(chat, after_verdict(first.messages, opening + finished, failed, 500), 8192)
-    assert prompt_P is not None
     text = decoded(chat.tokenizer, prompt_P)
     assert "no semicolon" in text
     assert "A wire? First a draft" not in text
@@ -109,7 +107,6 @@ def test_a_hint_shows_the_answer_without_its_thought(tokenizers, model, thinking
     # A turn that ended within its thoughts has no answer to show.
     unfinished = opening + list(cases(chat, opening))[1].completion
     empty_P = hinted(chat, after_verdict(first.messages, unfinished, failed, 500), 8192)
-    assert empty_P is not None
     assert FIRST not in decoded(chat.tokenizer, empty_P)
     # Nor can a model stop its run by what it writes.
     marks = f"<|start|>assistant<|channel|>final<|message|>{BLOCK}<|channel|>final<|message|>" * 2

@@ -1,10 +1,13 @@
-"""What a response stands for: each rule of answer extraction, and each trap of the public runner's parser."""
+"""What a response stands for: each rule of answer extraction, each trap of the public runner's parser, and which block is the answer."""
 
 import json
 
 import pytest
 
+from rtl_core.prompting.answer_to import answer_to, demanded_modules
 from rtl_core.prompting.extraction import extract_answer
+from rtl_core.types.problem import Interface, InterfaceSource
+from tests.nouns import a_problem
 
 CODE = "module m(input a, output y);\n  assign y = a;\nendmodule\n"
 ONE = ("rtl/m.sv",)
@@ -119,11 +122,6 @@ def test_a_block_of_another_language_does_not_hide_the_hdl():
     assert extract_answer(response, ONE).files == {"rtl/m.sv": CODE}
 
 
-def test_the_first_of_several_blocks_wins():
-    response = f"```verilog\n{CODE}```\nor\n```verilog\nmodule other; endmodule\n```"
-    assert extract_answer(response, ONE).files == {"rtl/m.sv": CODE}
-
-
 @pytest.mark.parametrize("response", ["", "   \n", "I cannot do this.", "```verilog\n```", "```\n\n```"])
 def test_no_code_is_no_answer_with_a_reason(response):
     answer = extract_answer(response, ONE)
@@ -172,3 +170,93 @@ def test_json_without_any_declared_target_is_no_answer():
     answer = extract_answer(json.dumps({"code": [{"src/conftest.py": "x"}]}), TWO)
     assert not answer.files
     assert "conftest" in (answer.error or "")
+
+
+OTHER = "module m2(input a, output y);\n  assign y = ~a;\nendmodule\n"
+PORTS = "input  a,\noutput y\n"
+HEADER = "module m(input a, output y);\n"
+STUB = "module m(input a, output y);\n  wire b;\n  // the logic goes here\nendmodule\n"
+ELIDED = "module m(input a, output y);\n  assign y = ...;\nendmodule\n"
+COMMENTED = "// module m(input a, output y); assign y = 0; endmodule\nassign x = m;\n"
+BENCH = "module tb;\n  reg a; wire y;\n  m dut(.a(a), .y(y));\n  initial begin a = 0; #5 $finish; end\nendmodule\n"
+USAGE = "module top(input a, output y);\n  m u(.a(a), .y(y));\nendmodule\n"
+EXAMPLE = json.dumps({"code": [{"rtl/m.sv": "<complete file>"}]})
+
+
+def block(text, tag="verilog"):
+    return f"```{tag}\n{text}```\n"
+
+
+def problem(**changes):
+    interface = Interface(module="m", source=InterfaceSource.SPECIFICATION)
+    return a_problem(**{"targets": ("rtl/design.sv",), "interface": interface, **changes})
+
+
+@pytest.mark.parametrize("around", [PORTS, HEADER, STUB, ELIDED, COMMENTED, BENCH, USAGE, OTHER])
+@pytest.mark.parametrize("tag", ["verilog", ""])
+def test_what_stands_beside_the_design_is_not_taken_for_it(around, tag):
+    before = f"The ports:\n{block(around, tag)}The design:\n{block(CODE)}"
+    after = f"The design:\n{block(CODE)}More:\n{block(around, tag)}"
+    for response in (before, after):
+        assert extract_answer(response, ONE).files == {"rtl/m.sv": CODE}
+
+
+@pytest.mark.parametrize("around", [PORTS, HEADER, STUB, BENCH, USAGE])
+def test_the_demanded_module_counts_where_the_file_is_named_otherwise(around):
+    response = block(around) + block(CODE)
+    assert answer_to(problem(), response).files == {"rtl/design.sv": CODE}
+    harness = {"src/.env": "TOPLEVEL = m\n"}
+    assert answer_to(problem(interface=None, harness=harness), response).files == {"rtl/design.sv": CODE}
+
+
+def test_a_top_level_that_the_problem_gives_is_not_demanded():
+    given = problem(interface=None, harness={"src/.env": "TOPLEVEL = top\n"}, context={"rtl/top.sv": USAGE})
+    assert demanded_modules(given) == []
+    assert demanded_modules(given.model_copy(update={"context": {}})) == ["top"]
+
+
+@pytest.mark.parametrize("example", [EXAMPLE, f"```json\n{EXAMPLE}\n```", EXAMPLE.replace("<complete file>", HEADER)])
+def test_an_example_of_the_json_format_is_not_taken_for_the_answer(example):
+    response = f"The format would be {example}\nHere it is:\n{block(CODE)}"
+    assert extract_answer(response, ONE).files == {"rtl/m.sv": CODE}
+
+
+def test_of_several_json_values_the_one_that_defines_the_modules_is_taken():
+    texts = {path: f"module {path[4]};\n  assign y = 1;\nendmodule\n" for path in TWO}
+    example = {"code": [dict.fromkeys(TWO, "<complete file>")]}
+    foreign = {"files": {"notes.txt": "x"}}
+    for order in ((example, foreign, {"code": [texts]}), ({"code": [texts]}, example)):
+        response = "\n".join(map(json.dumps, order))
+        assert extract_answer(response, TWO).files == texts
+    labelled = "".join(f"`{path}`:\n{block(text)}" for path, text in texts.items())
+    assert extract_answer(f"{json.dumps(example)}\n{labelled}", TWO).files == texts
+
+
+def test_a_port_list_under_a_files_name_does_not_hide_the_file():
+    texts = {path: f"module {path[4]}(output y);\n  assign y = 1;\nendmodule\n" for path in TWO}
+    ports = block("module a(output y);\n", "verilog rtl/a.sv")
+    response = ports + "".join(block(text, f"verilog {path}") for path, text in texts.items())
+    assert extract_answer(response, TWO).files == texts
+    unlabelled = block("module a(output y);\n") + "".join(map(block, texts.values()))
+    assert extract_answer(unlabelled, TWO).files == texts
+
+
+def test_of_two_whole_definitions_the_first_is_taken_as_by_the_public_runner():
+    second = CODE.replace("= a", "= ~a")
+    assert extract_answer(block(CODE) + block(second), ONE).files == {"rtl/m.sv": CODE}
+
+
+def test_an_answer_that_was_cut_off_is_taken_before_its_port_list_and_its_test_bench():
+    cut = "module m(input a, output y);\n  assign y ="
+    assert extract_answer(block(PORTS) + block(BENCH) + f"```verilog\n{cut}", ONE).files == {"rtl/m.sv": cut + "\n"}
+
+
+def test_without_the_demanded_module_a_design_is_taken_before_a_snippet_or_a_test_bench():
+    for around in (PORTS, BENCH.replace("m dut", "m2 dut")):
+        assert extract_answer(block(around) + block(OTHER), ONE).files == {"rtl/m.sv": OTHER}
+    assert extract_answer(block(PORTS) + block("assign y = a;\n"), ONE).files == {"rtl/m.sv": PORTS}
+
+
+def test_what_only_a_comment_or_a_string_says_defines_nothing():
+    quoted = 'module x;\n  initial $display("module m; assign y = 1; endmodule");\nendmodule\n'
+    assert extract_answer(block(COMMENTED) + block(quoted) + block(CODE), ONE).files == {"rtl/m.sv": CODE}

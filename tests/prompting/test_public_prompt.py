@@ -1,7 +1,7 @@
 """The template `cvdp` is the public runner's prompt, byte for byte; what stands here was written by that runner."""
 
 from rtl_core.prompting.messages import build_messages
-from rtl_core.types.problem import Problem
+from tests.nouns import a_problem
 
 SYSTEM = (
     "You are a helpful assistance.\nConsider that you have a folder structure like the following:\n\n"
@@ -14,11 +14,8 @@ SYSTEM = (
 
 def asked(*targets: str, category: str = "cid016") -> list[dict[str, str]]:
     context = {"docs/spec.md": "Count up.\n", "rtl/a.sv": "module a;\nendmodule"}
-    problem = Problem(
-        id="p", source="cvdp", category=category, difficulty="easy", prompt="Mend it.", context=context, targets=targets,
-        harness={}, system="Use sed and patch.",
-    )  # fmt: skip
-    return build_messages(problem, "cvdp")
+    given = {"prompt": "Mend it.", "system": "Use sed and patch.", "context": context, "targets": targets}
+    return build_messages(a_problem(category=category, **given), "cvdp")
 
 
 def test_one_file_is_asked_for_as_plain_text():

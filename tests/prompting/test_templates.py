@@ -5,10 +5,11 @@ import pytest
 from rtl_core.config import load_config
 from rtl_core.config.models import PromptingSection
 from rtl_core.errors import ConfigError
-from rtl_core.prompting.interface_table import EXAMPLE, interface_table
 from rtl_core.prompting.messages import SYSTEM, build_messages
 from rtl_core.prompting.templates import TEMPLATES
+from rtl_core.prompting.templates.shipped import EXAMPLE, interface_table
 from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Port, Problem
+from tests.nouns import a_problem
 
 
 def problem(prompt: str, **changes) -> Problem:
@@ -23,10 +24,7 @@ def problem(prompt: str, **changes) -> Problem:
         parameters=(Parameter(name="DEPTH", default=4),),
         source=InterfaceSource.GOLDEN,
     )
-    return Problem(
-        id="p", source="cvdp", category="cid003", difficulty="easy", prompt=prompt, targets=("rtl/box.sv",), harness={},
-        interface=interface, **changes,
-    )  # fmt: skip
+    return a_problem(**{"prompt": prompt, "targets": ("rtl/box.sv",), "interface": interface, **changes})
 
 
 def test_the_configuration_takes_and_explains_every_template_and_no_other():
@@ -80,3 +78,9 @@ def test_each_template_keeps_problem_and_format_and_adds_its_part(name):
     assert "`rtl/box.sv` in one fenced code block" in user["content"]
     assert (EXAMPLE in system["content"]) == (name in ("examples", "full"))
     assert ("| port |" in user["content"]) == (name in ("table", "full"))
+
+
+def test_the_bare_template_adds_nothing_and_several_targets_are_asked_for_as_json():
+    assert build_messages(problem("Mend it."), "bare") == [{"role": "user", "content": "Mend it."}]
+    content = build_messages(problem("Mend it.", targets=("rtl/a.v", "rtl/b.v")), "exact")[-1]["content"]
+    assert '{"code": [{"rtl/a.v": "<complete file>"}, {"rtl/b.v": "<complete file>"}]}' in content

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.starter_strength import relatives
 from rtl_core.problems.starter import Spec, golden_answer, problem_of, starter_specs, textbook_answer
 from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
 from rtl_core.problems.starter.record import target_of
 from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome
+from rtl_core.validation.stubs import stubs
 
 HELDOUT = [
     *starter_specs("heldout", len(FAMILIES["starter"]), seed=11),
@@ -29,32 +31,13 @@ def judge(grader, spec, codes):
         return list(pool.map(lambda code: grader.grade(problem, Answer(files={target_of(spec): code})), codes))
 
 
-def stubs(spec: Spec) -> dict[str, str]:
-    """Modules with the right interface that drive constants or pass an input through."""
-    family = BY_NAME[spec.family]
-    header = family.code(spec).split("\n", 1)[0].replace("output reg", "output")
-    outputs = [signal.name for signal in family.signals(spec) if not signal.is_input]
-    first = next(signal.name for signal in family.signals(spec) if signal.is_input)
-    values = {"all zero": "0", "all one": "~0", "passed through": first}
-    return {
-        name: header + "\n" + "".join(f"  assign {output} = {value};\n" for output in outputs) + "endmodule\n"
-        for name, value in values.items()
-    }
-
-
 def wrong_answers(spec: Spec) -> dict[str, str]:
-    """Right interface, wrong option, reset polarity, reset kind or clock edge."""
-    family = BY_NAME[spec.family]
-    header = golden_answer(spec).split("\n", 1)[0]
-    wrong = {}
-    for option in family.options:
-        other = family.code(replace(spec, option=option))
-        if option != spec.option and other.split("\n", 1)[0] == header:
-            wrong[f"option {option}"] = other
-    if family.sequential:
-        for field in ("active_low", "asynchronous"):
-            wrong[field] = family.code(replace(spec, **{field: not getattr(spec, field)}))
-        wrong["falling edge"] = golden_answer(spec).replace(f"posedge {spec.clock}", f"negedge {spec.clock}")
+    """Right interface, and a wrong option, reset polarity, reset kind or clock edge, constants, or an input passed through."""
+    problem, golden = problem_of(spec), golden_answer(spec)
+    wrong = dict(relatives(spec, problem.golden)) | stubs(problem).of(("zeros", "ones", "inputs"))
+    wrong = {name: text for name, files in wrong.items() for text in files.values() if text != golden}
+    if BY_NAME[spec.family].sequential:
+        wrong["falling edge"] = golden.replace(f"posedge {spec.clock}", f"negedge {spec.clock}")
     return wrong
 
 
@@ -77,7 +60,7 @@ def test_golden_answer_passes_whatever_the_seed(grader, other_seed, spec):
 @pytest.mark.corpus
 @by_family(HELDOUT)
 def test_wrong_option_polarity_kind_and_edge_fail(grader, spec):
-    wrong = wrong_answers(spec) | stubs(spec)
+    wrong = wrong_answers(spec)
     for name, verdict in zip(wrong, judge(grader, spec, wrong.values()), strict=True):
         assert verdict.outcome is Outcome.TESTS_FAILED, f"{name}: {verdict.outcome}"
 
@@ -109,6 +92,7 @@ def test_a_failing_test_goes_on_and_ends_its_message_with_a_record(grader):
 
 def test_a_failing_test_says_what_was_driven_expected_and_got(grader):
     spec = next(spec for spec in HELDOUT if spec.family == "counter")
-    (verdict,) = judge(grader, spec, [wrong_answers(spec)["option " + ("up" if spec.option == "down" else "down")]])
+    other = replace(spec, option="up" if spec.option == "down" else "down")
+    (verdict,) = judge(grader, spec, [golden_answer(other)])
     assert 0 < verdict.tests_passed + 1 <= verdict.tests_total
     assert any("expected" in reason and spec.ports[1] in reason for reason in verdict.reasons), verdict.reasons

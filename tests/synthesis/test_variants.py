@@ -6,8 +6,6 @@ from collections import Counter
 import pytest
 
 from rtl_core.errors import ProblemError
-from rtl_core.grading.cache import MemoryCache
-from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.starter import starter_problems
@@ -17,15 +15,6 @@ from rtl_core.synthesis.variants import variant
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Interface, InterfaceSource, Port
 from rtl_core.types.verdict import Outcome
-
-
-@pytest.fixture(scope="module")
-def grader():
-    executor = make_executor()
-    grader = Grader(executor, cache=MemoryCache())
-    yield grader
-    grader.close()
-    executor.close()
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +69,7 @@ def test_kept_problems_are_validated_written_and_read_back(grader, counter, tmp_
     broken = made[0][1].model_copy(
         update={"id": "broken", "prompt": "x", "golden": {counter.targets[0]: "module z; endmodule"}}
     )
-    keeping.keep(
-        [*made, ("rename", broken)], train=[counter], heldout=[], grader=grader, mutants=1, workers=2, into=found
-    )
+    keeping.keep([*made, ("rename", broken)], found, train=[counter], heldout=[], grader=grader, mutants=1)
     assert "broken" not in {p.id for p in found.kept}
     assert found.dropped["rename: validation finds it broken"] == 1
     assert len(found.kept) >= 2

@@ -1,12 +1,13 @@
 """Problems with planted harnesses."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from rtl_core.problems.cvdp import problem_from_record
+from rtl_core.synthesis.variants import record_of
 from rtl_core.types.problem import Problem
+from tests.nouns import a_problem
 
 COMPOSE = """\
 services:
@@ -15,7 +16,6 @@ services:
     env_file: ./src/.env
     command: {command}
 """
-INVERTER = "module inv(input [3:0] a, output [3:0] y);\n  assign y = ~a;\nendmodule\n"
 BENCH = """\
 module bench;
   reg [3:0] a; wire [3:0] y; integer i, bad;
@@ -36,6 +36,11 @@ sys.exit(0 if "all good" in done.stdout else 1)
 """
 
 
+def inverter(value: str = "~a") -> str:
+    """A design of the inverter's interface; right, unless its output has another value."""
+    return f"module inv(input [3:0] a, output [3:0] y);\n  assign y = {value};\nendmodule\n"
+
+
 @pytest.fixture
 def planted() -> Callable[..., Problem]:
     """A problem (a four-bit inverter) whose harness is the given Python program, or honest."""
@@ -44,29 +49,22 @@ def planted() -> Callable[..., Problem]:
         run: str = HONEST,
         *,
         identity: str = "planted",
-        golden: str | None = INVERTER,
+        golden: str | None = inverter(),
         context: dict[str, str] | None = None,
         files: dict[str, str] | None = None,
         command: str = "python3 /src/run.py",
     ) -> Problem:
-        record: dict[str, Any] = {
-            "id": identity,
-            "categories": ["cid003", "easy"],
-            "input": {
-                "prompt": "Write an inverter:\n```verilog\nmodule inv(input [3:0] a, output [3:0] y);\n```\n",
-                "context": context or {},
-            },
-            "output": {"response": "", "context": {"rtl/inv.sv": golden or ""}},
-            "harness": {
-                "files": {
-                    "docker-compose.yml": COMPOSE.format(command=command),
-                    "src/.env": "TOPLEVEL = inv\nVERILOG_SOURCES = /code/rtl/inv.sv\n",
-                    "src/run.py": run,
-                    "src/bench.sv": BENCH,
-                    **(files or {}),
-                }
-            },
+        harness = {
+            "docker-compose.yml": COMPOSE.format(command=command),
+            "src/.env": "TOPLEVEL = inv\nVERILOG_SOURCES = /code/rtl/inv.sv\n",
+            "src/run.py": run,
+            "src/bench.sv": BENCH,
+            **(files or {}),
         }
-        return problem_from_record(record, source="cvdp")
+        asked = "Write an inverter:\n```verilog\nmodule inv(input [3:0] a, output [3:0] y);\n```\n"
+        made = a_problem(id=identity, prompt=asked, context=context or {}, targets=("rtl/inv.sv",), harness=harness)
+        if golden:
+            made = made.model_copy(update={"golden": {"rtl/inv.sv": golden}})
+        return problem_from_record(record_of(made), source="cvdp")
 
     return make

@@ -23,14 +23,13 @@ from rtl_core.reporting.report import write_report
 from rtl_core.rollouts import auditing
 from rtl_core.rollouts.auditing import audit_run
 from rtl_core.types.problem import Problem
-from rtl_core.types.rollout import Rollout
+from tests.nouns import a_rollout
+from tests.validation.conftest import inverter
 
 Make = Callable[..., Problem]
 QUICK = Effort.of_cycles(600, 6, 10.0)
-HEAD = "module inv(input [3:0] a, output [3:0] y);\n"
-RIGHT = f"{HEAD}  assign y = ~a;\nendmodule\n"
-ALSO_RIGHT = f"{HEAD}  assign y = 4'd15 - a;\nendmodule\n"
-WRONG = f"{HEAD}  assign y = a == 13 ? 5 : ~a;\nendmodule\n"
+EMPTY = "module inv(input [3:0] a, output [3:0] y);\nendmodule\n"
+RIGHT, ALSO_RIGHT, WRONG = inverter(), inverter("4'd15 - a"), inverter("a == 13 ? 5 : ~a")
 
 
 def fenced(code: str) -> str:
@@ -55,14 +54,13 @@ class Audited:
 
     def answer(self, problem: Problem, *codes: str, purpose: str = "train", step: int = 0) -> list[str]:
         """Grade answers and store them; returns their keys."""
+        evaluation = "e" if purpose == "evaluation" else None
         rollouts = [
-            Rollout(
-                run="r", purpose=purpose, evaluation="e" if purpose == "evaluation" else None, epoch=0, step=step,
-                problem_id=problem.id, sample=i, prompt_P=(1,), tokens_T=(2,), logprobs_T=(-0.5,), stop_reason="stop",
-                text=fenced(code), policy_step=0,
+            a_rollout(
+                problem_id=problem.id, sample=i, text=fenced(code), purpose=purpose, step=step, evaluation=evaluation
             )
             for i, code in enumerate(codes)
-        ]  # fmt: skip
+        ]
         self.history.record_rollouts(rollouts)
         verdicts = [self.grader.grade(problem, answer_to(problem, r.text)) for r in rollouts]
         graded = [Graded(problem, v, r.text, r.tokens_T, "stop") for r, v in zip(rollouts, verdicts, strict=True)]
@@ -81,14 +79,12 @@ def run(tmp_path, grader, planted):
 
 @pytest.mark.slow
 def test_a_wrongly_paid_answer_is_found_and_named_and_honest_ones_are_not(run):
-    keys = run.answer(run.half, RIGHT, ALSO_RIGHT, WRONG, WRONG, HEAD + "endmodule\n")
+    keys = run.answer(run.half, RIGHT, ALSO_RIGHT, WRONG, WRONG, EMPTY)
     for problem in run.starter:
-        assert problem.golden is not None
         run.answer(problem, *problem.golden.values(), purpose="evaluation")
     done = run.audit()
     assert (done.passes, done.simulated) == (4 + 12, 3 + 12), "equal answers are simulated once"
     summary = audit_summary(run.history, "r")
-    assert summary is not None
     assert (summary.whole.equal, summary.whole.different, summary.whole.unknown) == (14, 2, 0), summary
     assert [row["rollout"] for row in summary.doubtful] == keys[2:4]
     assert all("y is 5, golden 2" in row["detail"] for row in summary.doubtful)
@@ -97,7 +93,6 @@ def test_a_wrongly_paid_answer_is_found_and_named_and_honest_ones_are_not(run):
     assert parts["cvdp"].counts["passes"] == 4
     assert parts["starter"].different == 0
     assert parts["starter: counter"].counts["passes"] == 1
-    assert summary.whole.doubtful is not None
     assert summary.whole.doubtful.mean == pytest.approx(2 / 16)
     assert 0.03 < summary.whole.doubtful.lo < 0.04 < 0.36 < summary.whole.doubtful.hi < 0.37
 
@@ -115,7 +110,6 @@ def test_what_is_audited_is_the_answer_that_was_graded(run):
     run.answer(moved, f"{helper}```\n```verilog\n{RIGHT}")
     assert run.audit().passes == 1
     summary = audit_summary(run.history, "r")
-    assert summary is not None
     assert (summary.whole.equal, summary.unknown) == (1, {})
 
 
@@ -133,7 +127,6 @@ def test_an_answer_is_read_and_simulated_as_it_was_graded(run):
     run.answer(run.half, f"{BENCH}```\nThe design:\n```verilog\n{WRONG}", WRONG + BENCH, RIGHT + BENCH)
     run.audit()
     summary = audit_summary(run.history, "r")
-    assert summary is not None
     assert (summary.whole.equal, summary.whole.different, summary.unknown) == (1, 2, {})
 
 
@@ -158,10 +151,8 @@ def test_what_cannot_be_known_is_told_with_its_reason(run):
     done = run.audit()
     assert done.without_golden == 1
     summary = audit_summary(run.history, "r")
-    assert summary is not None
     assert summary.unknown == {"the interface of the top module is not known": 1, "no other text passed": 1}
     assert (summary.whole.equal, summary.whole.unknown) == (1, 2)
-    assert summary.whole.doubtful is not None
     assert summary.whole.doubtful.n == 1, "what is unknown is no part of the share"
     assert run.history.query("SELECT rollout FROM audits WHERE result = 'equal' AND method = 'proof'").to_pylist() == [
         {"rollout": key}
@@ -172,8 +163,9 @@ def test_what_cannot_be_known_is_told_with_its_reason(run):
 def test_without_a_golden_answer_passes_are_held_against_one_another(run):
     half = Problem.model_validate({**run.half.model_dump(), "id": "withheld", "golden": None})
     run.history.record_problems("r", [(half, "train", 99)])
-    third = f"{HEAD}  assign y = a ^ 4'hf;\nendmodule\n"
-    keys = run.answer(half, RIGHT, ALSO_RIGHT, third, WRONG, WRONG.replace("assign", "assign  /* copied */"))
+    keys = run.answer(
+        half, RIGHT, ALSO_RIGHT, inverter("a ^ 4'hf"), WRONG, WRONG.replace("assign", "assign  /* copied */")
+    )
     run.audit()
     rows = run.history.query(
         "SELECT rollout, result, method, share, detail, trace FROM audits ORDER BY rollout"
@@ -185,13 +177,13 @@ def test_without_a_golden_answer_passes_are_held_against_one_another(run):
     assert json.loads(rows[3]["trace"]) == [{"a": 13}], "the shortest inputs that separate the two"
     assert "3 of 4 independent texts" in rows[0]["detail"]
     assert run.audit().known == 5
-    run.answer(half, f"{HEAD}  assign y = {{~a[3], ~a[2:0]}};\nendmodule\n", step=1)
+    run.answer(half, inverter("{~a[3], ~a[2:0]}"), step=1)
     again = run.audit()
     assert (again.passes, again.known) == (6, 0), "another text may change the majority"
 
 
 def test_a_run_without_passes_has_nothing_to_audit(run):
-    run.answer(run.half, HEAD + "endmodule\n")
+    run.answer(run.half, EMPTY)
     assert run.audit().passes == 0
     assert audit_summary(run.history, "r") is None
 
@@ -221,7 +213,6 @@ def test_the_command_prints_json_and_exit_codes(run):
     assert found["doubtful"][0]["rollout"].endswith("/1")
     assert found["interval"][0] < 0.5 < found["interval"][1]
     summary = audit_summary(run.history, "r")
-    assert summary is not None
     console = Console(width=120, color_system=None)
     with console.capture() as shown:
         console.print(render(run.history, "r", summary))

@@ -6,10 +6,9 @@ import pytest
 
 from rtl_core.types.answer import Answer
 from rtl_core.validation.doubts import Doubts
+from tests.validation.conftest import inverter
 
-HEAD = "module inv(input [3:0] a, output [3:0] y);\n"
-RIGHT = {"rtl/inv.sv": f"{HEAD}  assign y = ~a;\nendmodule\n"}
-WRONG = {"rtl/inv.sv": f"{HEAD}  assign y = a == 13 ? 5 : ~a;\nendmodule\n"}
+RIGHT, WRONG = {"rtl/inv.sv": inverter()}, {"rtl/inv.sv": inverter("a == 13 ? 5 : ~a")}
 
 
 def test_an_answer_is_looked_at_once_and_within_the_share(grader, planted):
@@ -23,7 +22,7 @@ def test_an_answer_is_looked_at_once_and_within_the_share(grader, planted):
     assert doubts.spent_s == spent
     copied = {"rtl/inv.sv": RIGHT["rtl/inv.sv"] + "// other\n"}
     assert doubts.look(grader, problem, [copied], 1e-9) == [told[0]], "nor do comments"
-    other = {"rtl/inv.sv": RIGHT["rtl/inv.sv"].replace("~a", "4'd15 - a")}
+    other = {"rtl/inv.sv": inverter("4'd15 - a")}
     assert doubts.look(grader, problem, [other], 1e-9) == [None], "there is no time for more"
 
 
@@ -41,7 +40,7 @@ def test_there_is_time_for_a_share_of_what_grading_took(grader, planted):
 @pytest.mark.parametrize(("texts", "results"), [(2, [None] * 2), (3, ["same"] * 3), (4, ["same"] * 3 + ["different"])])
 def test_without_a_golden_answer_a_few_texts_are_needed(grader, planted, texts, results):
     forms = ("~a", "4'd15 - a", "a ^ 4'hf", "a")[:texts]
-    answers = [{"rtl/inv.sv": f"{HEAD}  assign y = {form};\nendmodule\n"} for form in forms]
+    answers = [{"rtl/inv.sv": inverter(form)} for form in forms]
     problem = planted(golden=None)
     grader.grade(problem, Answer(files=answers[0]))
     told = Doubts().look(grader, problem, answers, math.inf)

@@ -13,11 +13,10 @@ from rtl_core.validation.found_golden import find_golden, teacher_samples, with_
 from rtl_core.validation.level import Level
 from rtl_core.validation.validate import validate_problem
 from tests.nouns import a_rollout
+from tests.validation.conftest import inverter
 
 Make = Callable[..., Problem]
-HEAD = "module inv(input [3:0] a, output [3:0] y);\n"
-RIGHT = (f"{HEAD}  assign y = ~a;\nendmodule\n", f"{HEAD}  assign y = 4'd15 - a;\nendmodule\n")
-WRONG = f"{HEAD}  assign y = a;\nendmodule\n"
+RIGHT, WRONG = (inverter(), inverter("4'd15 - a")), inverter("a")
 ANYTHING = "pass\n"
 
 
@@ -71,7 +70,7 @@ def test_the_teachers_passing_samples_are_read_from_the_history(tmp_path, withhe
     history.record_problems("r", [(withheld, "heldout", None)])
     for policy in ("teacher", "student"):
         key = f"r/{policy}/00000"
-        history.record_evaluation(EvaluationRecord(key=key, run="r", policy=policy, step=0, split="heldout"))  # type: ignore[arg-type]
+        history.record_evaluation(EvaluationRecord(key=key, run="r", policy=policy, step=0, split="heldout"))
         rollouts = [
             a_rollout(
                 purpose="evaluation", evaluation=key, epoch=-1, problem_id=withheld.id, sample=i, text=f"{policy} {i}"

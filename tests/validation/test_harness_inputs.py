@@ -18,8 +18,6 @@ QUICK = Effort.of_cycles(200)
 
 def test_the_inputs_of_a_starter_harness_are_recorded_and_equal_designs_stay_equal_on_them(grader):
     problem = next(p for p in starter_problems("train", 40, 0) if p.family == "counter")
-    assert problem.golden is not None
-    assert problem.interface is not None
     trace = harness_inputs(grader, problem, problem.golden)
     inputs = {port.name for port in problem.interface.ports if port.direction == "input"}
     assert all(set(step) == inputs for step in trace)

@@ -121,8 +121,6 @@ def test_comments_strings_macros_and_printing_are_never_touched():
 
 def test_every_mutant_keeps_the_interface():
     for problem in starter_problems("train", 18, 3):
-        assert problem.golden is not None
-        assert problem.interface is not None
         expected = problem.interface
         for mutant in mutants(problem.golden, expected.module, 100, 0):
             found = parse_interface(mutant.files, expected.module, InterfaceSource.GOLDEN)

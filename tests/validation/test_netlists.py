@@ -9,8 +9,8 @@ from rtl_core.types.answer import Answer
 from rtl_core.types.netlist import Netlist
 from rtl_core.validation.doubts import Once, hold
 from tests.equivalence.test_proof import COUNTER, problem_of
+from tests.validation.conftest import inverter
 
-HEAD = "module inv(input [3:0] a, output [3:0] y);\n"
 CHAIN = "module m(input clk, input a, b, c, output reg q, output y);\n  assign y = (a & b) ^ (c | q);\n  always @(posedge clk) q <= y;\nendmodule\n"
 
 
@@ -26,8 +26,6 @@ def test_cells_are_counted_by_hand(grader):
 
 def test_a_wider_design_is_larger_and_has_its_flip_flops(grader):
     narrow, wide = (size(grader, COUNTER.replace("W = 8", f"W = {bits}")) for bits in (8, 16))
-    assert narrow is not None
-    assert wide is not None
     assert (narrow.flip_flops, wide.flip_flops) == (8, 16)
     assert wide.cells > narrow.cells
     assert wide.levels > narrow.levels
@@ -47,17 +45,16 @@ def test_what_cannot_be_synthesised_has_no_size(grader, text):
 def test_passes_are_measured_beside_the_golden_answer_and_each_text_once(grader, planted):
     problem, once = planted(), Once()
     forms = ("~a", "{4{a == a}} & ~a", "a == 13 ? 5 : ~a")
-    answers = [{"rtl/inv.sv": f"{HEAD}  assign y = {form};\nendmodule\n"} for form in forms]
+    answers = [{"rtl/inv.sv": inverter(form)} for form in forms]
     golden, longer, wrong = (one.netlist for one in hold(grader, problem, answers, Effort.of_cycles(100), once))
     assert golden == longer == Netlist(4, 0, 1, 1.0, 1.0)
-    assert wrong is not None
     assert wrong.relative_area is None, "what is doubtful is held against nothing"
     assert once.netlist(grader, problem, answers[0])[1] == 0.0
 
 
 def test_without_a_golden_answer_the_median_pass_is_what_others_are_held_against(grader, planted):
     forms = ("~a", "4'd15 ^ a", "~a | {4{^a & ~^a}}")
-    answers = [{"rtl/inv.sv": f"{HEAD}  assign y = {form};\nendmodule\n"} for form in forms]
+    answers = [{"rtl/inv.sv": inverter(form)} for form in forms]
     problem = planted(golden=None)
     grader.grade(problem, Answer(files=answers[0]))
     told = hold(grader, problem, answers, Effort.of_cycles(100), Once())
@@ -66,7 +63,7 @@ def test_without_a_golden_answer_the_median_pass_is_what_others_are_held_against
 
 def test_terms_pay_less_for_larger_designs_and_nothing_for_what_is_not_known(grader, planted):
     problem = planted()
-    verdict = grader.grade(problem, Answer(files={"rtl/inv.sv": f"{HEAD}  assign y = ~a;\nendmodule\n"}))
+    verdict = grader.grade(problem, Answer(files={"rtl/inv.sv": inverter()}))
     paid = [
         Graded(problem, verdict, "", (), "stop", netlist)
         for netlist in (Netlist(9, 0, 4).beside(9, 9), Netlist(29, 0, 4).beside(9, 4), Netlist(9, 0, 4), None)

@@ -9,6 +9,7 @@ from rtl_core.problems.interface import parse_interface
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_core.validation.stubs import STUBS, WITHOUT_DESIGN, in_words, kind_of, stubs
+from tests.nouns import a_problem
 
 NON_ANSI = """\
 module old(a, clk, y, z);
@@ -30,16 +31,12 @@ def compiles(files: dict[str, str], folder: Path) -> bool:
 
 
 def problem(golden: str | None, interface: Interface | None) -> Problem:
-    return Problem(
-        id="p", source="cvdp", category="cid003", difficulty="easy", prompt="p", targets=("rtl/old.v",), harness={},
-        golden={"rtl/old.v": golden} if golden else None, interface=interface,
-    )  # fmt: skip
+    return a_problem(targets=("rtl/old.v",), golden={"rtl/old.v": golden} if golden else None, interface=interface)
 
 
 def test_stubs_of_every_starter_family_compile_and_keep_the_interface(tmp_path):
     for made in starter_problems("train", 18, 1):
         found = stubs(made).files
-        assert made.interface is not None
         outputs = [p for p in made.interface.ports if p.direction == "output"]
         clocked = "posedge" in str(made.golden)
         expected = set(STUBS) - (set() if clocked else {"clock"}) - (set() if len(outputs) > 1 else {"stuck"})

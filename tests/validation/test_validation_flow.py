@@ -6,6 +6,7 @@ import json
 import pytest
 
 from rtl_core.history.store import History
+from rtl_core.synthesis.variants import record_of
 from rtl_core.validation.table import by_source
 
 
@@ -19,38 +20,26 @@ def problem_file(tmp_path, planted):
         "flips": by_seed,
         "lacking": "import no_such_module_anywhere\n",
     }
-    lines = []
-    for identity, run in programs.items():
-        problem = planted(run, identity=identity)
-        lines.append(
-            json.dumps(
-                {
-                    "id": identity,
-                    "categories": [problem.category, problem.difficulty],
-                    "input": {"prompt": problem.prompt + identity, "context": {}},
-                    "output": {"response": "", "context": problem.golden},
-                    "harness": {"files": problem.harness},
-                }
-            )
-        )
+    lines = [json.dumps(record_of(planted(run, identity=identity))) for identity, run in programs.items()]
     lines.append('{"id": "torn", "categories": ["cid003", "easy"], "input": {"prompt": 7}}')
     path = tmp_path / "planted.jsonl"
     path.write_text("\n".join(lines) + "\n")
     return path
 
 
+@pytest.fixture
+def overrides(tmp_path, problem_file):
+    """A run on these problems, in a folder of its own."""
+    source = f'problems.sources=[{{kind="cvdp", path="{problem_file}", heldout_fraction=0.0}}]'
+    return [f"run.directory={tmp_path}", f"run.history={tmp_path / 'history.duckdb'}", source]
+
+
 @pytest.mark.slow
-def test_a_set_is_validated_once_and_each_unfit_problem_is_named(prefect, tmp_path, problem_file):
+def test_a_set_is_validated_once_and_each_unfit_problem_is_named(prefect, tmp_path, overrides):
     from prefect.client.orchestration import get_client
 
     from rtl_distill.flows.validate import validate
 
-    history_path = tmp_path / "history.duckdb"
-    overrides = [
-        f"run.directory={tmp_path}",
-        f"run.history={history_path}",
-        f'problems.sources=[{{kind="cvdp", path="{problem_file}", heldout_fraction=0.0}}]',
-    ]
     first = asyncio.run(validate("demo", overrides, "full", 4, 2))
     assert first == {"fit": 1, "weak": 1, "flaky": 1, "unsupported": 1, "known": 0}
 
@@ -59,14 +48,13 @@ def test_a_set_is_validated_once_and_each_unfit_problem_is_named(prefect, tmp_pa
     third = asyncio.run(validate("demo", overrides, "full", 5, 2))
     assert third["known"] == 0, "another level is another validation"
 
-    history = History(history_path, read_only=True)
+    history = History(tmp_path / "history.duckdb", read_only=True)
     rows = {r["problem_id"]: r for r in history.query("SELECT * FROM validations").to_pylist()}
     assert {i: r["status"] for i, r in rows.items()} == {
         "honest": "fit", "always": "weak", "flips": "flaky", "lacking": "unsupported",
     }  # fmt: skip
     assert "no_such_module_anywhere" in json.loads(rows["lacking"]["evidence"])["reason"]
     run = history.run("demo.validation")
-    assert run is not None
     assert run.status == "finished"
 
     async def artifacts():
@@ -75,27 +63,19 @@ def test_a_set_is_validated_once_and_each_unfit_problem_is_named(prefect, tmp_pa
 
     found = asyncio.run(artifacts())
     assert found
-    table = json.loads(found[0].data)  # type: ignore[attr-defined]
+    table = json.loads(found[0].data)
     assert {(row["problem"].split(" ")[-1], row["status"]) for row in table if row["problem"]} == {
         ("always", "weak"), ("flips", "flaky"), ("lacking", "unsupported"), ("torn", "broken"),
     }  # fmt: skip
     assert table[0]["source"] == "cvdp"
 
 
-def test_only_fit_problems_take_part_in_a_run(prefect, tmp_path, problem_file):
+def test_only_fit_problems_take_part_in_a_run(prefect, overrides):
     from rtl_core.config import load_config
     from rtl_core.run.session import open_session
     from rtl_distill.flows.validate import validate_problems
 
-    settings = load_config(
-        "demo",
-        [
-            "run.name=part",
-            f"run.directory={tmp_path}",
-            f"run.history={tmp_path / 'history.duckdb'}",
-            f'problems.sources=[{{kind="cvdp", path="{problem_file}", heldout_fraction=0.0}}]',
-        ],
-    )
+    settings = load_config("demo", ["run.name=part", *overrides])
 
     async def run():
         async with open_session(settings, with_policy=False) as session:
@@ -122,7 +102,7 @@ def test_figures_by_source_count_lines_that_were_never_problems():
     assert [u.reason for u in unfit] == ["line: is not JSON", "needs a commercial tool"]
 
 
-def test_a_long_validation_tells_what_is_at_work(prefect, tmp_path, problem_file, monkeypatch):
+def test_a_long_validation_tells_what_is_at_work(prefect, overrides, monkeypatch):
     from rtl_core.observe.progress import LogProgress, progress
     from rtl_core.rollouts import resumable
     from rtl_distill.flows import validate as flow
@@ -131,11 +111,6 @@ def test_a_long_validation_tells_what_is_at_work(prefect, tmp_path, problem_file
     teller = LogProgress()
     monkeypatch.setattr(teller, "line", lines.append)
     monkeypatch.setattr(resumable, "TELL_S", 0.05)
-    overrides = [
-        f"run.directory={tmp_path}",
-        f"run.history={tmp_path / 'history.duckdb'}",
-        f'problems.sources=[{{kind="cvdp", path="{problem_file}", heldout_fraction=0.0}}]',
-    ]
     before = progress.set(teller)
     try:
         asyncio.run(flow.validate("demo", overrides, "full", 4, 2))

@@ -274,14 +274,14 @@ def _miter(
 
 def _decide(cpu_s: float) -> dict[str, Any]:
     """What ABC says of miter.aig, in at most so much CPU time."""
-    latches, constant = _header("miter.aig")
+    latches, constant, _ = _header("miter.aig")
     if constant is None and latches > MAX_BITS:
         raise UndecidedError(f"{latches} bits of state in three values are too many")
     said = ""
     if constant is None and latches:
         reduced = _abc("read_aiger miter.aig; scorr; write_aiger small.aig", cpu_s / 3)
         small = "miter.aig" if reduced is None else "small.aig"
-        latches, constant = _header(small)
+        latches, constant, _ = _header(small)
         if constant is None:
             # The shortest difference first; then all cycles, then as many as there is time for.
             _abc(f"read_aiger {small}; bmc3 -F {SHORTEST}; write_cex -s cex.txt", cpu_s / 6)
@@ -293,7 +293,7 @@ def _decide(cpu_s: float) -> dict[str, Any]:
     elif constant is None:
         said = _abc("read_aiger miter.aig; dc2; iprove; write_cex -s cex.txt", cpu_s) or ""
     if constant:
-        return {"outcome": "different", "depth": 1, "cex": ["0" * _inputs("miter.aig")]}
+        return {"outcome": "different", "depth": 1, "cex": ["0" * _header("miter.aig")[2]]}
     if os.path.exists("cex.txt"):
         return {"outcome": "different", "cex": (cex := _cex(latches)), "depth": len(cex)}
     frames = [int(frame) for frame in re.findall(r"^\s*(\d+) [+.] :", said, re.M)]
@@ -309,19 +309,14 @@ def _decide(cpu_s: float) -> dict[str, Any]:
     return {"outcome": "equal", "depth": None} if proved else {"outcome": "bounded", "depth": max(frames) + 1}
 
 
-def _header(path: str) -> tuple[int, bool | None]:
-    """(latches, the value of the only output where it is a constant)."""
+def _header(path: str) -> tuple[int, bool | None, int]:
+    """(latches, the value of the only output where it is a constant, inputs)."""
     with open(path, "rb") as file:
-        _, _, _, latches, outputs, *_ = file.readline().split()
+        _, _, inputs, latches, outputs, *_ = file.readline().split()
         for _ in range(int(latches)):
             file.readline()
         literal = int(file.readline()) if int(outputs) else 0
-    return int(latches), {0: False, 1: True}.get(literal)
-
-
-def _inputs(path: str) -> int:
-    with open(path, "rb") as file:
-        return int(file.readline().split()[2])
+    return int(latches), {0: False, 1: True}.get(literal), int(inputs)
 
 
 def _abc(script: str, cpu_s: float) -> str | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from rtl_core.errors import ProblemError
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.design import Design, cvdp_design
-from rtl_core.problems.known_sets import CVDP, remedy
+from rtl_core.problems.fetch import CVDP, remedy
 from rtl_core.problems.problem_set import LeftOut, ProblemSet
 from rtl_core.problems.sources import SOURCES, FileSource
 from rtl_core.types.problem import Problem

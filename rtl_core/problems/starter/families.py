@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from rtl_core.problems.starter.spec import WIDTHS, Family, Spec, Words, clocked, clog2
 
 FAMILIES: list[Family] = []
+easy, medium, hard = (partial(Family.of, FAMILIES, difficulty=difficulty) for difficulty in ("easy", "medium", "hard"))
 OPERATORS = {"and": "&", "or": "|", "xor": "^"}
 RELATIONS = {"<": "less than", ">": "greater than", "==": "equal", "<=": "less or equal", ">=": "greater or equal"}
 
@@ -19,9 +21,7 @@ def _word_to_word(spec: Spec) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (spec.width,), (spec.width,)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="easy",
+@easy(
     roles=("a", "b", "y"),
     options=("and", "or", "xor"),
     textbook=("gates", None),
@@ -35,9 +35,7 @@ def logic(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Word
     return state, ({"and": a & b, "or": a | b, "xor": a ^ b}[option],)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="easy",
+@easy(
     roles=("a", "b", "sum", "cout"),
     options=("carry", "plain"),
     textbook=("adder", "carry"),
@@ -55,9 +53,7 @@ def adder(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Word
     return state, (low, total >> width) if option == "carry" else (low,)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="easy",
+@easy(
     roles=("a", "b", "sel", "y"),
     options=("second", "first"),
     textbook=("mux", "second"),
@@ -75,9 +71,7 @@ def mux(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]
     return state, (b if bool(select) == (option == "second") else a,)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="easy",
+@easy(
     roles=("a", "b", "y"),
     options=("<", ">", "==", "<=", ">="),
     textbook=("comparator", None),
@@ -91,9 +85,7 @@ def comparator(width: int, option: str, state: Any, inputs: Words) -> tuple[Any,
     return state, (int({"<": a < b, ">": a > b, "==": a == b, "<=": a <= b, ">=": a >= b}[option]),)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="easy",
+@easy(
     roles=("a", "b", "y"),
     options=("minimum", "maximum"),
     textbook=("minmax", None),
@@ -106,9 +98,7 @@ def minmax(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Wor
     return state, (min(inputs) if option == "minimum" else max(inputs),)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="easy",
+@easy(
     roles=("data", "p"),
     options=("even", "odd"),
     textbook=("parity", "even"),
@@ -121,9 +111,7 @@ def parity(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Wor
     return state, ((inputs[0].bit_count() + (option == "odd")) % 2,)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="easy",
+@easy(
     roles=("t", "q"),
     textbook=("toggle", None),
     reset_state=0,
@@ -136,9 +124,7 @@ def toggle(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Wor
     return state ^ inputs[0], (state,)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="medium",
+@medium(
     roles=("bin", "gray"),
     options=("binary to gray", "gray to binary"),
     textbook=("gray", "binary to gray"),
@@ -161,9 +147,7 @@ def gray(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words
     return state, (binary,)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="medium",
+@medium(
     roles=("a", "b", "y"),
     options=("adder", "subtractor"),
     textbook=("sat_add", "adder"),
@@ -181,9 +165,7 @@ def saturating(width: int, option: str, state: Any, inputs: Words) -> tuple[Any,
     return state, (max(a - b, 0) if option == "subtractor" else min(a + b, (1 << width) - 1),)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="medium",
+@medium(
     roles=("in", "out"),
     options=("high", "low"),
     textbook=("decoder", "high"),
@@ -203,9 +185,7 @@ def decoder(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Wo
     return state, (hot ^ ones if option == "low" else hot,)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="medium",
+@medium(
     roles=("en", "q"),
     options=("up", "down"),
     textbook=("counter", "up"),
@@ -221,9 +201,7 @@ def counter(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Wo
     return (state + step) & ((1 << width) - 1), (state,)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="medium",
+@medium(
     roles=("en", "d", "q"),
     textbook=("register", None),
     reset_state=0,
@@ -237,9 +215,7 @@ def register(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, W
     return (d if enable else state), (state,)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="medium",
+@medium(
     roles=("din", "q"),
     options=("left", "right"),
     textbook=("shift_reg", "left"),
@@ -258,9 +234,7 @@ def shift(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Word
     return (state >> 1) | (serial << (width - 1)), (state,)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="medium",
+@medium(
     roles=("en", "d", "q"),
     textbook=("accumulator", None),
     reset_state=0,
@@ -276,9 +250,7 @@ def accumulator(width: int, option: str, state: Any, inputs: Words) -> tuple[Any
     return ((state + d) & ((1 << width) - 1) if enable else state), (state,)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="medium",
+@medium(
     roles=("d", "pulse"),
     options=("rising", "falling"),
     textbook=("edge_detector", "rising"),
@@ -297,9 +269,7 @@ def edge(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words
     return d, (state & ~d if option == "falling" else d & ~state,)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="hard",
+@hard(
     roles=("d", "found"),
     options=("10", "11", "100", "101", "110", "111"),
     textbook=("seq_detector", "101"),
@@ -330,9 +300,7 @@ def _priority_loop(spec: Spec, default: str, step: str) -> str:
     return f"  integer k;\n  always @(*) begin\n    {default}\n    for ({loop}) {step}\n  end\n"
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="hard",
+@hard(
     roles=("in", "out"),
     options=("highest", "lowest"),
     textbook=("priority_encoder", "highest"),
@@ -351,9 +319,7 @@ def priority_encoder(width: int, option: str, state: Any, inputs: Words) -> tupl
     return state, (max(hot.bit_length() - 1, 0),)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="hard",
+@hard(
     roles=("req", "grant"),
     options=("highest", "lowest"),
     textbook=("arbiter", "highest"),

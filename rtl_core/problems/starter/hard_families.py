@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from rtl_core.problems.starter.spec import Family, Spec, Words, clocked, clocked_block, clog2
 
 FAMILIES: list[Family] = []
+medium, hard = (partial(Family.of, FAMILIES, difficulty=difficulty) for difficulty in ("medium", "hard"))
 OPERATORS = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
 
 
@@ -16,9 +18,7 @@ def _divider(spec: Spec, enable: str, count: str, last: str) -> str:
     return f"  assign {last} = {count} == {end};\n" + clocked(spec, count, update)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="medium",
+@medium(
     roles=("en", "count", "tick"),
     options=("up", "down"),
     textbook=("mod_counter", "up"),
@@ -42,9 +42,7 @@ def _stretcher(spec: Spec, trigger: str, pulse: str) -> str:
     return f"  reg [{clog2(spec.width + 1) - 1}:0] c;\n" + clocked(spec, "c", update) + f"  assign {pulse} = c != 0;\n"
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="medium",
+@medium(
     roles=("trigger", "pulse"),
     options=("once", "again"),
     textbook=("pulse_stretch", "again"),
@@ -70,9 +68,7 @@ def _handshake(spec: Spec, start: str, stop: str, busy: str, done: str) -> str:
     return "  reg [1:0] s;\n" + clocked(spec, "s", cases) + f"  assign {busy} = s == 1;\n  assign {done} = s == 2;\n"
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="hard",
+@hard(
     roles=("start", "stop", "busy", "done"),
     options=("one cycle", "until start low"),
     textbook=("control_fsm", "one cycle"),
@@ -97,9 +93,7 @@ def _value(spec: Spec, a: str, b: str) -> str:
     return {"sum": f"{a} + {b}", "product": f"{a} * {b}", "square sum": f"{a} * {a} + {b}"}[spec.option]
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="hard",
+@hard(
     roles=("a", "b", "y", "WIDTH"),
     options=("sum", "product", "square sum"),
     textbook=("multiplier", "product"),
@@ -130,9 +124,7 @@ def _pipeline(spec: Spec, a: str, b: str, c: str, y: str) -> str:
     return f"  reg [{spec.width - 1}:0] s, z;\n" + clocked_block(spec, ("s", "z", y), updates)
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="hard",
+@hard(
     roles=("a", "b", "c", "y"),
     options=("add then sub", "add then and", "add then xor", "sub then add", "sub then or", "xor then add"),
     textbook=("pipeline", "add then sub"),
@@ -164,9 +156,7 @@ def _round_robin(spec: Spec, request: str, grant: str) -> str:
     ) + clocked(spec, "z", "z <= i;")
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="hard",
+@hard(
     roles=("req", "grant"),
     options=("up", "down"),
     textbook=("rr_arbiter", "up"),
@@ -204,9 +194,7 @@ def _fifo(spec: Spec, push: str, pop: str, data: str, y: str, full: str, empty: 
     ) + clocked_block(spec, "wrc", (f"if (i) m[w] <= {data};", "w <= w + i;", "r <= r + o;", "c <= c + i - o;"))
 
 
-@Family.of(
-    FAMILIES,
-    difficulty="hard",
+@hard(
     roles=("push", "pop", "din", "dout", "full", "empty"),
     options=("2", "4", "8"),
     textbook=("sync_fifo", "8"),

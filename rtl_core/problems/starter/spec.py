@@ -66,7 +66,7 @@ def clocking(spec: Spec) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """A kind of design from which specifications are drawn. A new one is a reference model below `@Family.of(...)`.
+    """A kind of design from which specifications are drawn. A new one is a reference model below `@easy`, `@medium` or `@hard`.
 
     `describe`, `body` and `parameterised` are called with the specification and its port names.
     """
