@@ -15,14 +15,13 @@ from rtl_core.history.records import StepRecord
 from rtl_core.learning.kl_weight import controlled_weight
 from rtl_core.learning.schedule import linear_decay
 from rtl_core.observe.progress import progress
-from rtl_core.observe.usage import cost_metrics
+from rtl_core.observe.usage import cost_metrics, spent_in_step
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.curriculum_sampling import pool_metrics
 from rtl_core.rollouts.datums import algorithm_of, build_datums, datums_to_imitate, signal_share, trainer_tokens
 from rtl_core.rollouts.evaluation import passed_by_turn
 from rtl_core.rollouts.metrics import (
     batch_metrics,
-    batch_usage,
     drift_metrics,
     equal_difficulty_metrics,
     warm_start_metrics,
@@ -79,6 +78,7 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
     batch.clock.add("store", store.busy_s)
     batch.clock.add("store_waited", store.waited_s)
     times = batch.clock.seconds()
+    usage = spent_in_step(session.history, session.run, config, batch.purpose, batch.step, trained.tokens)
     record = StepRecord(
         run=session.run,
         epoch=batch.epoch,
@@ -91,7 +91,7 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
         metrics={
             **metrics,
             **pool_metrics(session, batch),
-            **cost_metrics(batch_usage(batch, trained.tokens, config, session.problems), config, session.prices),
+            **cost_metrics(usage, config, session.prices),
             **{f"time/{k}": v for k, v in times.items()},
             "cpu/store": store.cpu_s,
         },
