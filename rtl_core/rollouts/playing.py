@@ -116,16 +116,17 @@ def grader_between(session: Session, batch: Batch, problem_id: str) -> Judge:
     return judge
 
 
-async def answer(session: Session, batch: Batch, problem_id: str) -> int:
+async def answer(session: Session, batch: Batch, problem_id: str) -> None:
     """Have what is missing of one group answered: in one turn each or, in a run that trains on episodes, in episodes. Raises what `play` raises."""
     pool = session.policy.conversations
     if pool is None:
-        return await batches.sample(session, batch, problem_id)
-    return await play(session, batch, problem_id, Player(partial(sampling_policy, session), pool, True))
+        await batches.sample(session, batch, problem_id)
+    else:
+        await play(session, batch, problem_id, Player(partial(sampling_policy, session), pool, True))
 
 
-async def play(session: Session, batch: Batch, problem_id: str, player: Player) -> int:
-    """Have what is missing of one group answered; returns how many answers there are now that were not before.
+async def play(session: Session, batch: Batch, problem_id: str, player: Player) -> None:
+    """Have what is missing of one group answered.
 
     Raises BackendUnavailableError and what `grade` raises where the sandbox or the grading between attempts fails; the turns so far are recorded,
     and a repeat goes on from them.
@@ -157,7 +158,6 @@ async def play(session: Session, batch: Batch, problem_id: str, player: Player) 
             raise error
     if failed:
         batches.grading_failed(session, batch, problem_id, f"an episode of {problem_id} broke off: {failed[0]}")
-    return len(rollouts)
 
 
 def _converse(

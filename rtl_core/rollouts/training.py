@@ -46,8 +46,8 @@ async def take_start(session: Session) -> None:
     session.weights.checkpoint, session.weights.sampler_paths[0] = start, start.sampler_path
 
 
-async def train(session: Session, batch: Batch) -> Checkpoint:
-    """Train on a batch, save the weights, record the step. Returns where the new weights are.
+async def train(session: Session, batch: Batch) -> None:
+    """Train on a batch, save the weights, record the step.
 
     Called again after a failure, it starts from the session's checkpoint: the step counts once, when its record is committed.
 
@@ -101,7 +101,6 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
     session.weights.trainer = trainer
     session.weights.checkpoint, session.life.last_step = checkpoint, record.metrics
     session.weights.sampler_paths[batch.step + 1] = checkpoint.sampler_path
-    return checkpoint
 
 
 async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[dict[str, float], StepResult]:
@@ -143,7 +142,7 @@ async def against_choices(
     sent = [Datum(one.prompt_P, one.tokens_T, {}, np.asarray(one.inputs["teacher_tokens"], np.int64)) for one in datums]
     found: Sequence[NDArray[np.float64] | None] = [None] * len(sent)
     read = 0
-    if algorithm.reads_trainer:
+    if algorithm.config.learning.reads_trainer:
         found = await trainer.logprobs(sent)
         read = sum(len(one.sequence) - 1 for one in sent)
     weighed = [

@@ -51,7 +51,7 @@ def grade(tmp_path: Path, problems_graded: int, *overrides: str) -> batch.Batch:
             for problem in problems[:problems_graded]:
                 with pytest.raises(InfrastructureError, match="disk is full"):
                     await batch.grade(session, step, problem.id)
-                assert await batch.grade(session, step, problem.id) == 0
+                await batch.grade(session, step, problem.id)
             return step
 
     return asyncio.run(run())
