@@ -1,8 +1,17 @@
 """Nouns with defaults, of which a test gives what it is about."""
 
+from pathlib import Path
 from typing import Any
 
+from rtl_core.config import RunConfig, load_config
 from rtl_core.types.rollout import Rollout
+
+
+def demo(folder: Path, *overrides: str, train: int = 2, heldout: int = 1) -> RunConfig:
+    """The demo's configuration with so many problems, whose run writes into a folder."""
+    places = (f"run.directory={folder}", f"run.history={folder / 'history.duckdb'}")
+    sizes = (f"problems.sources.0.train={train}", f"problems.sources.0.heldout={heldout}")
+    return load_config("demo", [*places, *sizes, *overrides], environment={})
 
 
 def a_rollout(**given: Any) -> Rollout:

@@ -8,15 +8,7 @@ from rtl_core.run.retention import Retention, best, kept
 
 def trained(count: int) -> list[StepState]:
     return [
-        StepState(
-            run="r",
-            epoch=0,
-            step=step,
-            status="trained",
-            problem_ids=("p",),
-            state_path=f"tinker://t/weights/{step}",
-            sampler_path=f"tinker://t/sampler_weights/{step}",
-        )
+        StepState(run="r", epoch=0, step=step, status="trained", problem_ids=("p",), state_path=f"tinker://t/{step}")
         for step in range(count)
     ]
 
