@@ -31,7 +31,7 @@ from rtl_core.run.session import open_session
 from rtl_core.tinymodels import model_path
 from rtl_distill import cli
 from tests.nouns import demo
-from tests.run.service_in_front import Front, Model, in_front_of
+from tests.run.service_in_front import Front, Model
 
 STUDENT, TEACHER = str(model_path("student")), str(model_path("teacher"))
 """Names that are paths, so that tokenizers are found as a cloud's are."""
@@ -52,7 +52,7 @@ def front(service, tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TINKER_API_KEY", service.api_key)
-    with in_front_of(service) as made:
+    with Front(service) as made:
         yield made
 
 
