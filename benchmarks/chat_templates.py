@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from benchmarks.common import DATA
+from benchmarks.common import DATA, show
 from rtl_core.errors import ConfigError
 from rtl_core.prompting.chat import Chat, answer_text
 from rtl_core.prompting.extraction import extract_answer
@@ -124,8 +122,8 @@ def main() -> int:
     if not folder.is_dir():
         print(f"{folder} is missing: set RTL_DISTILL_DATA to the folder that holds chat-templates", file=sys.stderr)
         return 2
-    table = Table("template", "thinking", "prompt opens", "a turn ends with", *CASES, title="Answers read right")
-    wrong = 0
+    columns = ("template", "thinking", "prompt opens", "a turn ends with", *CASES)
+    rows, wrong = [], 0
     for model in MODELS:
         tokenizer = tokenizer_of(model, folder)
         for thinking, ending in model.prompts.items():
@@ -134,7 +132,8 @@ def main() -> int:
                 chat = Chat(tokenizer, thinking=thinking, model=model.file)
             except ConfigError as error:
                 wrong += ending is not None
-                table.add_row(model.file, setting, f"refused: {error.message.partition(model.file)[2].strip()}")
+                why = f"refused: {error.message.partition(model.file)[2].strip()}"
+                rows.append((model.file, setting, why, *[""] * (len(columns) - 3)))
                 continue
             prompt_P = chat.encode([{"role": "user", "content": "Write it."}])
             found = [is_right(answer_of(chat, case, prompt_P), case) for case in cases(chat, chat.opening(prompt_P))]
@@ -142,8 +141,8 @@ def main() -> int:
             wrong += found.count(False) + (not expected)
             ends = " ".join(tokenizer.decode([end]) for end in chat.stop)
             opening = chat.opening(prompt_P).strip() or ("- (the model does)" if chat.thinks else "-")
-            table.add_row(model.file, setting, opening, ends, *("right" if ok else "WRONG" for ok in found))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+            rows.append((model.file, setting, opening, ends, *("right" if ok else "WRONG" for ok in found)))
+    show("Answers read right", columns, rows, width=200)
     print(f"{wrong} wrong")
     return 1 if wrong else 0
 

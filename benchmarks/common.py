@@ -1,4 +1,4 @@
-"""What the benchmarks share: options, tables, the folder of the published sets, medians of work in turns."""
+"""What the benchmarks share: options, tables, the folder of the published sets, processes that bear a mark."""
 
 import argparse
 import contextlib

@@ -217,6 +217,8 @@ def measure(args: argparse.Namespace, work: Work, served: Served, plain: PlainPr
             if first == "plain" or in_turns:
                 seconds, tokens = plain.ask(*asked)
                 figures[name]["plain"].append(tokens / seconds)
+            so_far = ", ".join(f"{side} {values[-1]:,.0f}" for side, values in figures[name].items())
+            print(f"{name}, tokens/s: {so_far}", file=sys.stderr, flush=True)  # a large model takes minutes
     return {name: {side: values[1:] for side, values in sides.items()} for name, sides in figures.items()}, peaks
 
 

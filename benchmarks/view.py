@@ -1,17 +1,14 @@
-"""What `rtl-distill view` costs with 100,000 rollouts in the history: seconds a page, and how much a run that writes is held up.
+"""What `rtl-distill view` costs with 100,000 rollouts in the history: seconds a page.
 
-    python -m benchmarks.view [pages slowdown] [--rollouts 100000] [--steps 20] [--folder /tmp/bench-view]
+    python -m benchmarks.view [--rollouts 100000] [--folder /tmp/bench-view]
 
-The history is made up (once: it stays in the folder). `pages` asks a server in a process of its own for each page, over HTTP, each
-address anew (the server keeps no answer); the median and the slowest of five are wall time. `slowdown` lets a process write a step's
-rollouts every 4 s, as the pipeline does: `--steps` alone, and as many with a page that is refreshed as the browser refreshes it.
-Its figure is the difference of the seconds spent writing over the seconds of a step.
+The history is made up (once: it stays in the folder). A server in a process of its own is asked for each page, over HTTP, each
+address anew (the server keeps no answer); the median and the slowest of five are wall time.
 
 Not covered: the browser's own time to draw a page (tests/view looks at that in Chromium), and simulators, which want the same cores.
 """
 
 import contextlib
-import shutil
 import statistics
 import subprocess
 import sys
@@ -24,13 +21,10 @@ from pathlib import Path
 import psutil
 
 from benchmarks.common import options, show
-from benchmarks.history import Row, met, writing
+from benchmarks.history import Row, met
 from benchmarks.made_up_history import RUN, fill
 from rtl_core.history.store import History
 from rtl_core.view.links import link, rollout_link
-
-EVERY_S = 4.0
-"""A step of the run that writes."""
 
 
 @contextlib.contextmanager
@@ -98,55 +92,12 @@ def pages(history: History) -> Iterator[Row]:
             yield f"  {name}", words, met(middle, 0.3, "< 0.3 s")
 
 
-def follow(base: str, until: float) -> int:
-    """Look at a run's page as the browser does (static/view.js): the stamp every 3 s, the page where it changed, and then a rest of 50
-    times as long as the page took. Returns how many pages were asked for."""
-    last, count = "", 0
-    while time.monotonic() < until:
-        with urllib.request.urlopen(f"{base}/stamp") as answer:
-            stamp = answer.read().decode()
-        rest = 3.0
-        if stamp != last:
-            rest, last, count = max(rest, 50 * ask(f"{base}/run?run={RUN}&look={count}")), stamp, count + 1
-        time.sleep(max(0.0, min(rest, until - time.monotonic())))
-    return count
-
-
-def slowdown(history: History, count: int) -> Iterator[Row]:
-    """How much longer a writer waits for its file while a page follows the run: `count` steps alone, as many watched, twice in turn."""
-    copy = history.path.with_name("written.duckdb")
-    shutil.copy(history.path, copy)
-    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
-    looks, step, half = 0, 1_000_000, max(1, count // 2)
-    with served(copy) as (base, _):
-        for watched in (False, True, False, True):
-            writer = writing(copy, step, half + 1, EVERY_S)
-            assert writer.stdout is not None
-            if watched:
-                looks += follow(base, time.monotonic() + EVERY_S * half)
-            found[watched] += [(float(a), float(b)) for a, b in (line.split() for line in writer.stdout)]
-            writer.wait()
-            step += half + 1
-    copy.unlink()
-    for watched, pairs in found.items():
-        beside, waited = (1e3 * statistics.mean(part) for part in zip(*pairs, strict=True))
-        name = f"watched by a page ({looks} looks)" if watched else "alone"
-        yield f"a step's writes, {name}", f"{beside:.0f} ms beside the optimizer, {waited:.0f} ms waited for", ""
-    more = statistics.mean(map(sum, found[True])) - statistics.mean(map(sum, found[False]))
-    yield f"  more, of a step of {EVERY_S:.0f} s", f"{more / EVERY_S:.2%}", met(more / EVERY_S, 0.02, "≤ 2 %")
-
-
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="pages, slowdown (default: both)")
     parser.add_argument("--rollouts", type=int, default=100_000)
-    parser.add_argument("--steps", type=int, default=20, help="steps that are written alone, and as many watched")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "bench-view")
     args = parser.parse_args()
-    history = fill(args.folder, args.rollouts)
-    parts = {"pages": lambda: pages(history), "slowdown": lambda: slowdown(history, args.steps)}
-    rows = (row for part in args.parts or parts for row in parts[part]())
-    show(None, ("what", "measured", "target"), rows)
+    show(None, ("what", "measured", "target"), pages(fill(args.folder, args.rollouts)))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,7 +72,7 @@ def compare(
 
         rtl-distill compare with-teacher without-teacher
     """
-    from rtl_core.reporting.comparison import comparison
+    from rtl_core.reporting.console import comparison
 
     if len(runs) < 2:
         raise HistoryError("it takes two runs to compare", "rtl-distill compare RUN RUN")
@@ -222,7 +223,7 @@ def debug(rollout: RolloutArgument, waves: WavesOption = None, shell: ShellOptio
     if waves and (waves.suffix != ".vcd" or not waves.absolute().parent.is_dir()):
         raise ConfigError(f"{waves} cannot hold the waves", "name a file in an existing folder that ends in .vcd")
     case = open_case(open_history(db), rollout)
-    with executor_of(case) as executor:
+    with closing(executor_of(case)) as executor:
         watched = Watched(executor, case.problem)
         same = _grade_again(case, watched)
         if waves:

@@ -23,8 +23,7 @@ COMMANDS = (
     "failure_levels --answers 24 --families counter,adder --cost",
     "grading --count 2 --rounds 1",
     "grading_service --grades 16 --rounds 1 --block 4",
-    "hanging steps --hanging 1 --steps 1 --loads 1",
-    "hanging honest --starter 1 --loads 1 --sets starter",
+    "hanging --hanging 1 --steps 1 --loads 1",
     "harnesses {data}/cvdp-single/problems.jsonl --only cvdp_copilot_secure_ALU_0001",
     "hints demo-self --problems 2 --set problems.sources.0.train=2 --set problems.sources.0.heldout=1",
     "history --rollouts 400 --steps 1 --folder history",
@@ -35,7 +34,7 @@ COMMANDS = (
     "service_start --rounds 1",
     "starter_strength --specs 1 --families mux",
     "step --steps 2",
-    "view --rollouts 400 --steps 1 --folder view",
+    "view --rollouts 400 --folder view",
     "step --staleness --steps 3 --factor 0.01",
     "weak_harness --seeds 0 --modes mask --epochs 1 --problems 16 --folder weak --set problems.sources.0.heldout=2 --set sampling.group_size=4",
 )

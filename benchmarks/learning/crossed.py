@@ -43,13 +43,13 @@ def crossed_interval(
     if np.ptp(values_SP) < 1e-12 or problems == 1:
         if bounds == (0, 1):
             return mean_interval(values_SP.mean(axis=0), level=level)
-        return Interval(mean, mean, mean, problems, "t")
+        return Interval(mean, mean, mean, problems)
     variance, freedom = _variance(values_SP)
     half = t_quantile(0.5 + level / 2, freedom) * math.sqrt(variance)
     lo, hi = mean - half, mean + half
     if bounds is not None:
         lo, hi = max(bounds[0], lo), min(bounds[1], hi)
-    return Interval(mean, lo, hi, problems, "t")
+    return Interval(mean, lo, hi, problems)
 
 
 def _variance(values_SP: np.ndarray) -> tuple[float, float]:

@@ -19,9 +19,8 @@ COLLAPSED = 0.5
 
 @dataclass(frozen=True)
 class Reached:
-    """When the runs of a setting first passed so much in training."""
+    """When the runs of a setting first passed at a rate in training."""
 
-    goal: float
     steps: tuple[int | None, ...]
     """Steps of each seed; None: not within the run."""
     usd: tuple[float | None, ...]
@@ -159,7 +158,7 @@ def has_collapsed(cell: Cell) -> bool:
 
 def _reached(cells: Sequence[Cell], goal: float, line: TierLine) -> Reached:
     found = [reached(cell, goal, line) for cell in cells]
-    return Reached(goal, tuple(f and f[0] for f in found), tuple(f and f[1] for f in found))
+    return Reached(tuple(f and f[0] for f in found), tuple(f and f[1] for f in found))
 
 
 def _median(values: Sequence[float | None]) -> float | None:

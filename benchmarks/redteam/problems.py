@@ -4,10 +4,10 @@
 there is left out, save CVDP's LFSR, which `own/lfsr` then replaces.
 """
 
-import os
 from functools import cache
 from pathlib import Path
 
+from benchmarks.common import DATA
 from benchmarks.redteam.bases import INC
 from benchmarks.redteam.tables import read
 from rtl_core.problems.cvdp import problem_from_record, read_cvdp
@@ -19,7 +19,6 @@ from rtl_core.problems.starter.record import COMPOSE
 from rtl_core.problems.testbench import Bench, bench_harness
 from rtl_core.types.problem import Problem
 
-DATA = Path(os.environ.get("RTL_DISTILL_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 OWN = Path(__file__).parent / "own"
 """Test benches of the red team's own problems."""
 

@@ -174,7 +174,7 @@ class Proxy:
     async def forward(self, call: Call) -> Response:
         """Pass a request on, and note what the service promised."""
         request = call.request
-        left_out = (b"host", b"connection", b"accept-encoding")
+        left_out = (b"host", b"connection", b"accept-encoding", b"content-length")
         headers = [(name, value) for name, value in request.headers.raw if name not in left_out]
         target = httpx.URL(path=request.url.path, query=request.url.query.encode())
         answer = await self.http.request(request.method, target, content=call.body, headers=headers)

@@ -51,7 +51,7 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
         finally:
             self._process = self._start()
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Ends it, what an engine before it that was killed has left running, and what it leaves mounted in its folder,
         which can be removed then."""
         self._process.terminate()
@@ -68,9 +68,6 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
         """Ids of every container that it holds, running or not."""
         done = subprocess.run(["docker", "-H", self.host, "ps", "-aq"], check=True, capture_output=True, text=True)
         return done.stdout.split()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def _start(self) -> subprocess.Popen[bytes]:
         """Like a service manager's: an engine whose containerd takes too long on a busy machine is started again."""

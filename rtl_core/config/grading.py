@@ -73,7 +73,8 @@ class RewardSection(Section):
             try:
                 importlib.import_module(name)
             except Exception as error:
-                raise ValueError(f"cannot import {name}: {type(error).__name__}: {error}") from error
+                remedy = "; install it, or add its folder to PYTHONPATH" if isinstance(error, ImportError) else ""
+                raise ValueError(f"cannot import {name}: {type(error).__name__}: {error}{remedy}") from error
         return modules
 
     @field_validator("weights")

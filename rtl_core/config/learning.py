@@ -11,9 +11,9 @@ from rtl_core.learning.credit import Doubtful, Truncated
 from rtl_core.learning.curriculum import Order
 from rtl_core.learning.distributions import Divergence, Tail
 from rtl_core.learning.health import METRICS
-from rtl_core.learning.kl_weight import KlSchedule, scheduled_weight
 from rtl_core.learning.losses import CLIP, LOSSES, policy_losses
 from rtl_core.learning.pools import DEFAULT_WEIGHTS, POOLS, Pool
+from rtl_core.learning.schedule import KlSchedule, scheduled
 from rtl_core.types.section import Section
 
 SELF_DISTILLATION = "self_distillation"
@@ -211,9 +211,7 @@ class LearningSection(Section):
         Raises:
             ValueError: λ is held to a target KL, so that it follows from what the steps before measured.
         """
-        return scheduled_weight(
-            step, steps, self.kl_weight, self.final_kl_weight, self.kl_schedule, self.kl_schedule_part
-        )
+        return scheduled(step, steps, self.kl_weight, self.final_kl_weight, self.kl_schedule, self.kl_schedule_part)
 
 
 class CurriculumSection(Section):

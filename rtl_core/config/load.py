@@ -111,7 +111,7 @@ def _assign(data: dict[str, Any], dotted: str, value: Any, *, origin: str) -> No
             try:
                 node = node[int(part)]
             except (ValueError, IndexError):
-                raise ConfigError(f"{origin}: there is no entry {part!r} in that list (0 to {len(node) - 1})") from None
+                raise ConfigError(f"{origin}: entries are 0 to {len(node) - 1}; to add one, set them all") from None
         else:
             if part not in node:
                 node[part] = _default_table(sections[:depth])
@@ -180,12 +180,10 @@ def _explain(error: ValidationError, path: Path, text: str, origins: Mapping[str
             message = "this key is required"
         elif location == ["run", "name"] and item["type"] == "string_pattern_mismatch":
             message = "1 to 64 letters, digits, `_`, `.` or `-`, the first a letter or digit"
-        place = next(
-            (origin for name, origin in reversed(list(origins.items())) if f"{key}.".startswith(f"{name}.")), None
-        )
-        if place is None:
-            number = line_of(text, location)
-            place = f"{path}, line {number}" if number else str(path)
+        above = [origin for name, origin in origins.items() if f"{key}.".startswith(f"{name}.")]
+        below = [origin for name, origin in origins.items() if name.startswith(f"{key}.")]
+        number = line_of(text, location)
+        place = ", ".join([above[-1] if above else f"{path}, line {number}" if number else str(path), *below])
         lines.append(f"{place}: `{key}`: {message}")
     return "the configuration cannot be used\n" + "\n".join(f"  {line}" for line in lines)
 

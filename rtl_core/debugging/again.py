@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rtl_core.config import RunConfig
@@ -95,14 +93,6 @@ def other_tools(was: Verdict, now: Verdict) -> list[str]:
     return [f"{name} was {was.tools.get(name, 'absent')}, is {now.tools.get(name, 'absent')}" for name in names]
 
 
-@contextmanager
-def executor_of(case: Case, given: Executor | None = None) -> Iterator[Executor]:
-    """The kind of executor that graded a case, started for it; or the one given, which stays the caller's to close."""
-    if given is not None:
-        yield given
-        return
-    executor = make_executor(case.verdict.executor, case.config.grading.image)
-    try:
-        yield executor
-    finally:
-        executor.close()
+def executor_of(case: Case) -> Executor:
+    """The kind of executor that graded a case, started for it."""
+    return make_executor(case.verdict.executor, case.config.grading.image)

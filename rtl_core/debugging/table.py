@@ -6,7 +6,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from rtl_core.debugging.waves import Signal, Waves
+from rtl_core.debugging.waves import Waves
 from rtl_core.reporting.text import visible
 
 _AFTER = 2
@@ -40,15 +40,11 @@ def waves_table(waves: Waves, width: int = 120) -> Table:
     for signal in waves.signals:
         name = Text.assemble(visible(signal.name), (f" {signal.direction or ''} {signal.width}", "dim"))
         table.add_row(name, *(_hex(signal.at(time)) for time in shown))
-        if any(_expected(signal, time) not in ("", signal.at(time)) for time in shown):
+        if any(signal.expected_at(time) not in ("", signal.at(time)) for time in shown):
             table.add_row(
-                Text("  expected", style="green"), *(_hex(_expected(signal, time)) for time in shown), style="green"
+                Text("  expected", style="green"), *(_hex(signal.expected_at(time)) for time in shown), style="green"
             )
     return table
-
-
-def _expected(signal: Signal, time: int) -> str:
-    return next((bits for at, bits in reversed(signal.expected) if at <= time), "")
 
 
 def _time(waves: Waves, time: int) -> str:

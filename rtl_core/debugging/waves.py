@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from rtl_core.debugging.again import Case, executor_of, grade_again, open_case
@@ -44,6 +45,10 @@ class Signal:
         """Its bits at a time; empty before the first."""
         return _at(self.changes, time)
 
+    def expected_at(self, time: int) -> str:
+        """The same of the reference design."""
+        return _at(self.expected, time)
+
 
 @dataclass(frozen=True)
 class Waves:
@@ -71,24 +76,21 @@ class Waves:
         return sorted({time for signal in self.signals for time, _ in (*signal.changes, *signal.expected)})
 
 
-def waves_of(history: History, rollout: str, executor: Executor | None = None) -> Waves:
-    """Grade a stored rollout again with waves, in the kind of sandbox that judged it. Takes seconds; records nothing.
-
-    Args:
-        rollout: its key, or an end of it that only one key has.
-        executor: one that is at hand; else one is started and closed again.
+def waves_of(history: History, rollout: str) -> Waves:
+    """Grade a stored rollout (its key, or an end of it that only one key has) again with waves, in the kind of sandbox that judged it.
+    Takes seconds; records nothing.
 
     Raises:
         HistoryError: there is no such rollout or no waves of it; the message says why.
         ToolMissingError, InfrastructureError: the sandbox cannot be started here.
     """
     case = open_case(history, rollout)
-    with executor_of(case, executor) as started:
-        return dump(case, started)
+    with closing(executor_of(case)) as executor:
+        return dump(case, executor)
 
 
 def dump(case: Case, executor: Executor) -> Waves:
-    """See `waves_of`."""
+    """The same in an executor that is at hand."""
     timed_out = case.verdict.outcome is Outcome.TIMEOUT
     watched = Watched(executor, case.problem, lambda job: _with_waves(job, patient=not timed_out))
     # The seed that the verdict tells of, and no other beside it.
@@ -207,8 +209,8 @@ def _window(
             if signal.name == check.signal and signal.expected:
                 # A bench looks just before the values change that it is woken by.
                 before = failed_at - 1
-                seen = before if signal.at(before) != _at(signal.expected, before) else failed_at
-                check = replace(check, got=signal.at(seen), expected=_at(signal.expected, seen))
+                seen = before if signal.at(before) != signal.expected_at(before) else failed_at
+                check = replace(check, got=signal.at(seen), expected=signal.expected_at(seen))
     return Waves(key, verdict, check, failed_at, begin, end, found.step_s, scope, signals, wave.vcd)
 
 

@@ -204,17 +204,16 @@ def _detach(con: duckdb.DuckDBPyConnection) -> None:
 def _check(con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_only: bool, old_is_fine: bool) -> None:
     version, views = schema.state_of(con, path)
     schema.check_known(version, path)
-    if version < schema.current_version() and not old_is_fine:
-        if read_only:
+    old = version < schema.current_version()
+    if read_only:
+        if old and not old_is_fine:
             raise HistoryError(
                 f"{path} has schema {version}; this rtl-distill reads {schema.current_version()}",
                 "start or resume a run on it, or read a copy: `rtl-distill snapshot COPY` brings the copy forward",
             )
+    elif old or views != schema.views_hash():
         undo.keep(con, file, path)
         schema.migrate(con, version)
-    elif not read_only and views != schema.views_hash():
-        undo.keep(con, file, path)
-        schema.refresh_views(con)
 
 
 def is_damage(error: duckdb.Error) -> bool:

@@ -138,7 +138,6 @@ class StepState(BaseModel):
     problem_ids: tuple[str, ...]
     state_path: str | None = None
     sampler_path: str | None = None
-    trained_at: datetime | None = None
     examples: int | None = None
     """As `StepRecord.examples`; None for a planned step."""
     train_tokens: int | None = None

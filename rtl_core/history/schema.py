@@ -92,20 +92,15 @@ def check_known(version: int, path: object) -> None:
 
 
 def migrate(con: duckdb.DuckDBPyConnection, version: int) -> None:
-    """Lead an open, writable database from `version` to the current one; all of it or nothing."""
+    """Lead an open, writable database from `version` to the current one, with the current views; all of it or nothing."""
     with _transaction(con):
-        _drop_views(con)
+        for (name,) in con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall():
+            con.execute(f'DROP VIEW "{name}"')
         for number in range(version + 1, current_version() + 1):
             con.execute(migrations()[number])
             _stamp(con, number)
-        _create_views(con)
-
-
-def refresh_views(con: duckdb.DuckDBPyConnection) -> None:
-    """Replace the views by the current ones, in one transaction."""
-    with _transaction(con):
-        _drop_views(con)
-        _create_views(con)
+        con.execute(schema_sql()[1])
+        con.execute("UPDATE schema_version SET views = ?", [views_hash()])
 
 
 @contextlib.contextmanager
@@ -117,16 +112,6 @@ def _transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
     except BaseException:
         con.execute("ROLLBACK")
         raise
-
-
-def _create_views(con: duckdb.DuckDBPyConnection) -> None:
-    con.execute(schema_sql()[1])
-    con.execute("UPDATE schema_version SET views = ?", [views_hash()])
-
-
-def _drop_views(con: duckdb.DuckDBPyConnection) -> None:
-    for (name,) in con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall():
-        con.execute(f'DROP VIEW "{name}"')
 
 
 def _stamp(con: duckdb.DuckDBPyConnection, version: int) -> None:

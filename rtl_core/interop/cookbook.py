@@ -20,27 +20,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import chz
 import tinker
-from tinker_cookbook.rl.types import (
-    Action,
-    ActionExtra,
-    Env,
-    EnvGroupBuilder,
-    RLDataset,
-    RLDatasetBuilder,
-    StepResult,
-)
+from tinker_cookbook.rl.types import Action, ActionExtra, Env, EnvGroupBuilder, RLDataset, RLDatasetBuilder, StepResult
 
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
-from rtl_core.errors import InfrastructureError, ProblemError
+from rtl_core.errors import ProblemError
 from rtl_core.grading.cache import MemoryCache
-from rtl_core.grading.pool import grade_all
+from rtl_core.interop.exported import judged
 from rtl_core.learning.curriculum import order_problems
 from rtl_core.learning.reward import Graded, reward
 from rtl_core.problems.load import load_problems
@@ -49,7 +42,7 @@ from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.prompting.chat import answer_text
 from rtl_core.run.graders import executor_of, grader_of, graders_of
 from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Outcome, Stage, Verdict
+from rtl_core.types.verdict import Stage, Verdict
 
 
 class Workbench:
@@ -65,11 +58,8 @@ class Workbench:
         self._grader = grader_of(config, executor, cache=MemoryCache())
 
     async def grade(self, problem: Problem, text: str) -> Verdict:
-        """The verdict on a response. InfrastructureError when grading itself failed: never a reward."""
-        (verdict,) = await grade_all(self._grader, self._pool, problem, [answer_to(problem, text)])
-        if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
-            raise InfrastructureError(f"grading failed: {'; '.join(verdict.reasons)}")
-        return verdict
+        """The verdict on a response. Raises what `judged` does."""
+        return await judged(self._grader, self._pool, problem, answer_to(problem, text))
 
 
 class RtlEnv(Env):
@@ -168,20 +158,13 @@ class RtlDatasetBuilder(RLDatasetBuilder):
         return RtlDataset(train, self.groups_per_batch, self.epochs), RtlDataset(heldout, self.groups_per_batch)
 
     def _groups(self, bench: Workbench, problems: Sequence[Problem], size: int) -> list[RtlGroupBuilder]:
+        section = bench.config.prompting
         groups = []
         for problem in problems:
-            prompt = _prompt_or_none(bench, problem)
-            if prompt is not None:
+            with suppress(ProblemError):  # too long even without its context: left out, as in our own runs
+                prompt = build_prompt(problem, bench.chat, section.template, section.max_prompt_tokens)
                 groups.append(RtlGroupBuilder(bench, problem, prompt, size))
         return groups
-
-
-def _prompt_or_none(bench: Workbench, problem: Problem) -> Prompt | None:
-    section = bench.config.prompting
-    try:
-        return build_prompt(problem, bench.chat, section.template, section.max_prompt_tokens)
-    except ProblemError:  # too long even without its context: left out, as in our own runs
-        return None
 
 
 @cache

@@ -12,7 +12,6 @@ The executor is RTL_DISTILL_EXECUTOR (`bubblewrap`, or `docker`), started once i
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
 import shlex
@@ -28,6 +27,7 @@ from rtl_core.errors import InfrastructureError, ProblemError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
+from rtl_core.grading.pool import grade_all
 from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems, SplitBy
 from rtl_core.problems.sources import SOURCES, FileSource, ProblemSource, source_of
@@ -172,22 +172,21 @@ def answer_of(problem: Problem, given: str | Mapping[str, str]) -> Answer:
     return Answer(files=files) if files else Answer(error=f"none of {', '.join(problem.targets)} was written")
 
 
-def verdict_on(problem: Problem, given: str | Mapping[str, str]) -> Verdict:
-    """The verdict on a response or on the files of a workspace. Raises InfrastructureError when grading failed: never a reward."""
-    verdict = _grader().grade(problem, answer_of(problem, given))
+async def graded(problem: Problem, given: str | Mapping[str, str]) -> Verdict:
+    """The verdict on a response or on the files of a workspace; as many are graded at a time as there are cores. Raises what `judged` does."""
+    return await judged(_grader(), _threads(), problem, answer_of(problem, given))
+
+
+async def judged(grader: Grader, pool: ThreadPoolExecutor, problem: Problem, answer: Answer) -> Verdict:
+    """The verdict on an answer. Raises InfrastructureError when grading failed: never a reward."""
+    (verdict,) = await grade_all(grader, pool, problem, [answer])
     if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
         raise InfrastructureError(f"grading failed: {'; '.join(verdict.reasons)}")
     return verdict
 
 
-async def graded(problem: Problem, given: str | Mapping[str, str]) -> Verdict:
-    """`verdict_on` for loops with many rollouts at once: as many are graded at a time as there are cores."""
-    return await asyncio.get_running_loop().run_in_executor(_threads(), verdict_on, problem, given)
-
-
 @cache
 def _threads() -> ThreadPoolExecutor:
-    _grader()
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="grade")
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,13 +19,12 @@ EXACT_UP_TO = 16
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean over `n` problems with its interval, and how that was found."""
+    """A mean over `n` problems with its interval."""
 
     mean: float
     lo: float
     hi: float
     n: int
-    method: Literal["t", "wilson"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,6 @@ class PairedResult:
     n: int
     better: int
     worse: int
-    method: Literal["exact", "sampled"]
 
 
 def mean_interval(rates_P: ArrayLike, *, level: float = 0.95) -> Interval:
@@ -57,9 +54,9 @@ def mean_interval(rates_P: ArrayLike, *, level: float = 0.95) -> Interval:
         raise ValueError("rates must lie between 0 and 1")
     n, mean = rates_P.size, float(rates_P.mean())
     if n == 1 or float(np.ptp(rates_P)) < 1e-12:
-        return Interval(mean, *wilson(mean * n, n, level=level), n, "wilson")
+        return Interval(mean, *wilson(mean * n, n, level=level), n)
     half = t_quantile(0.5 + level / 2, n - 1) * float(rates_P.std(ddof=1)) / math.sqrt(n)
-    return Interval(mean, max(0.0, mean - half), min(1.0, mean + half), n, "t")
+    return Interval(mean, max(0.0, mean - half), min(1.0, mean + half), n)
 
 
 def wilson(passes: float, trials: int, *, level: float = 0.95) -> tuple[float, float]:
@@ -88,11 +85,10 @@ def paired_test(before_P: ArrayLike, after_P: ArrayLike, *, seed: int = 0, draws
     moved_M = np.abs(gains_P[np.abs(gains_P) > 1e-12])
     sums = _sign_sums(moved_M, seed, draws)
     extreme = int((np.abs(sums) >= abs(float(gains_P.sum())) - 1e-9).sum())
-    exact = moved_M.size <= EXACT_UP_TO
-    p_value = extreme / sums.size if exact else (1 + extreme) / (1 + sums.size)
+    p_value = extreme / sums.size if moved_M.size <= EXACT_UP_TO else (1 + extreme) / (1 + sums.size)
     lo, hi = _bootstrap(gains_P, seed, draws)
     better, worse = int((gains_P > 1e-12).sum()), int((gains_P < -1e-12).sum())
-    return PairedResult(gain, lo, hi, p_value, n, better, worse, "exact" if exact else "sampled")
+    return PairedResult(gain, lo, hi, p_value, n, better, worse)
 
 
 def _sign_sums(sizes_M: NDArray[np.float64], seed: int, draws: int) -> NDArray[np.float64]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from rtl_core.learning.intervals import Interval, mean_interval
 
 
 def pass_at_k_P(n_P: ArrayLike, c_P: ArrayLike, k: int) -> NDArray[np.float64]:
@@ -33,3 +37,9 @@ def pass_at_k_P(n_P: ArrayLike, c_P: ArrayLike, k: int) -> NDArray[np.float64]:
 def pass_at_k(n: int, c: int, k: int) -> float:
     """Unbiased pass@k of one problem; see `pass_at_k_P`."""
     return float(pass_at_k_P([n], [c], k)[0])
+
+
+def pass_at_k_interval(counts_P: Collection[tuple[int, int]], k: int) -> Interval:
+    """Mean of the unbiased pass@k of P problems, each (samples, passed), with its interval; see `pass_at_k_P`."""
+    n_P, c_P = zip(*counts_P, strict=True)
+    return mean_interval(pass_at_k_P(n_P, c_P, k))

@@ -19,6 +19,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from traceback import extract_tb
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -113,7 +114,7 @@ def reward(answer: Graded, weights: Mapping[str, float], most: float = math.inf)
     Raises:
         InfrastructureError: the verdict says that grading itself failed; that is never a reward.
         KeyError: a weight names no known term.
-        ConfigError: a term's value is outside [0, 1].
+        ConfigError: a term fails, or its value is outside [0, 1].
     """
     verdict = answer.verdict
     if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
@@ -130,11 +131,14 @@ def reward(answer: Graded, weights: Mapping[str, float], most: float = math.inf)
 def _value(of: Term, answer: Graded) -> float:
     if answer.verdict.outcome is Outcome.REJECTED:
         return 0.0
-    value = float(of.value(answer))
+    to = f"for an answer to {answer.problem.id}"
+    try:
+        value = float(of.value(answer))
+    except Exception as error:
+        at = of.value.__module__ + "".join(f", line {own.lineno}" for own in extract_tb(error.__traceback__)[1:2])
+        raise ConfigError(f"reward term {of.name!r} fails {to}: {error!r}", f"mend {at}") from error
     if not 0.0 <= value <= 1.0:
-        raise ConfigError(
-            f"reward term {of.name!r} is {value} for an answer to {answer.problem.id}", "its range is [0, 1]"
-        )
+        raise ConfigError(f"reward term {of.name!r} is {value} {to}", "its range is [0, 1]")
     return value
 
 

@@ -34,9 +34,7 @@ def load_problems(
         designs = loaded.designs if split == "design" else None
         loaded.train, loaded.heldout, loaded.moved = separate(loaded.train, loaded.heldout, designs)
     if not (loaded.heldout if hold_out_all else loaded.train):
-        reasons = [f"{b.file}:{b.line}: {b.reason}" for b in loaded.broken] + [
-            f"{o.id}: {o.reason}" for o in loaded.left_out
-        ]
+        reasons = [*map(str, loaded.broken), *(f"{o.id}: {o.reason}" for o in loaded.left_out)]
         raise ProblemError(
             f"no {'' if hold_out_all else 'training '}problem is left\n" + "\n".join(f"  {r}" for r in reasons[:10]),
             "check problems.sources",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
+from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval
 
@@ -66,6 +68,18 @@ class Section:
     blocks: Sequence[Block]
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What a run is split into, to see it move: its epochs, or quarters where it has only one."""
+
+    name: Literal["epoch", "quarter"]
+    sql: str
+    """The number of a row's part, from 0, by the columns `epoch` and `step`."""
+
+    def label(self, part: int) -> str:
+        return f"{self.name} {part + 1}"
+
+
 class Source:
     """The history as a block sees it: asks, and remembers what it asked."""
 
@@ -74,10 +88,43 @@ class Source:
         self.run = run
         self._asked: list[Statement] = []
 
+    @cached_property
+    def _trained(self) -> dict[str, int]:
+        """How many `epochs` have trained steps, and how many `steps` there are up to the last of these (1 where there is none)."""
+        sql = (
+            "SELECT count(DISTINCT epoch) AS epochs, coalesce(max(step), 0) + 1 AS steps FROM steps"
+            " WHERE run = $run AND status = 'trained'"
+        )
+        (row,) = self.history.query(sql, {"run": self.run}).to_pylist()
+        return row
+
+    def width(self, most: int = 40) -> int:
+        """How many steps one point of a curve stands for, so that a run of any length has at most `most` points."""
+        return -(-self._trained["steps"] // most)
+
+    def binned(self, most: int = 40) -> str:
+        """Half a sentence on what a point of a curve is."""
+        width = self.width(most)
+        return "one point a step" if width == 1 else f"one point per {width} steps"
+
+    def middle(self, bin_: int) -> float:
+        """The place of a bar over `width` steps on their axis."""
+        return (bin_ + 0.5) * self.width() - 0.5
+
+    @property
+    def parts(self) -> Parts:
+        """The parts of the run as far as it has come."""
+        epochs, steps = self._trained["epochs"], self._trained["steps"]
+        if epochs > 1 or steps < 4:
+            return Parts("epoch", "epoch")
+        return Parts("quarter", f"least(3, step * 4 // {steps})")
+
     def ask(self, sql: str, **params: Any) -> list[dict[str, Any]]:
-        """Rows of a query; `$run` is there by itself when the query names it."""
+        """Rows of a query; `$run` and `$width` are there by themselves when the query names them."""
         if "$run" in sql:
             params.setdefault("run", self.run)
+        if "$width" in sql:
+            params.setdefault("width", self.width())
         self._asked.append(Statement(sql, params))
         return self.history.query(sql, params or None).to_pylist()
 
@@ -97,10 +144,9 @@ class Source:
             y.append(r["value"])
         return found
 
-    def curves(self, bins: int, *lines: Sequence[Any], **style: Any) -> list[dict[str, Any]]:
-        """A curve of each line (metric, words, colour role, hover, perhaps a style of its own) that was recorded, in `bins` as of
-        `bin_width`; `style` as in `curve`."""
-        found = self.recorded(bins, *(line[0] for line in lines))
+    def curves(self, *lines: Sequence[Any], **style: Any) -> list[dict[str, Any]]:
+        """A curve of each line (metric, words, colour role, hover, perhaps a style of its own) that was recorded; `style` as in `curve`."""
+        found = self.recorded(self.width(), *(line[0] for line in lines))
         return [
             curve(words, found[metric][0], found[metric][1], role, hover, **style, **dict(*own))
             for metric, words, role, hover, *own in lines
@@ -127,7 +173,10 @@ def draw(subject: Subject, *builders: Callable[[Subject], Block | None]) -> list
     sources = [subject] if isinstance(subject, Source) else subject
     found = []
     for build in builders:
-        block = build(subject)
+        try:
+            block = build(subject)
+        except HistoryError as error:
+            raise HistoryError(f"{build.__name__}: {error.message}", error.hint) from error
         asked = tuple(statement for source in sources for statement in source.asked())
         if block is not None and (block.data if isinstance(block, Figure) else block.rows):
             found.append(replace(block, sql=asked))
@@ -177,42 +226,6 @@ def rates(
 
 STACKED: dict[str, Any] = {"barmode": "stack", "bargap": 0.08, "legend": {"traceorder": "normal"}}
 """Layout of bars upon one another."""
-
-
-def bin_width(source: Source, most: int = 40) -> int:
-    """How many steps one point of a curve stands for, so that a run of any length has at most `most` points."""
-    sql = "SELECT coalesce(max(step), 0) + 1 AS steps FROM steps WHERE run = $run AND status = 'trained'"
-    (row,) = source.history.query(sql, {"run": source.run}).to_pylist()
-    return max(1, -(-int(row["steps"]) // most))
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What a run is split into, to see it move: its epochs, or quarters where it has only one."""
-
-    name: Literal["epoch", "quarter"]
-    sql: str
-    """The number of a row's part, from 0, by the columns `epoch` and `step`."""
-
-    def label(self, part: int) -> str:
-        return f"{self.name} {part + 1}"
-
-
-def parts_of(source: Source) -> Parts:
-    """The parts of a run as far as it has come."""
-    sql = (
-        "SELECT count(DISTINCT epoch) AS epochs, coalesce(max(step), 0) + 1 AS steps FROM steps"
-        " WHERE run = $run AND status = 'trained'"
-    )
-    (row,) = source.history.query(sql, {"run": source.run}).to_pylist()
-    if row["epochs"] > 1 or row["steps"] < 4:
-        return Parts("epoch", "epoch")
-    return Parts("quarter", f"least(3, step * 4 // {int(row['steps'])})")
-
-
-def binned(width: int) -> str:
-    """Half a sentence on what a point of a curve is."""
-    return "one point a step" if width == 1 else f"one point per {width} steps"
 
 
 def left_out(shown: int, total: int, what: str) -> str:

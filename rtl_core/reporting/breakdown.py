@@ -11,8 +11,8 @@ from rich.table import Table
 
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
-from rtl_core.learning.intervals import Interval, PairedResult, mean_interval
-from rtl_core.learning.passk import pass_at_k_P
+from rtl_core.learning.intervals import Interval, PairedResult
+from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.evaluations import counts_of, paired_rates, rates_of
 from rtl_core.reporting.text import p_in_words, rate_in_words
 from rtl_core.types.problem import Problem
@@ -47,9 +47,9 @@ def slices(counts: Counts, problems: Mapping[str, Problem], ks: Sequence[int]) -
     for (kind, name), ids in sorted(groups.items(), key=lambda g: (order.index(g[0][0]), rank.get(g[0][1], g[0][1]))):
         if kind != "all" and len(ids) == len(counts):
             continue
-        n_P, c_P = [counts[p][0] for p in ids], [counts[p][1] for p in ids]
-        possible = [k for k in ks if k <= min(n_P)]
-        found.append(Slice(kind, name, len(ids), {k: mean_interval(pass_at_k_P(n_P, c_P, k)) for k in possible}))
+        own = [counts[p] for p in ids]
+        possible = [k for k in ks if k <= min(own)[0]]
+        found.append(Slice(kind, name, len(ids), {k: pass_at_k_interval(own, k) for k in possible}))
     return found
 
 

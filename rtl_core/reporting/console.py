@@ -1,19 +1,27 @@
-"""What a terminal shows of a run: the before/after table and one line per step."""
+"""What a terminal shows: the before/after table of a run, one line per step, and runs side by side.
+
+The report's page has the same tables and the curves (figures/compare.py).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+import numpy as np
 from rich import box
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from rtl_core.history.store import History
 from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.reporting import blocks
+from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.evaluations import MIXTURE, RunResult, over_warm_start, run_result
+from rtl_core.reporting.figures import compare
 from rtl_core.reporting.text import visible
 
+_BARS = "▁▂▃▄▅▆▇█"
 _STYLES = {"student after": "bold", "teacher": "yellow"}
 
 
@@ -95,3 +103,50 @@ def _caption(result: RunResult) -> str | None:
     if result.after and result.teacher and result.teacher.pass_at_1.mean > 0:
         text += f"\nThe student is at {100 * result.after.pass_at_1.mean / result.teacher.pass_at_1.mean:.0f} % of the teacher's pass@1."
     return text
+
+
+def comparison(history: History, runs: list[str]) -> Iterator[RenderableType]:
+    """Tables: results, curves in brief, problems that tell the runs apart, settings that differ."""
+    sources = [blocks.Source(history, run) for run in runs]
+    for table in (compare.table(sources), compare.failures(sources), compare.differences(sources)):
+        if table.rows:
+            yield rich_table(table)
+    yield curves(history, runs)
+    for other in runs[1:]:
+        yield apart(history, runs[0], other)
+
+
+def sparkline(values: list[float], width: int = 24) -> str:
+    """Values as a row of bars from their smallest to their largest."""
+    if len(values) > width:
+        values = [float(np.mean(part)) for part in np.array_split(np.array(values), width)]
+    low, high = min(values), max(values)
+    span = high - low or 1.0
+    return "".join(_BARS[min(7, int(8 * (v - low) / span))] for v in values)
+
+
+def curves(history: History, runs: list[str]) -> Table:
+    """First and last tenth of each curve, and its shape."""
+    made = Table(title="Training", title_justify="left", box=box.SIMPLE_HEAD)
+    for name in ("run", "what", "first tenth", "last tenth", "shape"):
+        made.add_column(name, justify="right" if "tenth" in name else "left")
+    for run in runs:
+        for curve in curves_of(history, run):
+            made.add_row(run, curve.label, *(f"{end:.3f}" for end in curve.ends), sparkline(curve.values))
+    return made
+
+
+def apart(history: History, first: str, other: str, most: int = 8) -> RenderableType:
+    """Held-out problems on which the ends of two runs differ most."""
+    made = Table(box=box.SIMPLE_HEAD)
+    made.add_column("problem", overflow="fold")
+    for run in (first, other):
+        made.add_column(run, justify="right")
+    a, b = (end.rates if (end := run_result(history, run).after) else {} for run in (first, other))
+    apart = (problem for problem in a.keys() & b.keys() if a[problem] != b[problem])
+    for problem in sorted(apart, key=lambda p: (-abs(a[p] - b[p]), p))[:most]:
+        made.add_row(visible(problem), f"{a[problem]:.0%}", f"{b[problem]:.0%}")
+    if not made.row_count:
+        made.add_row(Text("none", style="dim"))
+    # Apart from the table, whose width a title of its own would be folded to.
+    return Group(Text(f"Held-out problems that tell {first} and {other} apart", style="italic"), made)

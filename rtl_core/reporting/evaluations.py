@@ -9,12 +9,10 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, paired_test
-from rtl_core.learning.passk import pass_at_k_P
+from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words
 
 PROBLEMS_SQL = (
@@ -60,18 +58,18 @@ class EvaluationView:
         r = self.record
         if r.pass_at_1 is None or r.lo is None or r.hi is None:
             return mean_interval(list(self.rates.values()))
-        return Interval(r.pass_at_1, r.lo, r.hi, r.n_problems, "t")
+        return Interval(r.pass_at_1, r.lo, r.hi, r.n_problems)
 
     def of(self, problems: Collection[str]) -> EvaluationView:
         """The same evaluation as if it had been of these problems alone, of which it must hold some."""
         counts = {problem: count for problem, count in self.counts.items() if problem in problems}
-        n_P, c_P = ([count[i] for count in counts.values()] for i in (0, 1))
-        rate = mean_interval(pass_at_k_P(n_P, c_P, 1))
+        least, _ = min(counts.values())
+        rates = {k: pass_at_k_interval(counts.values(), k) for k in (1, *self.record.pass_at_k) if k <= least}
         record = self.record.model_copy(
             update={
                 "n_problems": len(counts),
-                "pass_at_1": rate.mean, "lo": rate.lo, "hi": rate.hi,
-                "pass_at_k": {k: float(np.mean(pass_at_k_P(n_P, c_P, k))) for k in self.record.pass_at_k if k <= min(n_P)},
+                "pass_at_1": rates[1].mean, "lo": rates[1].lo, "hi": rates[1].hi,
+                "pass_at_k": {k: rates[k].mean for k in self.record.pass_at_k if k <= least},
             }
         )  # fmt: skip
         return EvaluationView(record, counts, {p: share for p, share in self.interfaces.items() if p in problems})

@@ -13,8 +13,7 @@ from rich.text import Text
 
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from rtl_core.reporting.comparison import sparkline
-from rtl_core.reporting.console import step_line
+from rtl_core.reporting.console import sparkline, step_line
 from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.figures.progress import duration
 from rtl_core.reporting.text import EQUAL_DIFFICULTY

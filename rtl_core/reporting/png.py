@@ -10,7 +10,7 @@ from typing import Any
 from rtl_core.errors import ToolMissingError
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Figure
-from rtl_core.reporting.sections import sections
+from rtl_core.reporting.figures import sections
 from rtl_core.reporting.theme import Theme, resolve
 
 

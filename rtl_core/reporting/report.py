@@ -7,6 +7,7 @@ request.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -27,10 +28,10 @@ from rtl_core.reporting import rollouts
 from rtl_core.reporting.blocks import Block, Figure, Section, Statement, Table
 from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.evaluations import EvaluationView, RunResult, run_result
+from rtl_core.reporting.figures import sections
 from rtl_core.reporting.figures.audit import audit_summary
 from rtl_core.reporting.figures.progress import duration
 from rtl_core.reporting.notes import demo_note
-from rtl_core.reporting.sections import sections
 from rtl_core.reporting.text import escaping_templates, p_in_words
 from rtl_core.reporting.theme import OUTCOMES, PALETTE, css_variables
 
@@ -179,23 +180,17 @@ def _detail(result: RunResult) -> Markup:
 def laid_out(blocks: Sequence[Block]) -> list[Block]:
     """The blocks in two columns without holes: one that has no neighbour takes both, neighbours are of one height."""
     out: list[Block] = []
-    waiting: Block | None = None
-    for block in blocks:
-        if not block.wide and waiting is None:
-            waiting = block
+    for wide, alike in itertools.groupby(blocks, key=lambda block: block.wide):
+        run = list(alike)
+        if wide:
+            out += run
             continue
-        if waiting is not None:
-            if block.wide:
-                out.append(replace(waiting, wide=True))
-            else:
-                heights = [b.height for b in (waiting, block) if isinstance(b, Figure)]
-                pair = (waiting, block)
-                out += [replace(b, height=max(heights)) if isinstance(b, Figure) else b for b in pair]
-            waiting = None
-            if not block.wide:
-                continue
-        out.append(block)
-    return [*out, replace(waiting, wide=True)] if waiting is not None else out
+        for pair in zip(run[::2], run[1::2], strict=False):
+            height = max((block.height for block in pair if isinstance(block, Figure)), default=0)
+            out += [replace(block, height=height) if isinstance(block, Figure) else block for block in pair]
+        if len(run) % 2:
+            out.append(replace(run[-1], wide=True))
+    return out
 
 
 def _typed(statements: tuple[Statement, ...]) -> str:

@@ -41,7 +41,6 @@ def rollout_view(
     problem: dict[str, Any] | None,
     pieces: Sequence[str] | None,
     level: str | None = None,
-    theme: str = "ansi_dark",
     messages: Sequence[MessageRecord] = (),
 ) -> RenderableType:
     """Everything that is known of a rollout. `pieces` are the texts of its T tokens, or None where no tokenizer is at hand; `level` as of
@@ -60,7 +59,7 @@ def rollout_view(
         parts += [Rule("problem", align="left"), Text(visible(problem.get("prompt", "")))]
     if messages:
         parts += [Rule("conversation", align="left"), transcript_view(messages)]
-    parts += [Rule("answer", align="left"), Syntax(visible(r.text), "markdown", theme=theme, word_wrap=True)]
+    parts += [Rule("answer", align="left"), Syntax(visible(r.text), "markdown", theme="ansi_dark", word_wrap=True)]
     parts += [Rule("verdict", align="left"), verdict_view(stored.verdict)]
     if level:
         parts.append(Text(f"what kind of failing: {level}", style="bold"))

@@ -185,7 +185,7 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
 def left_out(session: Session) -> dict[str, int]:
     """Why problems are not in an evaluation's figures -> how many: not gradable here, or of a published set and not given."""
     reasons = Counter(one.reason for one in session.loaded.left_out)
-    reasons.update(f"broken line: {one.reason}" for one in session.loaded.broken)
+    reasons.update(f"broken line: {one.field}: {one.reason}" for one in session.loaded.broken)
     held = {problem.id for problem in session.loaded.heldout}
     reasons.update(why for problem_id, why in session.unfit.items() if problem_id in held)
     if not session.trains:

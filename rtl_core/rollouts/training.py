@@ -12,8 +12,7 @@ from rtl_core.algorithms.distribution_distillation import DistributionDistillati
 from rtl_core.backend.base import Adam, Checkpoint, Datum, StepResult, Trainer
 from rtl_core.errors import SamplerDriftError
 from rtl_core.history.records import StepRecord
-from rtl_core.learning.kl_weight import controlled_weight
-from rtl_core.learning.schedule import linear_decay
+from rtl_core.learning.schedule import controlled_weight, scheduled
 from rtl_core.observe.progress import progress
 from rtl_core.observe.usage import cost_metrics, spent_in_step
 from rtl_core.rollouts.batch import Batch
@@ -109,9 +108,9 @@ async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[d
     kl_weight = kl_weight_of(session, batch.step)
     algorithm = algorithm_of(config, batch)
     datums = build_datums(batch, algorithm, kl_weight, session.policy.backend.tokenizer.decode)
-    share = linear_decay(batch.step, len(session.weights.steps), config.learning.final_learning_rate_share)
-    rate = share * config.learning.learning_rate
     learning = config.learning
+    share = scheduled(batch.step, len(session.weights.steps), 1.0, learning.final_learning_rate_share, "linear")
+    rate = share * learning.learning_rate
     if isinstance(algorithm, DistributionDistillation) and kl_weight and datums:
         sent, read = await against_choices(trainer, datums, algorithm)
         trained = await step(session, trainer, sent, "cross_entropy", {}, rate)

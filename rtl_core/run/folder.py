@@ -46,7 +46,8 @@ def config_of(history: History, run: str) -> RunConfig:
         return as_stored({**record.config, "run": {**record.config.get("run", {}), "history": str(history.path)}})
     except ValidationError as error:
         reasons = (f"  `{'.'.join(map(str, item['loc']))}`: {item['msg']}" for item in error.errors())
-        raise ConfigError("\n".join([f"the configuration of run {run!r} cannot be used here", *reasons])) from None
+        text = "\n".join([f"the configuration of run {run!r} cannot be used here", *reasons])
+        raise ConfigError(text.replace("Value error, ", "")) from None
 
 
 def as_stored(data: Mapping[str, Any]) -> RunConfig:

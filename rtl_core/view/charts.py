@@ -1,4 +1,4 @@
-"""Curves and stacks of bars, laid out for the template that draws them as SVG (page/charts.html)."""
+"""Curves and stacks of bars, laid out for the template that draws them as SVG (page/parts.html)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ class Chart:
     """Lines or bars in the coordinates of the drawing."""
 
     title: str
-    percent: bool = False
     lines: list[dict[str, object]] = field(default_factory=list)
     bars: list[dict[str, object]] = field(default_factory=list)
     x_ticks: list[tuple[float, str]] = field(default_factory=list)
@@ -53,7 +52,7 @@ def chart(title: str, lines: Sequence[Line], percent: bool = False, steps: float
     """Curves over steps, on one scale that reaches to `steps` at least. Points that are not finite are left out."""
     thin = [(line, thinned([p for p in line.points if math.isfinite(p.y)])) for line in lines]
     every = [p for _, points in thin for p in points]
-    made = Chart(title, percent)
+    made = Chart(title)
     if not every:
         return made
     x_most = max(1.0, steps, max(p.x for p in every))
@@ -88,7 +87,7 @@ def chart(title: str, lines: Sequence[Line], percent: bool = False, steps: float
 
 def stack(title: str, columns: Sequence[tuple[str, Sequence[tuple[str, int, str, str]]]]) -> Chart:
     """Bars of shares: (label below, parts of (colour, count, words, link) from the ground up), as wide as all together allow."""
-    made = Chart(title, percent=True)
+    made = Chart(title)
     slot = (WIDTH - LEFT - RIGHT) / max(1, len(columns))
     full = HEIGHT - TOP - BOTTOM
     for index, (label, parts) in enumerate(columns):

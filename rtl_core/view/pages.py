@@ -133,20 +133,16 @@ def rollouts(history: History, filters: Filters) -> Values:
 def wrong(history: History, name: str) -> Values:
     """What the model gets wrong. Its questions are long ones: each opens the history for itself, so that a writer gets in between."""
     record = history.existing_run(name)
-    parts = failures.outcomes(history, name)
-    values = {
+    return {
+        "record": record,
+        "chart": _outcome_chart(name, failures.outcomes(history, name)),
+        "kinds": failures.KINDS,
+        "live": record.status == "running",
         "reasons": failures.reasons(history, name),
         "flips": failures.flips(history, name),
         "never": failures.never_solved(history, name),
         "constructs": failures.constructs(history, name),
         "suspects": failures.suspects(history, name),
-    }
-    return {
-        "record": record,
-        "chart": _outcome_chart(name, parts),
-        "kinds": failures.KINDS,
-        "live": record.status == "running",
-        **values,
     }
 
 

@@ -5,9 +5,13 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
-from crippled import Answering, Crippling, Edited, Silent, Unfrozen, WrongLogprobs, crippled
+from tinker.proto import tinker_public_pb2 as pb
 
+from benchmarks.rehearsal.faults import Fault
+from benchmarks.rehearsal.proxy import Proxy
+from benchmarks.rehearsal.strikes import changed, refused, strike_of
 from rtl_core.backend.certify.bench import Server
 from rtl_core.backend.certify.plugin import examine
 from rtl_core.errors import ConfigError
@@ -52,21 +56,68 @@ def test_what_an_examination_saved_is_deleted(service, examination):
     assert rest.list_user_checkpoints(limit=1000).result().checkpoints == []
 
 
+def edited(**fields):
+    """A JSON request gets other values of some fields, or of fields of these."""
+
+    async def strike(call):
+        values = {k: {**call.said.get(k, {}), **v} if isinstance(v, dict) else v for k, v in fields.items()}
+        call.body = json.dumps({**call.said, **values}).encode()
+        return await call.send()
+
+    return strike
+
+
+async def other_logprobs(call):
+    """Sampled tokens come with log-probabilities of another temperature."""
+
+    def change(found):
+        for sequence in found.sequences:
+            sequence.logprobs = (np.frombuffer(sequence.logprobs, np.float32) * 0.8).tobytes()
+
+    return await changed(call, pb.SampleResponse, change)
+
+
+async def wrong_requests_as_500(call):
+    answer = await call.send()
+    return answer if answer.status_code < 400 else await refused(call, 500)
+
+
+class Unfrozen:
+    """A sampler of a training run always samples from the newest weights that were opened of it."""
+
+    def __init__(self):
+        self._run_of, self._newest = {}, {}
+
+    async def __call__(self, call):
+        if run := self._run_of.get(call.said.get("sampling_session_id")):
+            # Numbers count by sampler.
+            return await edited(sampling_session_id=self._newest[run], seq_id=None)(call)
+        answer = await call.send()
+        if call.route == "open saved weights" and answer.status_code == 200:
+            run, sampler = call.said["model_path"].split("/")[2], json.loads(answer.body)["sampling_session_id"]
+            self._run_of[sampler], self._newest[run] = run, sampler
+        return answer
+
+
 FORWARD_BACKWARD = {"refuses bad training batches", *(f"forward_backward: {loss}" for loss in LOSSES)}
 BROKEN = {
-    "wrong-logprobs": (WrongLogprobs(), {"sampled logprobs are the model's"}, "differs"),
-    "unfrozen": (Unfrozen(), {"snapshots are frozen"}, "differs"),
-    "5xx": (Answering("forward_backward", 500), {"refuses bad training batches"}, "differs"),
-    "nothing": (Crippling(), set(), "OK"),
-    "no-info": (Answering("weights_info", 404, every=True), {"weights_info"}, "missing"),
-    "always-5xx": (Answering("forward_backward", 500, every=True), FORWARD_BACKWARD, "differs"),
-    "no-moments": (Edited("load_weights", optimizer=False), {"resume"}, "differs"),
-    "old-moments": (Edited("load_weights", optimizer=True), {"start from a state"}, "differs"),
-    "no-ttl": (Edited("save_weights", ttl_seconds=None), {"ttl"}, "differs"),
-    "no-seed": (Edited("asample", sampling_params={"seed": None}), {"sample: seed"}, "differs"),
-    "no-stop": (Edited("asample", sampling_params={"stop": []}), {"sample: stop tokens"}, "differs"),
+    "wrong-logprobs": (["answer of sample"], other_logprobs, {"sampled logprobs are the model's"}, "differs"),
+    "unfrozen": (["open saved weights", "sample", "score"], Unfrozen(), {"snapshots are frozen"}, "differs"),
+    "5xx": (["forward_backward"], wrong_requests_as_500, {"refuses bad training batches"}, "differs"),
+    "nothing": ([], None, set(), "OK"),
+    "no-info": (["weights_info"], strike_of("refused", 404), {"weights_info"}, "missing"),
+    "always-5xx": (["forward_backward"], strike_of("refused", 500), FORWARD_BACKWARD, "differs"),
+    "no-moments": (["load_weights"], edited(optimizer=False), {"resume"}, "differs"),
+    "old-moments": (["load_weights"], edited(optimizer=True), {"start from a state"}, "differs"),
+    "no-ttl": (["save_weights"], edited(ttl_seconds=None), {"ttl"}, "differs"),
+    "no-seed": (["sample"], edited(sampling_params={"seed": None}), {"sample: seed"}, "differs"),
+    "no-stop": (["sample"], edited(sampling_params={"stop": []}), {"sample: stop tokens"}, "differs"),
 }
-"""What a server does wrong, the cases that find it, and what they say."""
+"""Calls that a server breaks a promise at, how, the cases that find it, and what they say."""
+
+
+def broken(service, routes, strike):
+    return Proxy(service.base_url, [Fault("broken", routes, strike, ends="stops", after=0)])
 
 
 QUICK = ("wrong-logprobs", "unfrozen", "5xx")
@@ -76,26 +127,26 @@ QUICK = ("wrong-logprobs", "unfrozen", "5xx")
     "name", [*QUICK, *(pytest.param(name, marks=slow) for name in BROKEN if name not in (*QUICK, "nothing"))]
 )
 def test_a_broken_promise_is_found_by_its_case(service, name):
-    crippling, cases, outcome = BROKEN[name]
-    with crippled(service.base_url, crippling) as url:
-        found = examine(Server(url, service.api_key, tolerance=FLOAT32), sorted(cases))
+    routes, strike, cases, outcome = BROKEN[name]
+    with broken(service, routes, strike) as proxy:
+        found = examine(Server(proxy.url, service.api_key, tolerance=FLOAT32), sorted(cases))
     assert {one.case.name: one.outcome for one in found.lacks} == dict.fromkeys(cases, outcome), found.lacks
 
 
 @slow
 @pytest.mark.parametrize("name", ["nothing", "always-5xx"])
 def test_a_broken_promise_is_found_by_its_case_alone(service, name):
-    crippling, cases, outcome = BROKEN[name]
-    with crippled(service.base_url, crippling) as url:
-        found = examine(Server(url, service.api_key, tolerance=FLOAT32))
+    routes, strike, cases, outcome = BROKEN[name]
+    with broken(service, routes, strike) as proxy:
+        found = examine(Server(proxy.url, service.api_key, tolerance=FLOAT32))
     assert {one.case.name: one.outcome for one in found.lacks} == dict.fromkeys(cases, outcome), found.lacks
     assert found.fit == (not any(one.case.needed for one in found.lacks))
 
 
 @pytest.mark.slow
 def test_a_server_that_does_not_answer_costs_the_time_that_it_is_given(service):
-    with crippled(service.base_url, Silent("asample")) as url:
-        found = examine(Server(url, service.api_key), ["sample"], case_s=15)
+    with broken(service, ["answer of sample"], strike_of("paused", "active", "")) as proxy:
+        found = examine(Server(proxy.url, service.api_key), ["sample"], case_s=15)
     (lacking,) = found.lacks
     assert (lacking.case.name, lacking.found) == ("create_sampling_client", "no answer within 15 s")
     assert not found.fit

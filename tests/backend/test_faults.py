@@ -20,7 +20,6 @@ from rtl_core.errors import (
     InfrastructureError,
     MalformedAnswerError,
     PolicyError,
-    RtlDistillError,
     RunHealthError,
     TrainerLostError,
     WeightsGoneError,
@@ -152,13 +151,6 @@ def test_log_probabilities_and_metrics_are_finite_numbers():
             checked_logprobs(values, 2, "a score")
     with pytest.raises(MalformedAnswerError, match="the metric loss:sum of a train step is nan"):
         checked_metrics({"loss:sum": float("nan")})
-
-
-def test_no_class_of_the_sdk_gets_out():
-    for error in (status(tinker.NotFoundError, 404), status(tinker.BillingError, 402), tinker.TinkerError("polling")):
-        assert isinstance(passed_on(error), RtlDistillError)
-    assert isinstance(passed_on(status(tinker.NotFoundError, 404)), WeightsGoneError)
-    assert isinstance(passed_on(status(tinker.BadRequestError, 400)), PolicyError)
 
 
 def test_a_training_client_that_a_restarted_service_forgot_is_recognised():

@@ -1,21 +1,17 @@
 """A history with a failing answer to a starter problem, a VerilogEval and a CVDP one each: golden answers with one operator changed."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
 from rtl_core.config import load_config
-from rtl_core.grading.executors import Executor
-from rtl_core.grading.grader import Grader
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.sources.verilog_eval import read_verilog_eval
 from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.answer_to import answer_to
-from rtl_core.run.graders import limits_of
-from rtl_core.types.problem import Problem
+from rtl_core.run.graders import grader_of
 from rtl_core.types.verdict import Outcome
 from tests.nouns import a_rollout
 
@@ -23,7 +19,7 @@ RUN = "mutants"
 
 
 @pytest.fixture(scope="session")
-def problems(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Problem, str]]:
+def problems(data, tmp_path_factory):
     """Name -> problem and an answer that fails its tests."""
     few = tmp_path_factory.mktemp("verilog-eval")
     for path in (data / "verilog-eval" / "dataset_spec-to-rtl").glob("Prob039_*"):
@@ -37,43 +33,32 @@ def problems(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     }
 
 
-def _mutated(problem: Problem, was: str, now: str) -> tuple[Problem, str]:
-    assert problem.golden is not None
-    assert len(problem.golden) == 1
+def _mutated(problem, was, now):
     (text,) = problem.golden.values()
     assert was in text, text
     return problem, f"```verilog\n{text.replace(was, now, 1)}\n```"
 
 
 @pytest.fixture(scope="session")
-def keys(problems: dict[str, tuple[Problem, str]]) -> dict[str, str]:
+def keys(problems):
     """Name -> key of the stored rollout."""
     return {name: f"{RUN}/step/00000/{problem.id}/0" for name, (problem, _) in problems.items()}
 
 
 @pytest.fixture(scope="session")
-def history(
-    problems: dict[str, tuple[Problem, str]], executor: Executor, tmp_path_factory: pytest.TempPathFactory
-) -> History:
+def history(problems, executor, tmp_path_factory):
     """The history, read-only from here on."""
-    path = tmp_path_factory.mktemp("debugging") / "h.duckdb"
-    return written(path, problems, executor)
+    return written(tmp_path_factory.mktemp("debugging") / "h.duckdb", problems, executor)
 
 
-def written(
-    path: Path, problems: dict[str, tuple[Problem, str]], executor: Executor, outcome: Outcome = Outcome.TESTS_FAILED
-) -> History:
+def written(path, problems, executor, outcome=Outcome.TESTS_FAILED):
     """A history of a run whose first step holds each answer with the executor's verdict, of that outcome."""
-    config = load_config(
-        "demo", [f'run.name="{RUN}"', f'run.history="{path}"', f'grading.executor="{executor.name}"'], environment={}
-    )
+    overrides = [f'run.name="{RUN}"', f'run.history="{path}"', f'grading.executor="{executor.name}"']
+    config = load_config("demo", overrides, environment={})
     history = History(path)
-    history.start_run(
-        RunRecord(name=RUN, config=config.model_dump(mode="json"), seed=1, student="student", teacher="teacher")
-    )
+    history.start_run(RunRecord(name=RUN, config=config.model_dump(mode="json"), seed=1, student="student"))
     history.record_problems(RUN, [(problem, "train", i) for i, (problem, _) in enumerate(problems.values())])
-    section = config.grading
-    grader = Grader(executor, limits=limits_of(config), seed=section.seed, seeds=section.seeds)
+    grader = grader_of(config, executor)
     for problem, text in problems.values():
         rollout = a_rollout(run=RUN, problem_id=problem.id, text=text)
         verdict = grader.grade(problem, answer_to(problem, text))

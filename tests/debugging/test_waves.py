@@ -4,25 +4,21 @@ import random
 
 import pytest
 
-from rtl_core.debugging.waves import waves_of
+from rtl_core.debugging.again import open_case
+from rtl_core.debugging.waves import dump
 from rtl_core.errors import HistoryError
 from rtl_core.grading import vcd
 from rtl_core.grading.vcd import read_vcd
-from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome
 from tests.debugging.conftest import written
-
-Problems = dict[str, tuple[Problem, str]]
 
 
 @pytest.mark.parametrize("name", ["starter", "verilog-eval", "cvdp"])
 def test_a_failing_answer_shows_the_ports_around_its_failing_check(name, history, keys, problems, executor):
     problem = problems[name][0]
     before = history.rollout(keys[name])
-    found = waves_of(history, keys[name], executor)
+    found = dump(open_case(history, keys[name]), executor)
     assert found.verdict.outcome.value == "tests_failed"
-    assert problem.interface is not None
-    assert found.check is not None
     assert [signal.name for signal in found.signals] == [port.name for port in problem.interface.ports]
     assert all(len(bits) == signal.width for signal in found.signals for _, bits in signal.changes)
     assert found.begin <= found.failed_at <= found.end
@@ -33,18 +29,15 @@ def test_a_failing_answer_shows_the_ports_around_its_failing_check(name, history
 
 
 def test_a_starter_bench_names_what_it_saw(history, keys, executor):
-    found = waves_of(history, keys["starter"], executor)
+    found = dump(open_case(history, keys["starter"]), executor)
     check = found.check
-    assert check is not None
-    assert check.signal is not None
     (signal,) = [signal for signal in found.signals if signal.name == check.signal]
     assert signal.at(found.failed_at) == check.got != check.expected
 
 
 def test_the_reference_of_a_bench_stands_beside_the_design(history, keys, executor):
-    found = waves_of(history, keys["verilog-eval"], executor)
+    found = dump(open_case(history, keys["verilog-eval"]), executor)
     outputs = [signal for signal in found.signals if signal.direction == "output"]
-    assert found.check is not None
     assert found.check.got != found.check.expected
     assert all(signal.expected for signal in outputs)
     assert any(signal.expected != signal.changes for signal in outputs)
@@ -54,8 +47,7 @@ def test_a_design_that_dumps_by_itself_does_not_take_the_waves_away(problems, ex
     problem, text = problems["starter"]
     own = text.replace("endmodule", 'initial begin $dumpfile("mine.vcd"); $dumpvars(1); end\nendmodule')
     history = written(tmp_path / "h.duckdb", {"own": (problem, own)}, executor)
-    found = waves_of(history, problem.id + "/0", executor)
-    assert problem.interface is not None
+    found = dump(open_case(history, problem.id + "/0"), executor)
     assert [signal.name for signal in found.signals] == [port.name for port in problem.interface.ports]
     assert found.end > 0
 
@@ -65,12 +57,12 @@ def test_an_answer_that_reaches_no_simulator_has_no_waves(problems, executor, tm
     broken = {"broken": (problem, text.replace("assign", "asign"))}
     history = written(tmp_path / "h.duckdb", broken, executor, Outcome.COMPILE_FAILED)
     with pytest.raises(HistoryError, match="has no waves: its harness started no simulation"):
-        waves_of(history, problem.id + "/0", executor)
+        dump(open_case(history, problem.id + "/0"), executor)
 
 
 def test_a_rollout_that_is_not_there_is_said_so(executor, history):
     with pytest.raises(HistoryError, match="there is no rollout"):
-        waves_of(history, "nothing/of/that/name", executor)
+        dump(open_case(history, "nothing/of/that/name"), executor)
 
 
 HEAD = (

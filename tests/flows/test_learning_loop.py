@@ -4,7 +4,7 @@ import pytest
 
 from rtl_core.errors import RunHealthError
 from rtl_core.history.store import History
-from rtl_core.learning.kl_weight import controlled_weight
+from rtl_core.learning.schedule import controlled_weight
 from tests.flows.conftest import QUICK
 
 pytestmark = pytest.mark.slow

@@ -1,5 +1,6 @@
-"""The tools of the simulation image, an executor that counts, and commands in a sandbox."""
+"""The tools of the simulation image, an executor that counts, commands in a sandbox, and the end of one."""
 
+import contextlib
 import shutil
 
 import docker
@@ -59,3 +60,16 @@ def shell(executor):
         return executor.run(Job(files or {}, harness or {}, (step,), **job)).steps[0]
 
     return run
+
+
+def kill_sandboxes(executor, chosen=lambda: True):
+    """What an operator or the kernel might do to an executor at work; `chosen` is asked before each."""
+    if executor.name == "docker":
+        for entry in executor._api.containers(filters={"label": f"rtl-distill.owner={executor._owner}"}):
+            if chosen():
+                with contextlib.suppress(Exception):
+                    executor._api.kill(entry["Id"])
+    else:
+        for cell in list(executor._busy):
+            if chosen():
+                cell.kill()

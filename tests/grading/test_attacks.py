@@ -36,9 +36,9 @@ XML = (
 WRITE = f'f = $fopen("{RESULTS}", "w"); $fwrite(f, "{XML}"); $fclose(f);'
 
 
-def wrong(body="", before="", after="", tail=TAIL):
+def wrong(body="", before="", after=""):
     """The wrong design with something in its body, before it, or after it."""
-    return before + HEAD + WRONG + body + tail + after
+    return before + HEAD + WRONG + body + TAIL + after
 
 
 REJECTED = {

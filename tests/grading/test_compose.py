@@ -1,7 +1,5 @@
 """docker-compose.yml as CVDP's public runner honours it."""
 
-import json
-
 import pytest
 
 from rtl_core.errors import InfrastructureError
@@ -80,6 +78,6 @@ def test_a_lint_service_with_a_directory_of_its_own_runs_to_its_verdict(grader, 
             }
         },
     }
-    problem = problem_from_record(json.loads(json.dumps(record)), source="cvdp")
+    problem = problem_from_record(record, source="cvdp")
     verdict = grader.grade(problem, Answer(files={"rtl/m.sv": f"module m(input a, output q); {body} endmodule\n"}))
     assert verdict.outcome is outcome, verdict.reasons

@@ -4,6 +4,9 @@ import re
 
 import pytest
 
+from benchmarks import hanging
+from benchmarks.answers import golden
+from benchmarks.hanging import changed
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
@@ -15,17 +18,14 @@ from rtl_core.types.verdict import Outcome
 LIMITS = Limits(wall_s=600, cpu_s=600, cpu_floor_s=0.5)
 """What hangs under these without a budget holds the suite up for ten minutes."""
 HANGING = {
-    "a loop in an initial block": "integer hang; initial while (1) hang = hang + 1;",
-    "a loop without delay": "reg hang = 0; always @(hang) hang <= ~hang; initial #0 hang = 1;",
-    "an oscillator of femtoseconds": "reg hang = 0; initial forever #1 hang = ~hang;",
-    "a loop in elaboration": (
+    **hanging.HANGING,
+    "loop in elaboration": (
+        "",
         "function automatic integer f(input integer n); begin f = 0; while (n > 0) f = f + 1; end endfunction\n"
-        "localparam HANG = f(3);"
+        "localparam HANG = f(3);",
     ),
-    "a huge generate loop": "genvar g; for (g = 0; g < 900000; g = g + 1) begin : many wire [7:0] w = g; end",
+    "huge generate loop": ("", "genvar g; for (g = 0; g < 900000; g = g + 1) begin : many wire [7:0] w = g; end"),
 }
-SLEEPING = '`ifdef __ICARUS__\n`include "/dev/ptmx"\n`endif\n'
-"""The compiler reads from a terminal that nobody types at."""
 
 
 @pytest.fixture(scope="module", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
@@ -46,22 +46,11 @@ def grader(executor):
     made.close()
 
 
-def golden(problem) -> Answer:
-    return Answer(files=problem.golden)
-
-
-def changed(problem, inside: str = "", before: str = "") -> Answer:
-    """The golden answer with something more in its module or in front of it."""
-    (path, text), *others = problem.golden.items()
-    return Answer(files={path: before + text.replace("endmodule", inside + "\nendmodule", 1), **dict(others)})
-
-
 @pytest.mark.corpus
-@pytest.mark.parametrize("name", HANGING)
+@pytest.mark.parametrize("name", [name for name in HANGING if name != "sleeping"])
 def test_an_answer_that_hangs_ends_after_the_budget_and_is_told_both_times(grader, problem, name):
     assert grader.grade(problem, golden(problem)).passed
-    before = "`timescale 1fs/1fs\n" if "femto" in name else ""
-    verdict = grader.grade(problem, changed(problem, HANGING[name], before))
+    verdict = grader.grade(problem, changed(problem, *HANGING[name]))
     assert verdict.outcome is Outcome.TIMEOUT, verdict.reasons
     assert re.search(r"used more than [\d.]+ s of CPU time; the known-good answer takes [\d.]+ s", verdict.reasons[0])
     assert verdict.cpu_s > verdict.cpu_limit_s == grader.budget(problem, Answer()).cpu_s
@@ -69,7 +58,7 @@ def test_an_answer_that_hangs_ends_after_the_budget_and_is_told_both_times(grade
 
 def test_an_answer_that_sleeps_ends_after_the_budget(grader, problem):
     assert grader.grade(problem, golden(problem)).passed
-    verdict = grader.grade(problem, changed(problem, before=SLEEPING))
+    verdict = grader.grade(problem, changed(problem, *HANGING["sleeping"]))
     assert verdict.outcome is Outcome.TIMEOUT, verdict.reasons
     assert "slept for more than" in verdict.reasons[0]
 
@@ -77,7 +66,7 @@ def test_an_answer_that_sleeps_ends_after_the_budget(grader, problem):
 def test_without_a_golden_answer_those_that_pass_are_the_measure(grader, problem):
     unknown = problem.model_copy(update={"golden": None})
     assert grader.grade(unknown, golden(problem)).passed
-    verdict = grader.grade(unknown, changed(problem, HANGING["a loop in an initial block"]))
+    verdict = grader.grade(unknown, changed(problem, *HANGING["huge loop in initial"]))
     assert "answers that pass take at most" in verdict.reasons[0]
 
 
@@ -87,7 +76,7 @@ def test_without_a_golden_answer_those_that_pass_are_the_measure(grader, problem
 )
 def test_the_budget_is_a_multiple_between_floor_and_ceiling(problem, golden_s, passing_s, allowed_s):
     known, limits = KnownGood(), Limits(cpu_s=60, cpu_floor_s=2, cpu_factor=10)
-    other = changed(problem, "// another text")
+    other = changed(problem, "", "// another text")
     assert known.budget(problem, other, limits) is None
     if golden_s is not None:
         known.learn(problem, golden(problem), golden_s)
@@ -101,11 +90,11 @@ def test_the_budget_is_a_multiple_between_floor_and_ceiling(problem, golden_s, p
 @pytest.mark.slow
 def test_a_cached_timeout_holds_until_the_budget_is_much_larger(executor, problem):
     grader = Grader(executor, limits=LIMITS, cache=MemoryCache())
-    hanging, passing = changed(problem, HANGING["a loop in an initial block"]), grader.known_good.passing
+    endless, passing = changed(problem, *HANGING["huge loop in initial"]), grader.known_good.passing
     served = []
     for good_s in (0.01, 0.05, 0.09, 0.2):  # budgets of .5, .5, .9 and 2 s
         passing[problem.fingerprint] = good_s
-        served.append(grader.grade(problem, hanging).cached)
+        served.append(grader.grade(problem, endless).cached)
     grader.close()
     assert served == [False, True, True, False]
 
@@ -125,5 +114,5 @@ def test_an_answer_whose_tests_pass_only_slowly_is_not_hit(grader, problem):
     """Ten times the known-good answer's CPU time is there for everybody, whatever the load."""
     assert grader.grade(problem, golden(problem)).passed
     slow = "integer slow; initial for (slow = 0; slow < 100000; slow = slow + 1) ;"
-    verdict = grader.grade(problem, changed(problem, slow))
+    verdict = grader.grade(problem, changed(problem, "", slow))
     assert verdict.passed, verdict.reasons

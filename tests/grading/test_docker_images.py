@@ -26,16 +26,11 @@ INSIDE = Toolchain(
 )
 
 
-@pytest.mark.parametrize(
-    "requirement", ["cocotb_bus", "cocotb-bus", "cocotb-bus==0.3.0", "cocotb==1.9.2", "Cocotb>=1.8"]
-)
-def test_packages_of_the_image_are_not_installed_again(requirement):
-    assert INSIDE.has_package(requirement)
-
-
-@pytest.mark.parametrize("requirement", ["cocotb-bus==0.2.1", "cocotbext-eth", "numpy"])
-def test_other_packages_and_versions_are(requirement):
-    assert not INSIDE.has_package(requirement)
+def test_packages_of_the_image_are_not_installed_again():
+    there = ("cocotb_bus", "cocotb-bus", "cocotb-bus==0.3.0", "cocotb==1.9.2", "Cocotb>=1.8")
+    assert [one for one in (*there, "cocotb-bus==0.2.1", "cocotbext-eth", "numpy") if INSIDE.has_package(one)] == [
+        *there
+    ]
 
 
 def test_a_dockerfile_is_read_with_comments_and_continued_lines():

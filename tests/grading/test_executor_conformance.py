@@ -18,6 +18,7 @@ from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Mount, Step
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_core.grading.limits import Limits
+from tests.grading.conftest import kill_sandboxes
 from tests.waiting import wait_for
 
 SMALL = Limits(wall_s=60, cpu_s=5, memory_mb=1024, processes=40, file_mb=8, disk_mb=32, output_kb=8, output_mb=4)
@@ -34,17 +35,6 @@ def executor(request):
     else:
         with make_executor(request.param) as started:
             yield started
-
-
-def kill_sandboxes(executor):
-    """What an operator or the kernel might do to an executor at work."""
-    if executor.name == "docker":
-        for entry in executor._api.containers(filters={"label": f"rtl-distill.owner={executor._owner}"}):
-            with contextlib.suppress(Exception):
-                executor._api.kill(entry["Id"])
-    else:
-        for cell in list(executor._busy):
-            cell.kill()
 
 
 @contextlib.contextmanager

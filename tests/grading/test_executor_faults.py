@@ -1,6 +1,5 @@
 """Graders and sandboxes are killed at random: every answer still ends with the right verdict, and nothing is left."""
 
-import contextlib
 import random
 import shutil
 import signal
@@ -15,6 +14,7 @@ from rtl_core.grading.grader import Grader
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome
+from tests.grading.conftest import kill_sandboxes
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +53,7 @@ def test_sandboxes_that_die_at_random_change_no_verdict(name):
 
         def kill_now_and_then():
             while not stop.wait(chance.uniform(0.3, 1.0)):
-                if name == "docker":
-                    for entry in executor._api.containers(filters={"label": f"rtl-distill.owner={executor._owner}"}):
-                        if chance.random() < 0.3 and kills.acquire(blocking=False):
-                            with contextlib.suppress(Exception):
-                                executor._api.kill(entry["Id"])
-                else:
-                    for cell in list(executor._busy):
-                        if chance.random() < 0.5 and kills.acquire(blocking=False):
-                            cell.kill()
+                kill_sandboxes(executor, lambda: chance.random() < 0.4 and kills.acquire(blocking=False))
 
         killer = threading.Thread(target=kill_now_and_then)
         killer.start()

@@ -38,6 +38,15 @@ def files(cvdp, examples, tmp_path_factory):
     return problems, lines, folder
 
 
+def write(path, lines):
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def run(*arguments):
     command = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "grade", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
@@ -54,12 +63,11 @@ def graded(problems, answers, output, **settings):
 
 def test_a_verdict_for_every_answer_in_order(files):
     problems, lines, folder = files
-    answers, output = folder / "answers.jsonl", folder / "verdicts.jsonl"
-    answers.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    answers, output = write(folder / "answers.jsonl", lines), folder / "verdicts.jsonl"
     done = run(problems, "--answers", answers, "--executor", "bubblewrap", "--output", output)
     assert done.returncode == 0, done.stderr
     assert "tests_failed" in done.stdout
-    records = [json.loads(line) for line in output.read_text().splitlines()]
+    records = read(output)
     assert [(r["sample"], r["outcome"], r["passed"]) for r in records] == [
         (0, "passed", True),
         (1, "tests_failed", False),
@@ -78,8 +86,8 @@ def test_a_verdict_for_every_answer_in_order(files):
 @pytest.mark.slow
 def test_passes_are_looked_at_where_that_is_asked_for(files, tmp_path):
     problems, lines, _ = files
-    answers, output, findings = tmp_path / "answers.jsonl", tmp_path / "verdicts.jsonl", tmp_path / "findings.jsonl"
-    answers.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    answers, output = write(tmp_path / "answers.jsonl", lines), tmp_path / "verdicts.jsonl"
+    findings = tmp_path / "findings.jsonl"
     done = run(problems, "--answers", answers, "--output", output, "--audit", findings)
     assert done.returncode == 0, done.stderr
     passed = [verdict for verdict in read(output) if verdict["passed"]]
@@ -131,15 +139,6 @@ def test_a_missing_file_is_one_clear_sentence(files):
 
 HUNG = "  reg spin = 0;\n  initial while (1) spin = ~spin;\nendmodule"
 LIMIT = ("--timeout", "100")
-
-
-def write(path, lines):
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
-
-
-def read(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def hanging(lines):

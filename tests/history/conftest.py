@@ -1,7 +1,5 @@
 """A made-up run that the reading tests share."""
 
-from pathlib import Path
-
 import pytest
 import synthetic
 
@@ -9,12 +7,12 @@ from rtl_core.history.store import History
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> History:
+def demo(tmp_path_factory):
     """A history with the one run `demo`; not to be written to."""
     return synthetic.write_run(tmp_path_factory.mktemp("history") / "h.duckdb")
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> History:
+def history(tmp_path):
     """A history of the test's own, in `h.duckdb`."""
     return History(tmp_path / "h.duckdb")

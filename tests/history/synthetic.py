@@ -27,14 +27,7 @@ from rtl_core.learning.passk import pass_at_k_P
 from rtl_core.learning.reward import Graded, Reward, reward
 from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_core.types.rollout import Rollout
-from rtl_core.types.verdict import (
-    InterfaceMismatch,
-    MismatchKind,
-    Outcome,
-    Stage,
-    StageResult,
-    Verdict,
-)
+from rtl_core.types.verdict import InterfaceMismatch, MismatchKind, Outcome, Stage, StageResult, Verdict
 
 FAMILIES = ("adder", "mux", "counter", "arbiter", "parity", "gray", "shift_register", "comparator")
 WEIGHTS = {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}

@@ -1,6 +1,5 @@
 """What goes wrong outside leaves the history whole: kill -9, a second process, files that are not ours."""
 
-import os
 import random
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 import synthetic
+from writer_child import writing
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import connection, schema, undo
@@ -18,30 +18,17 @@ from rtl_core.history.connection import HistoryBusyError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 
-HERE = Path(__file__).parent
-REPOSITORY = HERE.parents[1]
-
-
-def child(*arguments: str) -> subprocess.Popen[str]:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(HERE), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
-        "OMP_NUM_THREADS": "1",
-    }
-    return subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True, env=environment)
-
 
 def kill_writers(path: Path, times: int) -> None:
     """Start a writer, kill it at a random moment, look; again and again on the same file."""
     chance = random.Random(11)
     acknowledged: set[int] = set()
     for attempt in range(times):
-        process = child(str(HERE / "writer_child.py"), str(path), str(attempt * 1_000_000))
-        acknowledged.add(int(process.stdout.readline()))
-        time.sleep(chance.uniform(0.0, 0.25))
-        process.kill()
-        acknowledged |= {int(line) for line in process.stdout.read().split()}
-        process.wait()
+        with writing(path, attempt * 1_000_000) as process:
+            acknowledged.add(int(process.stdout.readline()))
+            time.sleep(chance.uniform(0.0, 0.25))
+            process.kill()
+            acknowledged |= {int(line) for line in process.stdout.read().split()}
         history = History(path, read_only=attempt % 2 == 0)
         found = history.query(
             "SELECT r.step, count(*) AS rollouts, count(v.rollout) AS verdicts, count(t.rollout) AS tokens,"
@@ -105,8 +92,7 @@ def test_a_commit_that_ended_half_way_is_as_if_never_begun(tmp_path, monkeypatch
 def test_another_process_reads_while_one_writes(tmp_path):
     path = tmp_path / "h.duckdb"
     History(path).start_run(RunRecord(name="r"))
-    process = child(str(HERE / "writer_child.py"), str(path), "0")
-    try:
+    with writing(path) as process:
         process.stdout.readline()
         reader, counts = History(path, read_only=True), []
         deadline = time.monotonic() + 300
@@ -117,9 +103,6 @@ def test_another_process_reads_while_one_writes(tmp_path):
         assert counts == sorted(counts)
         assert counts[-1] > counts[0] > 0
         assert all(n % 20 == 0 for n in counts)
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_threads_of_one_process_share_the_file(tmp_path):
@@ -147,18 +130,15 @@ def test_threads_of_one_process_share_the_file(tmp_path):
 def test_a_file_that_stays_locked_names_its_holder(tmp_path, monkeypatch):
     path = tmp_path / "h.duckdb"
     History(path).start_run(RunRecord(name="r"))
-    holder = child(
-        "-c",
-        f"import duckdb; c = duckdb.connect({str(path)!r}); print('held', flush=True); import time; time.sleep(600)",
-    )
-    holder.stdout.readline()
+    hold = f"import duckdb; c = duckdb.connect({str(path)!r}); print('held', flush=True); import time; time.sleep(600)"
     monkeypatch.setattr(connection, "READ_PATIENCE_S", 0.2)
-    try:
-        with pytest.raises(HistoryBusyError, match=f"PID {holder.pid}"):
-            History(path, read_only=True).runs()
-    finally:
-        holder.kill()
-        holder.wait()
+    with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE) as holder:
+        holder.stdout.readline()
+        try:
+            with pytest.raises(HistoryBusyError, match=f"PID {holder.pid}"):
+                History(path, read_only=True).runs()
+        finally:
+            holder.kill()
     assert History(path, read_only=True).run("r") is not None
 
 

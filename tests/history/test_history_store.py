@@ -82,19 +82,15 @@ def test_every_write_may_be_repeated(tmp_path):
 
 
 def test_a_rollout_keeps_its_first_text(history):
-    rng = np.random.default_rng(1)
-    first = synthetic.rollout("r", "train", None, 0, 0, synthetic.problem(0, "train"), 0, synthetic.Shape(), rng)
+    first = a_rollout(text="first", tokens_T=(2, 3), logprobs_T=(-0.5, -0.5))
     history.record_rollouts([first])
     assert history.record_rollouts([first.model_copy(update={"text": "other", "tokens_T": (), "logprobs_T": ()})]) == 0
-    assert history.rollout(first.key).rollout.text == first.text
-    assert len(history.rollout(first.key).rollout.tokens_T) == len(first.tokens_T)
+    assert history.rollout(first.key).rollout == first
 
 
 def test_what_is_stored_is_known_whoever_stored_it(history, tmp_path):
-    rng, p = np.random.default_rng(1), synthetic.problem(0, "train")
-    old = [synthetic.rollout("r", "train", None, 0, 3, p, i, synthetic.Shape(), rng) for i in range(2)]
-    History(tmp_path / "h.duckdb").record_rollouts(old)
-    new = [synthetic.rollout("r", "train", None, 0, step, p, 0, synthetic.Shape(), rng) for step in (3, 4)]
+    History(tmp_path / "h.duckdb").record_rollouts([a_rollout(step=3, sample=i) for i in range(2)])
+    new = [a_rollout(step=step) for step in (3, 4)]
     assert history.record_rollouts([*new, new[1]]) == 1
     assert history.record_rollouts(new) == 0
     assert [len(history.rollouts_of("r", step)) for step in (2, 3, 4, 5)] == [0, 2, 1, 0]
@@ -121,14 +117,10 @@ def test_questions_may_share_a_connection(history):
 def test_a_later_verdict_replaces_the_earlier_one_whole(history):
     rng = np.random.default_rng(1)
     p = synthetic.problem(0, "train")
-    r = synthetic.rollout("r", "train", None, 0, 0, p, 0, synthetic.Shape(), rng)
+    r = a_rollout()
     history.record_rollouts([r])
-    broken = Verdict(
-        outcome=Outcome.INFRASTRUCTURE_ERROR,
-        stages=(StageResult(stage=Stage.FORMAT, status="passed"),),
-        reasons=("the engine died",),
-        executor="docker",
-    )
+    stages, reasons = (StageResult(stage=Stage.FORMAT, status="passed"),), ("the engine died",)
+    broken = Verdict(outcome=Outcome.INFRASTRUCTURE_ERROR, stages=stages, reasons=reasons, executor="docker")
     history.record_verdicts([(r.key, broken, None)])
     assert history.rollout(r.key).verdict == broken
     assert history.rollout(r.key).reward is None
@@ -224,7 +216,7 @@ def test_what_known_good_answers_took_is_found_again(tmp_path):
             update={"tools_key": tools, "evidence": {"golden": evidence}}
         )
         history.record_validation("r", [found])
-    given = [synthetic.rollout("r", "train", None, 0, 0, other, i, synthetic.Shape(), rng) for i in range(3)]
+    given = [a_rollout(problem_id=other.id, sample=i) for i in range(3)]
     history.record_rollouts(given)
     took = [(Outcome.PASSED, 0.5), (Outcome.PASSED, 0.75), (Outcome.TIMEOUT, 2.0)]
     judged = [
@@ -287,18 +279,9 @@ def test_query_takes_parameters(demo):
     ).to_pylist() == [{"n": 24}]
 
 
-def test_the_last_verdict_counts_after_a_failed_batch_and_beside_another_face_of_the_file(tmp_path):
-    history, rng = History(tmp_path / "h.duckdb"), np.random.default_rng(4)
-    p = synthetic.problem(0, "train")
-    given = [synthetic.rollout("r", "train", None, 0, 0, p, i, synthetic.Shape(), rng) for i in range(3)]
-
-    def half_a_batch():
-        with history.batch():
-            history.record_rollouts(given)
-            raise RuntimeError("interrupted")
-
-    with pytest.raises(RuntimeError, match="interrupted"):
-        half_a_batch()
+def test_the_last_verdict_counts_beside_another_face_of_the_file(history, tmp_path):
+    rng, p = np.random.default_rng(4), synthetic.problem(0, "train")
+    given = [a_rollout(sample=i) for i in range(3)]
     with pytest.raises(HistoryError, match="3 rollouts are not in"):
         history.record_advantages([(r.key, Credit(0.0, 0.0, True)) for r in given])
     history.record_rollouts(given)
@@ -313,7 +296,7 @@ def test_the_last_verdict_counts_after_a_failed_batch_and_beside_another_face_of
 def test_a_step_that_is_set_aside_keeps_its_answers_and_can_be_sampled_anew(history):
     rng = np.random.default_rng(1)
     p = synthetic.problem(1, "train")
-    given = [synthetic.rollout("r", "train", None, 0, 2, p, i, synthetic.Shape(), rng) for i in range(3)]
+    given = [a_rollout(step=2, sample=i) for i in range(3)]
     for round_ in (1, 2):
         assert history.record_rollouts(given) == 3
         history.record_verdicts([(g.key, *synthetic.judge(p, 0.0, rng)) for g in given])

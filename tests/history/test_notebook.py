@@ -38,8 +38,6 @@ def test_every_figure_of_the_notebook_holds_the_run_s_numbers(demo, figures):
     assert (list(rate.x), list(rate.y)) == (right["step"], right["pass_rate"])
     (student,) = [trace for trace in figures["heldout"].data if trace.name == "student"]
     before, after = demo.evaluation("demo-student-0"), demo.evaluation("demo-student-12")
-    assert before is not None
-    assert after is not None
     assert list(student.y) == [before.pass_at_1, after.pass_at_1]
     assert student.y[1] + student.error_y.array[1] == pytest.approx(after.hi)
     first = sum(y for trace in figures["shares"].data for x, y in zip(trace.x, trace.y, strict=True) if x == 1)

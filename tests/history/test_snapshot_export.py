@@ -1,7 +1,6 @@
 """Copies and exports hold what the history holds, while a run may be writing it."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,13 +9,12 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 import synthetic
+from writer_child import writing
 
 from rtl_core.errors import HistoryError
 from rtl_core.history.export import export_parquet, export_rollouts, metrics, take_snapshot
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-
-HERE = Path(__file__).parent
 
 
 def counts(history: History) -> dict[str, int]:
@@ -64,18 +62,7 @@ def test_a_snapshot_holds_what_a_killed_writer_left_in_its_log(tmp_path):
 
 def test_snapshots_of_a_history_under_constant_writing_are_whole(tmp_path):
     path = tmp_path / "h.duckdb"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]),
-        "OMP_NUM_THREADS": "1",
-    }
-    writer = subprocess.Popen(
-        [sys.executable, str(HERE / "writer_child.py"), str(path), "0"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-    try:
+    with writing(path) as writer:
         writer.stdout.readline()
         sizes = []
         for i in range(4):
@@ -87,9 +74,6 @@ def test_snapshots_of_a_history_under_constant_writing_are_whole(tmp_path):
         assert sizes == sorted(sizes)
         assert sizes[-1] > sizes[0]
         assert writer.poll() is None
-    finally:
-        writer.kill()
-        writer.wait()
 
 
 def test_parquet_files_hold_the_run_and_nothing_else(tmp_path):

@@ -1,5 +1,8 @@
-"""Child process of the crash test: writes batches without end and says so after each is acknowledged."""
+"""Child process of the crash tests: writes batches without end and says so after each is acknowledged."""
 
+import contextlib
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -7,6 +10,20 @@ import numpy as np
 import synthetic
 
 from rtl_core.history.store import History
+from tests.conftest import REPOSITORY
+
+
+@contextlib.contextmanager
+def writing(path, start=0):
+    """The process that writes batches to a history, their numbers from `start` on, until the block ends."""
+    paths = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, __file__, str(path), str(start)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def main() -> None:

@@ -165,7 +165,7 @@ def ours(bench: Bench, tmp_path: Path, *overrides: str) -> Recording:
     datums = build_datums(batch, algorithm, config.learning.kl_weight)
     client, learning = bench.client(), config.learning
     session: Any = SimpleNamespace(config=config, recorder=Recorder(History(tmp_path / "h.duckdb")))
-    trainer = TinkerTrainer(client)  # type: ignore[arg-type]
+    trainer = TinkerTrainer(client)
     asyncio.run(step(session, trainer, datums, learning.loss, learning.loss_settings, learning.learning_rate))
     return client
 
@@ -204,7 +204,7 @@ def cookbook(
     async def run() -> None:
         if kl:
             await incorporate_kl_penalty(data, [bench.teacher] * len(data), [0] * len(data), kl, discount)
-        await train_step(data, client, RATE, 1, loss, config)  # type: ignore[arg-type]
+        await train_step(data, client, RATE, 1, loss, config)
 
     asyncio.run(run())
     return client

@@ -16,6 +16,8 @@ from rtl_core.prompting.answer_to import response_of
 from rtl_core.synthesis.keeping import write
 
 ADDER = problem_of(Spec("adder", "add", ("a", "b", "y", "co"), 8, "plain"))
+SECRET = [text for text in (*ADDER.harness.values(), *ADDER.golden.values()) if text.strip()]
+"""What no policy may see: the harness, and the known-good answer."""
 
 
 @pytest.fixture
@@ -72,12 +74,11 @@ def test_a_broken_line_is_named(tmp_path):
 
 def test_what_a_policy_sees_holds_neither_harness_nor_known_good_answer():
     shown = json.dumps(messages(ADDER)) + instruction(ADDER)
-    texts = [*ADDER.harness.values(), *(ADDER.golden or {}).values()]
-    assert not any(text.strip() and json.dumps(text)[1:-1] in shown for text in texts)
+    assert not any(json.dumps(text)[1:-1] in shown for text in SECRET)
 
 
 def test_an_answer_is_a_response_or_the_targets_among_files():
-    golden = dict(ADDER.golden or {})
+    golden = ADDER.golden
     assert answer_of(ADDER, response_of(golden)).files == golden
     assert answer_of(ADDER, {**golden, "src/test_runner.py": "pass"}).files == golden
     assert "none of" in (answer_of(ADDER, {"src/test_runner.py": "pass"}).error or "")
@@ -99,14 +100,13 @@ def test_of_a_harbor_task_the_agents_part_holds_neither_harness_nor_known_good_a
     settings = tomllib.loads((task / "task.toml").read_text())
     assert settings["artifacts"] == [f"/workspace/{path}" for path in ADDER.targets]
     assert settings["verifier"]["environment_mode"] == "separate"
-    texts = [text for text in (*ADDER.harness.values(), *(ADDER.golden or {}).values()) if text.strip()]
     shown = [
         path.read_text() for path in [task / "instruction.md", *(task / "environment").rglob("*")] if path.is_file()
     ]
-    assert not any(text in file for text in texts for file in shown)
+    assert not any(text in file for text in SECRET for file in shown)
     # The verifier's part has no harness either: the grading service has it.
     judged = [path.read_text() for path in (task / "tests").iterdir()]
-    assert not any(text in file for text in texts for file in judged)
+    assert not any(text in file for text in SECRET for file in judged)
 
 
 def test_an_id_that_is_no_folder_is_no_harbor_task(tmp_path, own):

@@ -100,14 +100,8 @@ def test_inspect(tmp_path, data, agent):
     problems = export("inspect", tmp_path / "out", data)
     kinds = by_kind(problems)
     (tmp_path / "answers.json").write_text(json.dumps(kinds))
-    command = [
-        "eval",
-        "out/rtl.py",
-        "--solver",
-        f"{CLIENTS}/replay.py@replay",
-        "-S",
-        f"answers={tmp_path}/answers.json",
-    ]
+    replay = ["--solver", f"{CLIENTS}/replay.py@replay", "-S", f"answers={tmp_path}/answers.json"]
+    command = ["eval", "out/rtl.py", *replay]
     command += ["--model", "none", "--epochs", len(kinds), "--epochs-reducer", "max", "--log-format", "json"]
     # The files come out of Inspect's own sandbox; `local` stands for the container here, for nothing of the answers runs in it.
     command += ["-T", "agent=true", "-S", "into_sandbox=true", "--sandbox", "local"] if agent else []
@@ -135,7 +129,6 @@ def endpoint(folder: Path, problems: Mapping[str, Problem]) -> Iterator[str]:
     command = [sys.executable, CLIENTS / "endpoint.py", "answers.json"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
         try:
-            assert server.stdout is not None
             yield f"http://127.0.0.1:{server.stdout.readline().strip()}/v1"
         finally:
             server.terminate()

@@ -28,7 +28,6 @@ def service(folder: Path, data: Path) -> Iterator[dict[str, str]]:
     environment = {**os.environ, **token}
     with subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True) as server:
         try:
-            assert server.stdout is not None
             line = next(line for line in server.stdout if "GRADER_URL=" in line)
             yield {"RTL_DISTILL_GRADER_URL": line.strip().split("=", 1)[1], **token}
         finally:
@@ -42,16 +41,7 @@ def newer(client: str, *command: object, cwd: Path, **variables: str) -> str:
         "--bind",
         ROOT,
         "/",
-        "--dev",
-        "/dev",
-        "--proc",
-        "/proc",
-        "--bind",
-        "/run",
-        "/run",
-        "--bind",
-        "/tmp",
-        "/tmp",
+        *["--dev", "/dev", "--proc", "/proc", "--bind", "/run", "/run", "--bind", "/tmp", "/tmp"],
     ]
     words += ["--ro-bind", REPOSITORY, REPOSITORY, "--chdir", cwd, "--die-with-parent", "--", *command]
     path = f"/opt/{client}/bin:/usr/bin:/bin"
@@ -71,15 +61,9 @@ def test_harbor(tmp_path, data):
     }
     (tmp_path / "answers.json").write_text(json.dumps(files))
     own = {"oracle": "oracle", "empty": "nop"}
-    agents = [
-        {"name": own[kind]}
-        if kind in own
-        else {
-            "import_path": "harbor_replay:Replay",
-            "kwargs": {"answers": str(tmp_path / "answers.json"), "kind": kind},
-        }
-        for kind in kinds
-    ]
+    replay = {"import_path": "harbor_replay:Replay"}
+    given = {"answers": str(tmp_path / "answers.json")}
+    agents = [{"name": own[kind]} if kind in own else {**replay, "kwargs": {**given, "kind": kind}} for kind in kinds]
     job = {
         "job_name": "job",
         "jobs_dir": "jobs",
@@ -110,13 +94,7 @@ def test_nemo_gym(tmp_path, data):
         (tmp_path / "venvs" / server / ".venv").symlink_to("/opt/nemo-gym")
     command = ["gym", "eval", "run", "--resources-server", "rtl", "--model-type", "openai_model", "--model", "player"]
     command += [
-        "--model-api-key",
-        "none",
-        "--split",
-        "validation",
-        "--num-repeats",
-        "6",
-        "--output",
+        *["--model-api-key", "none", "--split", "validation", "--num-repeats", "6", "--output"],
         tmp_path / "rollouts.jsonl",
     ]
     command += ["+skip_venv_if_present=true", f"+uv_venv_dir={tmp_path}/venvs"]

@@ -40,7 +40,6 @@ def by_tokens(
     log_p = student.log_softmax(-1).gather(-1, top.indices)
     value, pull = divergence(log_p.detach().numpy(), top.values.numpy(), kind, tail, beta=BETA)
     (log_p * torch.from_numpy(pull)).sum().backward()
-    assert student.grad is not None
     return value, student.grad.numpy()
 
 
@@ -51,7 +50,6 @@ def test_on_the_whole_vocabulary_it_is_the_exact_divergence_with_its_gradient(ki
     value, gradient = by_tokens(student, teacher, kind, tail, V)
     student.requires_grad_()
     exact(student, teacher, kind).sum().backward()
-    assert student.grad is not None
     expected = exact(student, teacher, kind).detach().numpy()
     assert value == pytest.approx(expected, abs=1e-3 if tail == "bucket" else 1e-9)
     assert gradient == pytest.approx(student.grad.numpy(), abs=1e-3 if tail == "bucket" else 1e-9)

@@ -13,7 +13,6 @@ def test_whether_a_token_of_zeros_has_a_gradient_is_as_the_loss_says(name):
     zeros = torch.zeros(2)
     inputs = dict.fromkeys(one.required or one.optional, zeros)
     one.function(logp, inputs, one.parameters).sum().backward()
-    assert logp.grad is not None
     assert bool((logp.grad == 0).all()) is one.zero_is_silent
 
 

@@ -117,6 +117,17 @@ def test_a_term_needs_a_free_name_a_docstring_and_values_in_its_range():
     ):
         with pytest.raises(ValueError, match=why):
             term(name)(function)
+
+    def failing(answer):
+        """Fails for every answer."""
+        return {}["x"]
+
+    term("failing")(failing)
+    with pytest.raises(
+        ConfigError, match=r"'failing' fails for an answer to p\S*: KeyError\('x'\)\n  -> mend \S*test_reward, line"
+    ):
+        earned(verdict(Outcome.PASSED, "format"), WEIGHTS)
+    del TERMS["failing"]
     term("generous")(documented)
     with pytest.raises(ConfigError, match=r"'generous' is 1.5 for an answer to p"):
         earned(verdict(Outcome.PASSED, "format"), WEIGHTS)
@@ -137,13 +148,18 @@ def test_a_module_of_ones_own_adds_a_term_to_configuration_and_history(tmp_path,
     (tmp_path / "terms_of_mine.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     weighed = "reward.weights={no_latch = 0.5, tests = 1.0}"
-    with pytest.raises(ConfigError, match=r"`reward\.weights`: unknown reward term no_latch"):
+    with pytest.raises(ConfigError, match=r"--set reward\.weights=.*: `reward\.weights`: unknown reward term no_latch"):
         load_config("demo", [weighed], environment={})
     with pytest.raises(
         ConfigError, match=r"`reward\.plugins`: cannot import terms_of_yours: ModuleNotFoundError"
     ) as error:
         load_config("demo", ['reward.plugins=["terms_of_yours"]', weighed], environment={})
     assert "unknown reward term" not in error.value.message
+    assert "add its folder to PYTHONPATH" in error.value.message
+    with pytest.raises(
+        ConfigError, match=r"demo.toml, --set reward\.weights\.leen=1: `reward\.weights`: unknown reward term leen"
+    ):
+        load_config("demo", ["reward.weights.leen=1"], environment={})
     config = load_config("demo", ['reward.plugins=["terms_of_mine"]', weighed], environment={})
     assert "#   no_latch: 1 unless the text has `always_latch`." in to_toml(config).splitlines()
 

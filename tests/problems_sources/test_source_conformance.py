@@ -1,5 +1,6 @@
-"""What every problem source must do: those of the project, and one of a user's own in a file that the project does not know."""
+"""What every problem source must do: those of the project, and two of a user's own in files that the project does not know."""
 
+import json
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from rtl_core.validation.level import quick_level
 from rtl_core.validation.validate import validate_problem
 
 OWN = "own_benches:Benches"
+COCOTB = "own_cocotb:Tests"
 EXAMPLES = "cvdp_v1.1.0_example_nonagentic_code_generation_no_commercial_with_solutions.jsonl"
 
 INVERTER = {
@@ -60,14 +62,24 @@ def own(folder: Path, data: Path) -> dict[str, Any]:
     return {"path": folder}
 
 
+def cocotb(folder: Path, data: Path) -> dict[str, Any]:
+    test = (
+        "import cocotb\nfrom cocotb.triggers import Timer\n\n@cocotb.test()\nasync def every_value(dut):\n    for a in range(16):\n"
+        "        dut.a.value = a\n        await Timer(1, 'ns')\n        assert dut.y.value == 15 - a, f'a={a}: y is {dut.y.value}'\n"
+    )
+    whole = {"name": "inv", "spec": INVERTER["inv.md"], "golden": INVERTER["inv.sv"], "test": test}
+    (folder / "few.json").write_text(json.dumps([whole, {"name": "torn"}]))
+    return {"path": folder / "few.json"}
+
+
 SMALL: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
-    "starter": starter, "cvdp": cvdp, "verilog-eval": benches, "rtllm": benches, OWN: own,
+    "starter": starter, "cvdp": cvdp, "verilog-eval": benches, "rtllm": benches, OWN: own, COCOTB: cocotb,
 }  # fmt: skip
 """Kind -> a function that writes a few problems below a folder and gives the settings that read them."""
 
 
 def test_every_registered_source_is_checked_here():
-    assert set(SMALL) == {*SOURCES.entries, OWN}
+    assert set(SMALL) == {*SOURCES.entries, OWN, COCOTB}
 
 
 @pytest.fixture(params=SMALL)
@@ -180,7 +192,11 @@ def test_it_gives_the_same_whole_problems_each_time(source):
 
 
 def test_broken_files_are_named_and_the_others_read(settings, source):
-    expected = {"cvdp": "few.jsonl:2: no id: line: is not JSON", OWN: "torn.md:1: torn: torn_tb.sv: No such file"}
+    expected = {
+        "cvdp": "few.jsonl:2: no id: line: is not JSON",
+        OWN: "torn.md:1: torn: torn_tb.sv: No such file",
+        COCOTB: "few.json:2: torn: entry: problem() missing 3",
+    }
     broken = [str(line) for line in loaded_by(source).broken]
     assert len(broken) == (source.kind in expected)
     assert all(line.startswith(expected[source.kind]) for line in broken)
@@ -282,5 +298,7 @@ def test_a_stored_run_whose_source_is_gone_says_so(tmp_path):
     config["problems"]["sources"] = [{"kind": "gone:Benches", "path": "x"}]
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="old", status="cancelled", student="s", config=config))
-    with pytest.raises(ConfigError, match=r"run 'old' cannot be used here\n.*problems.sources.0.kind.*gone"):
+    with pytest.raises(
+        ConfigError, match=r"run 'old' cannot be used here\n  `problems.sources.0.kind`: source 'gone.*PYTHONPATH"
+    ):
         config_of(history, "old")

@@ -1,6 +1,5 @@
 """A real browser for the tests: headless Chromium over its DevTools protocol, in sixty lines and one library (websockets)."""
 
-import base64
 import contextlib
 import json
 import shutil
@@ -82,19 +81,6 @@ class Page:
         while not self.js(f"(() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }})()"):
             assert time.monotonic() < deadline, f"never true: {condition}"
             time.sleep(0.02)
-
-    def screenshot(self, path: Path, width: int = 1440, height: int | None = 900) -> None:
-        """A PNG of the page; `height` None takes all of it."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height or 900, deviceScaleFactor=1, mobile=False
-        )
-        if height is None:
-            height = int(self.js("document.documentElement.scrollHeight"))
-            self.call(
-                "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
-            )
-            time.sleep(0.5)
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def requests(self) -> list[str]:
         """All addresses that the page asked for."""

@@ -15,7 +15,7 @@ from rtl_core.reporting.report import write_report
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> History:
+def demo(tmp_path_factory):
     """A history with the runs `demo` and `other`, and `fresh`, which has only started."""
     path = tmp_path_factory.mktemp("reporting") / "h.duckdb"
     synthetic.write_run(path, "demo")
@@ -26,6 +26,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> History:
 
 
 @pytest.fixture(scope="session")
-def path(demo: History, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(demo, tmp_path_factory):
     """The report of the run `demo`."""
     return write_report(demo, ["demo"], tmp_path_factory.mktemp("page") / "report.html")

@@ -5,7 +5,7 @@ from rtl_core.reporting.figures import section
 from rtl_core.reporting.theme import axis, layout
 
 
-@section("How long are answers?", "Longer is not better.")
+@section("How long are answers?", "Longer is not better.", place=35)
 def lengths(source: Source) -> list[Block]:
     return draw(source, by_outcome)
 

@@ -1,9 +1,11 @@
-"""A report in a browser's tab, for the tests that look at it."""
+"""A report in a browser's tab or on a terminal, for the tests that look at it."""
 
+import io
 import json
 from pathlib import Path
 
 from chromium import Page
+from rich.console import Console
 
 from rtl_core.history.store import History
 
@@ -36,3 +38,10 @@ def cells(page: Page, table: str) -> list[list[str]]:
 
 def rows(demo: History, sql: str) -> list[dict]:
     return demo.query(sql).to_pylist()
+
+
+def text_of(renderable, width: int = 160) -> str:
+    """What a terminal of that width shows."""
+    console = Console(width=width, file=io.StringIO())
+    console.print(renderable)
+    return console.file.getvalue()

@@ -1,18 +1,18 @@
 """The table of a benchmark: a cell for each category and difficulty, and what the figures rest on."""
 
 import pytest
+import synthetic
 
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.reward import Reward
-from rtl_core.reporting.comparison import comparison
+from rtl_core.reporting.console import comparison
 from rtl_core.reporting.figures.benchmark import tables_of
 from rtl_core.reporting.report import write_report
-from rtl_core.types.problem import Problem
-from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Verdict
+from tests.nouns import a_rollout
 
 # Problem -> category, difficulty, how many of its 5 answers pass.
 PASSES = {
@@ -32,15 +32,7 @@ def write(history: History, run: str, purpose: str = "evaluation", plus: int = 0
     }
     history.start_run(RunRecord(name=run, config=config, student="some/model"))
     problems = [
-        Problem(
-            id=name,
-            source="cvdp",
-            category=category,
-            difficulty=difficulty,
-            prompt=name,
-            targets=("rtl/x.sv",),
-            harness={},
-        )
+        synthetic.problem(0, "heldout").model_copy(update={"id": name, "category": category, "difficulty": difficulty})
         for name, (category, difficulty, _) in PASSES.items()
     ]
     history.record_problems(run, [(problem, "heldout", None) for problem in problems])
@@ -49,33 +41,18 @@ def write(history: History, run: str, purpose: str = "evaluation", plus: int = 0
     for name, (_, _, passed) in PASSES.items():
         for sample in range(1 if name == "left" else SAMPLES):
             tokens = () if name == "c" else (1,)
-            one = Rollout(
-                run=run, purpose="evaluation", evaluation=key, epoch=-1, step=0, problem_id=name, sample=sample, prompt_P=(1,),
-                tokens_T=tokens, logprobs_T=tuple(-0.1 for _ in tokens), stop_reason="length", text="", policy_step=0,
-            )  # fmt: skip
+            place = {"run": run, "purpose": "evaluation", "evaluation": key, "epoch": -1, "problem_id": name}
+            one = a_rollout(**place, sample=sample, tokens_T=tokens, logprobs_T=tuple(-0.1 for _ in tokens))
             outcome = Outcome.PASSED if sample < passed + plus else Outcome.TESTS_FAILED
-            verdict = Verdict(outcome=outcome, stages=(), executor="bubblewrap", tools={}, seed=0, wall_s=0.1)
+            verdict = Verdict(outcome=outcome, stages=(), executor="test")
             rollouts.append(one)
-            verdicts.append((one.key, verdict, Reward(total=0.0, terms={}, weights={})))
+            verdicts.append((one.key, verdict, Reward(total=0.0, terms={})))
     history.record_rollouts(rollouts)
     history.record_verdicts(verdicts)
-    history.record_evaluation(
-        EvaluationRecord(
-            key=key,
-            run=run,
-            policy="student",
-            step=0,
-            split="heldout",
-            status="done",
-            samples=SAMPLES,
-            n_problems=4,
-            pass_at_1=0.4,
-            lo=0.1,
-            hi=0.7,
-            pass_at_k={1: 0.4, 5: 0.75},
-            left_out={"it needs a commercial tool": 298},
-        )
-    )
+    asked = {"policy": "student", "step": 0, "split": "heldout", "samples": SAMPLES, "n_problems": 4}
+    found = {"pass_at_1": 0.4, "lo": 0.1, "hi": 0.7, "pass_at_k": {1: 0.4, 5: 0.75}}
+    left_out = {"it needs a commercial tool": 298}
+    history.record_evaluation(EvaluationRecord(key=key, run=run, status="done", **asked, **found, left_out=left_out))
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 import pytest
 import synthetic
-from rich.console import Console
+from report_tab import text_of
 
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.reporting.blocks import Source
-from rtl_core.reporting.comparison import comparison
-from rtl_core.reporting.console import before_after_table
+from rtl_core.reporting.console import before_after_table, comparison
 from rtl_core.reporting.evaluations import ALL_SOURCES, MIXTURE, run_result
 from rtl_core.reporting.figures import compare, result
 from rtl_core.reporting.report import headline, write_report
@@ -22,12 +21,6 @@ def mixed(tmp_path_factory):
     synthetic.write_run(path, "both", synthetic.Shape(sources=("starter", "cvdp", "starter")))
     synthetic.write_run(path, "one", synthetic.Shape(sources=("starter",)), seed=3, gain=0.3)
     return History(path)
-
-
-def text_of(renderable, width: int = 160) -> str:
-    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(renderable)
-    return console.export_text()
 
 
 def rate_by_hand(history: History, source: str) -> tuple[float, float, float, int]:

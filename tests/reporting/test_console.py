@@ -2,17 +2,11 @@
 
 import pytest
 import synthetic
-from rich.console import Console
+from report_tab import text_of
 
 from rtl_core.errors import HistoryError
 from rtl_core.reporting.console import before_after_table, step_line
 from rtl_core.reporting.evaluations import run_result
-
-
-def text_of(renderable) -> str:
-    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(renderable)
-    return console.export_text()
 
 
 def test_the_table_shows_before_after_and_teacher_with_intervals(demo):
@@ -36,9 +30,7 @@ def test_the_table_shows_before_after_and_teacher_with_intervals(demo):
 @pytest.mark.parametrize("width", [80, 70])
 def test_a_narrow_terminal_shows_every_word_and_figure(demo, width):
     """At 80 columns with one pass@k no cell is even folded; narrower, or with more of them, cells fold and none is cut."""
-    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(before_after_table(demo, "demo"))
-    narrow = console.export_text()
+    narrow = text_of(before_after_table(demo, "demo"), width)
     assert "…" not in narrow
     assert all(len(line.rstrip()) <= width for line in narrow.splitlines())
     wanted = {word for word in text_of(before_after_table(demo, "demo")).split() if word[0].isdigit()}

@@ -1,12 +1,10 @@
 """What a run measures of itself and what its controllers did stands in the report as it stands in the database."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import synthetic
 from chromium import browser
-from report_tab import cells, traces
+from report_tab import cells, open_whole, traces
 
 from rtl_core.history.records import StepRecord
 from rtl_core.history.store import History
@@ -50,8 +48,7 @@ def history(tmp_path_factory):
 def page(history, tmp_path_factory):
     path = write_report(history, ["demo"], tmp_path_factory.mktemp("page") / "report.html")
     with browser() as tab:
-        tab.open(Path(path))
-        tab.js("window.report.drawAll().then(() => true)")
+        open_whole(tab, path)
         yield tab
 
 

@@ -17,6 +17,8 @@ COMPARED = {
     "episode-turns", "episode-endings", "episode-tools",
 }  # fmt: skip
 """Figures that a test below holds against the database; those of controllers and of more evaluations have a module of their own."""
+PLACES = {"student before": ("student", 0), "student after": ("student", 12), "teacher": ("teacher", 0)}
+"""Name of a policy in the figures -> policy and step of its evaluation."""
 
 
 @pytest.fixture(scope="module")
@@ -42,27 +44,17 @@ def test_the_page_opens_without_errors_and_without_the_network(drawn):
 
 
 def test_the_headline_is_the_evaluations(drawn, demo):
-    before, after = (
-        next(
-            r["pass_at_1"]
-            for r in rows(demo, "FROM evaluations WHERE run = 'demo'")
-            if (r["policy"], r["step"]) == place
-        )
-        for place in (("student", 0), ("student", 12))
-    )
-    assert (
-        drawn.js("document.querySelector('h1').innerText")
-        == f"Held-out pass@1 rose from {100 * before:.1f}\u00a0% to {100 * after:.1f}\u00a0%"
-    )
+    before, after = (demo.evaluation(f"demo-student-{step}").pass_at_1 for step in (0, 12))
+    said = f"Held-out pass@1 rose from {100 * before:.1f}\u00a0% to {100 * after:.1f}\u00a0%"
+    assert drawn.js("document.querySelector('h1').innerText") == said
     shown = traces(drawn, "result")
     assert (shown["student before"]["x"], shown["student after"]["x"]) == ([before], [after])
 
 
 def test_pass_at_k_equals_the_query(drawn, demo):
     shown = traces(drawn, "pass-at-k")
-    places = {"student before": ("student", 0), "student after": ("student", 12), "teacher": ("teacher", 0)}
     found = {(r["policy"], r["step"], r["k"]): r["pass_at_k"] for r in named(demo, "pass-at-k")}
-    for name, place in places.items():
+    for name, place in PLACES.items():
         values = dict(zip(shown[name]["x"], shown[name]["y"], strict=True))
         assert {1, 2} <= values.keys()
         for k in values.keys() - {3}:  # the query has powers of two only
@@ -70,14 +62,12 @@ def test_pass_at_k_equals_the_query(drawn, demo):
 
 
 @pytest.mark.parametrize("label", ["difficulty", "family"])
-@pytest.mark.parametrize(
-    ("who", "evaluation"),
-    [("student before", "demo-student-0"), ("student after", "demo-student-12"), ("teacher", "demo-teacher-0")],
-)
-def test_pass_by_label_equals_the_query(drawn, demo, label, who, evaluation):
+@pytest.mark.parametrize("who", PLACES)
+def test_pass_by_label_equals_the_query(drawn, demo, label, who):
+    policy, step = PLACES[who]
     sql = (
         f"SELECT {label} AS label, avg(rate) AS rate FROM (SELECT problem_id, passed / samples AS rate FROM evaluation_problems"
-        f" WHERE evaluation = '{evaluation}') JOIN run_problems USING (problem_id) WHERE run = 'demo' GROUP BY {label}"
+        f" WHERE evaluation = 'demo-{policy}-{step}') JOIN run_problems USING (problem_id) WHERE run = 'demo' GROUP BY {label}"
     )
     found = {r["label"]: r["rate"] for r in rows(demo, sql)}
     script = f"document.getElementById('plot-by-{label}').data.find(t => t.name === '{who}').customdata.map(c => c[0])"
@@ -88,10 +78,9 @@ def test_pass_by_label_equals_the_query(drawn, demo, label, who, evaluation):
 def test_intervals_equal_those_that_were_recorded(drawn, demo):
     script = "document.getElementById('plot-result').data.map(t => [t.name, t.x[0] - t.error_x.arrayminus[0], t.x[0] + t.error_x.array[0]])"
     found = {(e.policy, e.step): (e.lo, e.hi) for e in demo.evaluations("demo")}
-    places = {"student before": ("student", 0), "student after": ("student", 12), "teacher": ("teacher", 0)}
     shown = {name: (lo, hi) for name, lo, hi in drawn.js(script)}
-    assert shown.keys() == places.keys()
-    for name, place in places.items():
+    assert shown.keys() == PLACES.keys()
+    for name, place in PLACES.items():
         assert shown[name] == pytest.approx(found[place])
 
 

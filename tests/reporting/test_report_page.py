@@ -105,9 +105,7 @@ def test_names_from_a_problem_set_stay_text(page, tmp_path):
 
     odd = "<img src=x onerror=window.pwned=3>"
     history = synthetic.write_run(tmp_path / "h.duckdb", f"r{odd}", synthetic.Shape(steps=2, train=6, heldout=3))
-    page.events.clear()
-    page.open(write_report(history, [f"r{odd}"], tmp_path / "r.html"))
-    page.js("window.report.drawAll().then(() => true)")
+    open_whole(page, write_report(history, [f"r{odd}"], tmp_path / "r.html"))
     assert_quiet(page)
     assert odd in page.js("document.querySelector('.eyebrow').textContent")
 
@@ -146,16 +144,13 @@ def test_nothing_sticks_out_at_any_width(opened, width):
 
 
 def test_a_run_that_has_just_begun_has_a_page_too(page, demo, tmp_path):
-    page.events.clear()
-    page.open(write_report(demo, ["fresh"], tmp_path / "fresh.html"))
+    open_whole(page, write_report(demo, ["fresh"], tmp_path / "fresh.html"))
     assert_quiet(page)
     assert page.js("document.querySelector('h1').innerText") == "No evaluation has ended yet"
 
 
 def test_runs_are_compared_side_by_side(page, demo, tmp_path):
-    page.events.clear()
-    page.open(write_report(demo, ["demo", "other"], tmp_path / "both.html"))
-    page.js("window.report.drawAll().then(() => true)")
+    open_whole(page, write_report(demo, ["demo", "other"], tmp_path / "both.html"))
     assert_quiet(page)
     at_equal_difficulty = "(SELECT run, step, value FROM step_metrics WHERE name = '{}_equal_difficulty')".format
     for figure, view, column in (

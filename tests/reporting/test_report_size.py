@@ -7,9 +7,8 @@ from chromium import browser
 from rtl_core.history.store import History
 from rtl_core.reporting import rollouts
 from rtl_core.reporting.blocks import Source
-from rtl_core.reporting.figures import progress
+from rtl_core.reporting.figures import progress, sections
 from rtl_core.reporting.report import write_report
-from rtl_core.reporting.sections import sections
 
 
 def test_a_sample_holds_every_outcome_and_says_so(demo, tmp_path, monkeypatch):
@@ -41,7 +40,7 @@ def test_curves_of_long_runs_have_bounded_points(demo, monkeypatch):
     heat = figures["curriculum"]
     assert len(heat.data[0]["x"]) == 10
     assert "10 of 24 problems are shown" in heat.caption
-    monkeypatch.setattr(progress, "bin_width", lambda source: 5)
+    monkeypatch.setattr(Source, "width", lambda source, most=40: 5)
     times = progress.time_by_step(Source(demo, "demo"))
     assert {tuple(trace["x"]) for trace in times.data} == {(2.0, 7.0, 10.5)}
 

@@ -180,6 +180,8 @@ def test_report_adds_a_section_of_the_users_own_that_the_project_does_not_know(d
     run(demo, "report", "demo", "-o", str(page), "--section", "own_section:lengths")
     assert "How long are answers?" in page.read_text()
     assert 'id="own-lengths"' in page.read_text()
+    titles = ["What training saw", "How long are answers?", "How near is the teacher?"]  # their places are 30, 35, 40
+    assert sorted(titles, key=page.read_text().index) == titles
     run(demo, "report", "demo", "-o", str(page))
     assert "How long are answers?" not in page.read_text()
     for arguments, said in (

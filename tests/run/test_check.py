@@ -262,6 +262,13 @@ def test_a_missing_data_set_is_a_line_and_ends_train(front, tmp_path):
     assert "problems fetch" in wrong["remedy"]
 
 
+def test_a_run_that_holds_nothing_out_ends_before_it_begins(front, tmp_path):
+    code, lines = check([*settings(front, tmp_path), "problems.sources.0.heldout=0"])
+    (wrong,) = (line for line in lines if line["level"] == "wrong")
+    assert (code, wrong["about"], wrong["text"]) == (2, "data set", "no problem is held out to evaluate on")
+    assert "heldout_fraction" in wrong["remedy"]
+
+
 def test_published_problems_are_counted_by_source_and_what_cannot_be_used_is_told(front, tmp_path, cvdp):
     file = next(cvdp.glob("*example*nonagentic*.jsonl"), None) or sorted(cvdp.glob("*.jsonl"))[0]
     place = f"problems.sources=[{{kind = 'cvdp', path = '{file}'}}, {{kind = 'starter', train = 3, heldout = 2}}]"

@@ -13,13 +13,12 @@ from fastapi.testclient import TestClient
 
 from rtl_core.history.records import AuditRecord, RunRecord
 from rtl_core.history.store import History
-from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome
 from rtl_core.view.server import create_app
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> History:
+def demo(tmp_path_factory):
     """The runs `demo` (with a second turn, an audit and a regrade), `other`, and `fresh`, which has only started."""
     path = tmp_path_factory.mktemp("view") / "h.duckdb"
     history = synthetic.write_run(path, "demo")
@@ -32,24 +31,16 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> History:
     )  # fmt: skip
     stored = history.find_rollout(passed)
     history.record_audits([AuditRecord(rollout=passed, run="demo", problem_id=stored.rollout.problem_id, result="different", detail="result is 3, golden 4", key="k", executor="bubblewrap")])  # fmt: skip
-    assert stored.verdict is not None
     history.record_regrades("seed 7", [(passed, stored.verdict.model_copy(update={"outcome": Outcome.TESTS_FAILED}))])
     before = history.find_rollout(failed).rollout
-    turn = Rollout.model_validate(
-        before.model_dump()
-        | {
-            "purpose": "refinement",
-            "turn": 2,
-            "parent": failed,
-            "text": "```verilog\nmodule second_try(); endmodule\n```",
-        }
-    )
+    text = "```verilog\nmodule second_try(); endmodule\n```"
+    turn = before.model_copy(update={"purpose": "refinement", "turn": 2, "parent": failed, "text": text})
     history.record_rollouts([turn])
     history.record_verdicts([(turn.key, stored.verdict, None)])
     return history
 
 
 @pytest.fixture(scope="session")
-def view(demo: History) -> TestClient:
+def view(demo):
     """The view of that history, asked over HTTP."""
     return TestClient(create_app(History(demo.path, read_only=True)), base_url="http://127.0.0.1:8000")

@@ -173,8 +173,6 @@ def test_a_rollout_shows_verdict_reward_and_the_kl_of_each_token(view, demo):
         "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'tests_failed' AND purpose = 'train' LIMIT 1",
     )[0]
     stored = demo.find_rollout(key)
-    assert stored.teacher is not None
-    assert stored.reward is not None
     page = view.get(rollout_link(key)).text
     assert html.escape(stored.verdict.reasons[0]) in page
     assert f"{stored.reward.total:.3f}" in page

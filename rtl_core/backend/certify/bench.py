@@ -258,11 +258,11 @@ def inputs_of(loss: str) -> list[str]:
     return [*LOSSES[loss].required, *(["weights"] if "weights" in LOSSES[loss].optional else [])]
 
 
-def data_for(loss: str, q: Sequence[Floats], seed: int = 0) -> list[types.Datum]:
+def data_for(loss: str, q: Sequence[Floats]) -> list[types.Datum]:
     """Data that a loss reads: weights of 1, or sampler's log-probabilities around `q` and advantages of both signs."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     made = []
-    for tokens, q_T in zip(sequences(len(q), seed), q, strict=True):
+    for tokens, q_T in zip(sequences(len(q)), q, strict=True):
         count = len(tokens) - 1
         known = {
             "weights": np.ones(count),
@@ -273,11 +273,11 @@ def data_for(loss: str, q: Sequence[Floats], seed: int = 0) -> list[types.Datum]
     return made
 
 
-def policy_data(signs: Sequence[float], q: Sequence[Floats], seed: int = 0) -> list[types.Datum]:
+def policy_data(signs: Sequence[float], q: Sequence[Floats]) -> list[types.Datum]:
     """Data whose every token has one advantage a sequence, so that it is known where a step goes."""
     return [
         datum(tokens, logprobs=q_T, advantages=np.full(len(tokens) - 1, sign))
-        for tokens, q_T, sign in zip(sequences(len(q), seed), q, signs, strict=True)
+        for tokens, q_T, sign in zip(sequences(len(q)), q, signs, strict=True)
     ]
 
 

@@ -6,14 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    AsyncExitStack,
-    ExitStack,
-    asynccontextmanager,
-    contextmanager,
-)
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -247,8 +240,21 @@ class _Tinker:
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         return load_tokenizer(model, config)
 
-    def open(self, config: RunConfig, tell: Callable[[str], None]) -> AbstractAsyncContextManager[Backend]:
-        return _open(config, tell)
+    @asynccontextmanager
+    async def open(self, config: RunConfig, tell: Callable[[str], None]) -> AsyncIterator[Backend]:
+        services = services_of(config)
+        async with AsyncExitStack() as stack:
+            heard = stack.enter_context(pauses_told(tell, services=sum(not service.is_local for service in services)))
+            opened = []
+            for service in services:
+                line = tell if service.part != "teacher" else lambda text: tell(f"teacher: {text}")
+                if service.is_local and service.part == "teacher":
+                    stack.enter_context(own_folder(service.state))
+                endpoint = await stack.enter_async_context(in_thread(tinker_endpoint(service, line)))
+                # The embedded service never waits for credit, and its answers do not say that another one is paid.
+                pauses = Pauses(line) if service.is_local else heard
+                opened.append(await stack.enter_async_context(Sessions(endpoint, pauses, line)))
+            yield TinkerBackend(opened[0], opened[-1], config)
 
     async def export(self, config: RunConfig, state_path: str, name: str, folder: Path) -> list[Path]:
         if config.tinker.is_local:
@@ -279,23 +285,6 @@ def _together(services: Sequence[TinkerService], found: Sequence[Readiness]) -> 
     }
     saved = {**student.saved, **teacher.saved}
     return Readiness([*student.findings, *told], context, student.checkpoint_bytes, saved)
-
-
-@asynccontextmanager
-async def _open(config: RunConfig, tell: Callable[[str], None]) -> AsyncIterator[Backend]:
-    services = services_of(config)
-    async with AsyncExitStack() as stack:
-        heard = stack.enter_context(pauses_told(tell, services=sum(not service.is_local for service in services)))
-        opened = []
-        for service in services:
-            line = tell if service.part != "teacher" else lambda text: tell(f"teacher: {text}")
-            if service.is_local and service.part == "teacher":
-                stack.enter_context(own_folder(service.state))
-            endpoint = await stack.enter_async_context(in_thread(tinker_endpoint(service, line)))
-            # The embedded service never waits for credit, and its answers do not say that another one is paid.
-            pauses = Pauses(line) if service.is_local else heard
-            opened.append(await stack.enter_async_context(Sessions(endpoint, pauses, line)))
-        yield TinkerBackend(opened[0], opened[-1], config)
 
 
 @asynccontextmanager

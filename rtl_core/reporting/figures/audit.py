@@ -64,7 +64,7 @@ class Slice:
         known = self.equal + self.same + self.different
         if not known:
             return None
-        return Interval(self.different / known, *wilson(self.different, known), known, "wilson")
+        return Interval(self.different / known, *wilson(self.different, known), known)
 
     def as_json(self) -> dict[str, Any]:
         share = self.doubtful

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
-from rtl_core.learning.intervals import mean_interval
-from rtl_core.learning.passk import pass_at_k_P
+from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.blocks import Block, Source, Table
 from rtl_core.reporting.evaluations import run_result
 from rtl_core.reporting.figures import SECTIONS, section
@@ -68,7 +67,7 @@ def tables(source: Source, record: EvaluationRecord) -> list[Table]:
             found = cells.get((category, difficulty))
             if not found:
                 return "–"
-            rate = mean_interval(pass_at_k_P([n for n, _ in found], [c for _, c in found], k))
+            rate = pass_at_k_interval(found, k)
             return f"{rate_in_words(rate).replace(' [', f'{chr(10)}[')}\nn = {rate.n}"
 
         named = {name: f"{name} {CATEGORIES.get(name, '')}".strip() for name in sorted({r["category"] for r in rows})}

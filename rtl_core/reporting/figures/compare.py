@@ -8,7 +8,7 @@ from typing import Any
 
 from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.learning.intervals import Interval
-from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, bin_width, binned, curve, draw, plain, rates
+from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, curve, draw, plain, rates
 from rtl_core.reporting.evaluations import ALL_SOURCES, MIXTURE, ROLES, paired, run_result
 from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words
 from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, axis, layout, line
@@ -149,7 +149,8 @@ def by_step(sources: list[Source], what: tuple[str, str, str, str, str, str, str
     """One quantity by step, a line per run; `what` as in `_CURVES`."""
     id_, title, words, unit, metric, view, value = what
     data = []
-    width = max(bin_width(source) for source in sources)
+    longest = max(sources, key=Source.width)
+    width = longest.width()
     for i, source in enumerate(sources):
         sql = f"SELECT avg(step) AS step, {value} AS value FROM {view} WHERE run = $run GROUP BY step // $width ORDER BY 1"
         rows = source.ask(sql, width=width)
@@ -160,7 +161,7 @@ def by_step(sources: list[Source], what: tuple[str, str, str, str, str, str, str
     return Figure(
         id_,
         title,
-        f"{words}, by step; {binned(width)}.",
+        f"{words}, by step; {longest.binned()}.",
         data,
         layout(xaxis=axis("step"), yaxis=axis(unit, **(PERCENT if unit == "pass rate" else {"rangemode": "tozero"}))),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rtl_core.reporting.blocks import Block, Figure, Source, bin_width, binned, curve, draw
+from rtl_core.reporting.blocks import Block, Figure, Source, curve, draw
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.theme import axis, layout
 
@@ -23,11 +23,9 @@ def blocks(source: Source) -> list[Block]:
 
 def kl(source: Source) -> Figure | None:
     """k1, k2, k3 by step."""
-    width = bin_width(source)
     rows = source.ask(
         "SELECT avg(step) AS step, sum(k1 * tokens) / sum(tokens) AS k1, sum(k2 * tokens) / sum(tokens) AS k2,"
-        " sum(k3 * tokens) / sum(tokens) AS k3 FROM teacher_kl_by_step WHERE run = $run GROUP BY step // $width ORDER BY 1",
-        width=width,
+        " sum(k3 * tokens) / sum(tokens) AS k3 FROM teacher_kl_by_step WHERE run = $run GROUP BY step // $width ORDER BY 1"
     )
     if not rows:
         return None
@@ -48,7 +46,7 @@ def kl(source: Source) -> Figure | None:
         "teacher-kl",
         "Reverse KL to the teacher",
         "Nats per token on the student's own samples, three estimators with r = log p(student) − log p(teacher): k1 = r "
-        f"(unbiased, the one that is trained on), k2 = r²/2, k3 = e⁻ʳ − 1 + r. Mean over tokens; {binned(width)}."
+        f"(unbiased, the one that is trained on), k2 = r²/2, k3 = e⁻ʳ − 1 + r. Mean over tokens; {source.binned()}."
         + (" Here k2 dwarfs the others: click its name to see it." if dwarfs else ""),
         data,
         layout(xaxis=axis("step"), yaxis=axis("nats per token", rangemode="tozero")),
@@ -111,8 +109,7 @@ def metric(
     source: Source, id_: str, name: str, title: str, caption: str, role: str, limit: float | None = None
 ) -> Figure:
     """One recorded metric over steps."""
-    width = bin_width(source)
-    data = source.curves(width, (name, title.lower(), role, "%{y:.4g}"), cliponaxis=False)
+    data = source.curves((name, title.lower(), role, "%{y:.4g}"), cliponaxis=False)
     if data and limit is not None:
         ends = [data[0]["x"][0], data[0]["x"][-1]]
         style: dict[str, Any] = {"width": 1.2, "dash": "dot", "hoverinfo": "skip"}
@@ -120,7 +117,7 @@ def metric(
     return Figure(
         id_,
         title,
-        f"{caption} {binned(width).capitalize()}.",
+        f"{caption} {source.binned().capitalize()}.",
         data,
         layout(
             xaxis=axis("step"), yaxis=axis("nats per token", rangemode="tozero"), margin={"t": 12}, showlegend=False

@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 from rtl_core.history.records import Conditions, EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval
-from rtl_core.learning.passk import pass_at_k_P
+from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, bar, draw, plain
 from rtl_core.reporting.breakdown import Counts
 from rtl_core.reporting.console import rich_table
@@ -126,7 +126,7 @@ def compared(history: History, episodes: EvaluationRecord) -> tuple[list[list[st
     lines = [first, line]
     if spent:
         k = min(max(round(tokens / spent), 1), single.samples)
-        best = mean_interval(pass_at_k_P([n for n, _ in theirs.values()], [c for _, c in theirs.values()], k))
+        best = pass_at_k_interval(theirs.values(), k)
         lines.append([f"single-shot, any of {k}", str(len(theirs)), rate_in_words(best), f"{k * spent:,.0f}", f"{k}"])
     paired = paired_rates(rates_of(theirs), rates_of(ours))
     if paired is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, draw, plain
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, draw
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.distillation import metric
 from rtl_core.reporting.theme import PERCENT, axis, layout
@@ -36,9 +36,7 @@ def drift(source: Source) -> Figure:
 
 def kl_weight(source: Source) -> Figure:
     """λ by step, beside the KL that it answers to; only where it moved."""
-    width = bin_width(source)
     data = source.curves(
-        width,
         ("learning/kl_weight", "λ", "@teacher", "%{y:.3g}", {"width": 2.4}),
         ("teacher_kl", "teacher KL", "@line0", "%{y:.4f}", {"width": 1.6, "dash": "dot", "yaxis": "y2"}),
     )
@@ -46,7 +44,7 @@ def kl_weight(source: Source) -> Figure:
     return Figure(
         "kl-weight",
         "λ, the weight of the KL",
-        f"What a token pays for each nat that it is off the teacher, as scheduled or controlled; {binned(width)}.",
+        f"What a token pays for each nat that it is off the teacher, as scheduled or controlled; {source.binned()}.",
         data if moved else [],
         layout(
             xaxis=axis("step"), yaxis=axis("λ", rangemode="tozero"), margin={"r": 60},
@@ -57,9 +55,7 @@ def kl_weight(source: Source) -> Figure:
 
 def answers(source: Source) -> Figure:
     """Shares that should stay small."""
-    width = bin_width(source)
     data = source.curves(
-        width,
         ("env/all/truncated", "cut at the token limit", "@bad", "%{y:.1%}"),
         ("env/all/duplicates", "equal to an earlier one of the group", "@mixed", "%{y:.1%}"),
         ("groups/no_signal", "groups that teach nothing", "@slow", "%{y:.1%}"),
@@ -69,7 +65,7 @@ def answers(source: Source) -> Figure:
         "answers-health",
         "Cut, repeated, useless",
         "Shares that should stay small: answers cut at the token limit, answers equal to an earlier one of their group, and groups whose "
-        f"equal rewards teach nothing but the KL. {binned(width).capitalize()}.",
+        f"equal rewards teach nothing but the KL. {source.binned().capitalize()}.",
         data,
         layout(xaxis=axis("step"), yaxis=axis("share", **PERCENT)),
     )
@@ -77,13 +73,12 @@ def answers(source: Source) -> Figure:
 
 def staleness(source: Source) -> Figure:
     """How many train steps the sampling weights were behind; only where they ever were."""
-    width = bin_width(source)
     oldest = ("staleness/max", "oldest", "@muted", "%{y:.2f}", {"dash": "dot"})
-    data = source.curves(width, ("staleness/mean", "mean", "@after", "%{y:.2f}"), oldest)
+    data = source.curves(("staleness/mean", "mean", "@after", "%{y:.2f}"), oldest)
     return Figure(
         "staleness",
         "Staleness",
-        f"Train steps between the weights that sampled an answer and those that it trains; {binned(width)}.",
+        f"Train steps between the weights that sampled an answer and those that it trains; {source.binned()}.",
         data if any(any(trace["y"]) for trace in data) else [],
         layout(xaxis=axis("step"), yaxis=axis("steps behind", rangemode="tozero")),
         height=260,
@@ -92,15 +87,14 @@ def staleness(source: Source) -> Figure:
 
 def pools(source: Source) -> Figure:
     """How the problems move between the curriculum's pools."""
-    width = bin_width(source)
     roles = {"easy": "@easy", "normal": "@medium", "hard": "@hard", "resting": "@silent"}
     lines = ((f"curriculum/{pool}", pool, role, "%{y:.0f}") for pool, role in roles.items())
     return Figure(
         "pools",
         "Pools of the curriculum",
         "Problems in each pool when a step was drawn, by what the run has measured of them; those that rest are not drawn. "
-        f"{binned(width).capitalize()}.",
-        source.curves(width, *lines, width=0.8, stackgroup="pools"),
+        f"{source.binned().capitalize()}.",
+        source.curves(*lines, width=0.8, stackgroup="pools"),
         layout(xaxis=axis("step"), yaxis=axis("problems", rangemode="tozero")),
         wide=True,
     )
@@ -151,7 +145,7 @@ def set_aside(source: Source) -> Table:
         "Groups set aside",
         "Groups that were sampled and then replaced or set aside.",
         [("why", "left"), ("groups", "right"), ("in steps", "right"), ("last step", "right")],
-        [[plain(words[r["name"]]), f"{r['groups']:.0f}", str(r["steps"]), str(r["last"])] for r in rows],
+        [[words[r["name"]], f"{r['groups']:.0f}", str(r["steps"]), str(r["last"])] for r in rows],
         wide=False,
     )
 

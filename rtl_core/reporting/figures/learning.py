@@ -7,19 +7,7 @@ from typing import Any
 
 from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.learning.intervals import mean_interval
-from rtl_core.reporting.blocks import (
-    STACKED,
-    Block,
-    Figure,
-    Source,
-    bar,
-    bin_width,
-    binned,
-    curve,
-    draw,
-    left_out,
-    parts_of,
-)
+from rtl_core.reporting.blocks import STACKED, Block, Figure, Source, bar, curve, draw, left_out
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.result import band
 from rtl_core.reporting.text import EQUAL_DIFFICULTY
@@ -41,12 +29,10 @@ def blocks(source: Source) -> list[Block]:
 
 def reward(source: Source) -> Figure:
     """Mean reward by step as the sum of its terms."""
-    width = bin_width(source)
     rows = source.ask(
         "SELECT avg(step) AS step, term, sum(contribution * n) / sum(n) AS contribution FROM (SELECT step, term,"
         " avg(weight * value) AS contribution, count(*) AS n FROM reward_terms WHERE run = $run AND purpose = 'train'"
-        " AND weight <> 0 GROUP BY step, term) GROUP BY step // $width, term ORDER BY 1",
-        width=width,
+        " AND weight <> 0 GROUP BY step, term) GROUP BY step // $width, term ORDER BY 1"
     )
     terms = sorted({r["term"] for r in rows}, key=lambda t: (_STAGES.index(t) if t in _STAGES else 9, t))
     data: list[dict[str, Any]] = []
@@ -58,14 +44,14 @@ def reward(source: Source) -> Figure:
         role = f"@{term}" if term in _STAGES else line(i)
         x, y, area = [r["step"] for r in mine], [r["contribution"] for r in mine], faded(role, 0.85)
         data.append(curve(term, x, y, role, "%{y:.3f}", width=0.5, stackgroup="terms", fillcolor=area))
-    equal = source.recorded(width, f"env/all/reward/total{SUFFIX}")
+    equal = source.recorded(source.width(), f"env/all/reward/total{SUFFIX}")
     colour = faded("@ink", 0.35) if equal else "@ink"
     data += [curve("total", list(totals), list(totals.values()), colour, "%{y:.3f}", width=1.8)] if totals else []
     data += [curve("total at equal difficulty", *found, "@ink", "%{y:.3f}", width=2.4) for found in equal.values()]
     return Figure(
         "reward",
         "Reward by term",
-        f"Mean reward of the training rollouts, split into what each term adds (weight × value); {binned(width)}. "
+        f"Mean reward of the training rollouts, split into what each term adds (weight × value); {source.binned()}. "
         f"The KL to the teacher is no part of it.{f' {EQUAL_DIFFICULTY}' if equal else ''}",
         data,
         layout(xaxis=axis("step"), yaxis=axis("reward", rangemode="tozero")),
@@ -74,16 +60,15 @@ def reward(source: Source) -> Figure:
 
 def equal_difficulty(source: Source) -> Figure:
     """Pass rate at equal difficulty and, lighter, as the problems of each step gave it."""
-    width, raw = bin_width(source), "env/all/tests_passed"
+    raw = "env/all/tests_passed"
     data = source.curves(
-        width,
         (raw, "raw", faded("@after", 0.35), "%{y:.1%}", {"width": 1.6}),
         (raw + SUFFIX, "at equal difficulty", "@after", "%{y:.1%}", {"width": 2.4}),
     )
     return Figure(
         "equal-difficulty",
         "Pass rate at equal difficulty",
-        f"{EQUAL_DIFFICULTY} {binned(width).capitalize()}.",
+        f"{EQUAL_DIFFICULTY} {source.binned().capitalize()}.",
         data if len(data) == 2 else [],
         layout(xaxis=axis("step"), yaxis=axis("pass rate", **PERCENT)),
     )
@@ -91,13 +76,12 @@ def equal_difficulty(source: Source) -> Figure:
 
 def pass_rate(source: Source) -> Figure:
     """Pass rate of training rollouts by difficulty over steps."""
-    width = bin_width(source, most=10)
     rows = source.ask(
         "SELECT step // $width AS bin, difficulty, v.problem_id, avg(step) AS step,"
         " avg(CAST(outcome = 'passed' AS INTEGER)) AS rate FROM verdicts v JOIN run_problems p ON p.run = v.run AND"
         " p.problem_id = v.problem_id WHERE v.run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error'"
         " GROUP BY ALL ORDER BY bin",
-        width=width,
+        width=source.width(10),
     )
     data: list[dict[str, Any]] = []
     for difficulty in ("easy", "medium", "hard"):
@@ -112,7 +96,7 @@ def pass_rate(source: Source) -> Figure:
     return Figure(
         "pass-rate",
         "Pass rate by difficulty",
-        f"Share of training rollouts that pass, with 95 % intervals over the problems of each point; {binned(width)}.",
+        f"Share of training rollouts that pass, with 95 % intervals over the problems of each point; {source.binned(10)}.",
         data,
         layout(xaxis=axis("step"), yaxis=axis("pass rate", **PERCENT)),
     )
@@ -120,11 +104,9 @@ def pass_rate(source: Source) -> Figure:
 
 def outcomes(source: Source) -> Figure:
     """What became of the answers, as shares."""
-    width = bin_width(source)
     rows = source.ask(
         "SELECT step // $width AS bin, outcome, sum(rollouts) AS n FROM outcomes_by_step WHERE run = $run"
-        " GROUP BY bin, outcome ORDER BY bin",
-        width=width,
+        " GROUP BY bin, outcome ORDER BY bin"
     )
     totals: dict[int, float] = defaultdict(float)
     for r in rows:
@@ -133,13 +115,13 @@ def outcomes(source: Source) -> Figure:
     for outcome, (role, words) in OUTCOMES.items():
         counts = {r["bin"]: float(r["n"]) for r in rows if r["outcome"] == outcome}
         if counts:
-            x, shown = [(b + 0.5) * width - 0.5 for b in totals], [int(counts.get(b, 0)) for b in totals]
+            x, shown = [source.middle(b) for b in totals], [int(counts.get(b, 0)) for b in totals]
             shares = [counts.get(b, 0.0) / totals[b] for b in totals]
             data.append(bar(words, x, shares, role, "%{y:.1%} (%{customdata})", customdata=shown))
     return Figure(
         "outcomes",
         "What became of the answers",
-        f"Outcome of each training rollout; the first stage that fails decides. {binned(width).capitalize()}.",
+        f"Outcome of each training rollout; the first stage that fails decides. {source.binned().capitalize()}.",
         data,
         layout(xaxis=axis("step"), yaxis=axis("share", **PERCENT), **STACKED),
     )
@@ -147,7 +129,7 @@ def outcomes(source: Source) -> Figure:
 
 def funnel(source: Source) -> Figure:
     """Share of all training answers that passed each stage, by epoch or quarter of the run."""
-    parts = parts_of(source)
+    parts = source.parts
     rows = source.ask(
         f"SELECT {parts.sql} AS part, stage, count(*) FILTER (WHERE status = 'passed') AS passed, count(*) AS rollouts,"
         " avg(CAST(status = 'passed' AS INTEGER)) AS passed_share FROM verdict_stages"
@@ -179,13 +161,11 @@ def funnel(source: Source) -> Figure:
 
 def groups(source: Source) -> Figure:
     """Groups that are all good, mixed, all bad: only mixed ones carry a reward signal of passing."""
-    width = bin_width(source)
     rows = source.ask(
         "SELECT step // $width AS bin, sum(groups) AS groups, sum(all_good) AS all_good, sum(mixed) AS mixed,"
-        " sum(all_bad) AS all_bad, sum(no_signal) AS no_signal FROM group_mix WHERE run = $run GROUP BY bin ORDER BY bin",
-        width=width,
+        " sum(all_bad) AS all_bad, sum(no_signal) AS no_signal FROM group_mix WHERE run = $run GROUP BY bin ORDER BY bin"
     )
-    x = [(r["bin"] + 0.5) * width - 0.5 for r in rows]
+    x = [source.middle(r["bin"]) for r in rows]
     kinds = (("all_bad", "all bad", "@bad"), ("mixed", "mixed", "@mixed"), ("all_good", "all good", "@good"))
     shares = {
         kind: [float(r[kind]) / float(r["groups"]) for r in rows] for kind in (*(k for k, _, _ in kinds), "no_signal")
@@ -196,7 +176,7 @@ def groups(source: Source) -> Figure:
         "groups",
         "Group mix",
         "Of the groups (one problem's samples in one step): all pass, some pass, none passes. Groups with equal rewards teach "
-        f"nothing but the KL to the teacher. {binned(width).capitalize()}.",
+        f"nothing but the KL to the teacher. {source.binned().capitalize()}.",
         data if rows else [],
         layout(xaxis=axis("step"), yaxis=axis("share of groups", **PERCENT), **STACKED),
     )

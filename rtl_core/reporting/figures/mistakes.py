@@ -5,18 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 
-from rtl_core.reporting.blocks import (
-    Block,
-    Figure,
-    Source,
-    Table,
-    bin_width,
-    binned,
-    curve,
-    draw,
-    parts_of,
-    problems_left_out,
-)
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw, problems_left_out
 from rtl_core.reporting.evaluations import evaluations_of_rhythm
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.theme import LEVELS, LINES, axis, faded, layout, line
@@ -91,7 +80,7 @@ def flow(source: Source) -> Figure | None:
 
 def levels(source: Source) -> Table:
     """Failed training answers by level at the run's beginning and end."""
-    parts = parts_of(source)
+    parts = source.parts
     rows = source.ask(
         f"WITH graded AS (SELECT {parts.sql} AS part, count(*) AS answers FROM verdicts WHERE run = $run AND purpose = 'train'"
         " AND outcome <> 'infrastructure_error' GROUP BY part), ends AS (SELECT min(part) AS first, max(part) AS last FROM graded),"
@@ -118,23 +107,21 @@ def levels(source: Source) -> Table:
 
 def kinds(source: Source) -> Figure:
     """Interface mistakes per answer, by kind, over steps."""
-    width = bin_width(source)
     rows = source.ask(
         "WITH graded AS (SELECT step // $width AS bin, count(*) AS answers FROM verdicts WHERE run = $run AND purpose = 'train' GROUP BY ALL),"
         " missed AS (SELECT step // $width AS bin, kind, count(*) AS n FROM interface_mismatches WHERE run = $run AND purpose = 'train' GROUP BY ALL)"
         " SELECT kind, bin, coalesce(n, 0) / answers AS rate FROM graded CROSS JOIN (SELECT DISTINCT kind FROM missed) LEFT JOIN missed USING (bin, kind)"
-        " ORDER BY sum(rate) OVER (PARTITION BY kind) DESC, kind, bin",
-        width=width,
+        " ORDER BY sum(rate) OVER (PARTITION BY kind) DESC, kind, bin"
     )
     data = []
     for i, kind in enumerate(dict.fromkeys(r["kind"] for r in rows)):
         mine = [r for r in rows if r["kind"] == kind]
-        x, y = [(r["bin"] + 0.5) * width - 0.5 for r in mine], [r["rate"] for r in mine]
+        x, y = [source.middle(r["bin"]) for r in mine], [r["rate"] for r in mine]
         data.append(curve(kind.replace("_", " "), x, y, line(i), "%{y:.2f}", dash="solid" if i < LINES else "dot"))
     return Figure(
         "mistake-kinds",
         "Interface mistakes by kind",
-        f"Differences from the demanded interface per answer; one answer can have several. {binned(width).capitalize()}.",
+        f"Differences from the demanded interface per answer; one answer can have several. {source.binned().capitalize()}.",
         data,
         layout(xaxis=axis("step"), yaxis=axis("mistakes per answer", rangemode="tozero")),
     )
@@ -168,19 +155,17 @@ def common(source: Source) -> Table:
 
 def named(source: Source) -> Table:
     """Mistakes by name at the run's beginning and end: ports, widths, reset polarity and behaviour, bit order, failing checks."""
-    parts = parts_of(source)
+    parts = source.parts
     rows = source.ask(
         f"WITH graded AS (SELECT {parts.sql} AS part, count(*) AS answers FROM verdicts WHERE run = $run AND purpose = 'train'"
-        " GROUP BY part),"
-        " ends AS (SELECT min(part) AS first, max(part) AS last FROM graded),"
-        f" counted AS (SELECT mistake, {parts.sql} AS part, count(DISTINCT rollout) AS n FROM named_mistakes"
-        " WHERE run = $run AND purpose = 'train' GROUP BY mistake, part)"
-        " SELECT m.mistake, mode(m.expected) AS expected, mode(m.got) AS got, count(DISTINCT m.problem_id) AS problems,"
-        " max(m.rollout) AS example, count(DISTINCT m.rollout) AS answers,"
-        " coalesce((SELECT n / g.answers FROM counted c, ends, graded g WHERE c.mistake = m.mistake AND c.part = first AND g.part = first), 0) AS early,"
-        " coalesce((SELECT n / g.answers FROM counted c, ends, graded g WHERE c.mistake = m.mistake AND c.part = last AND g.part = last), 0) AS late"
-        " FROM named_mistakes m WHERE m.run = $run AND m.purpose = 'train'"
-        " GROUP BY m.mistake ORDER BY answers DESC, m.mistake LIMIT $most",
+        " GROUP BY part), ends AS (SELECT min(part) AS first, max(part) AS last FROM graded),"
+        f" made AS (SELECT *, {parts.sql} AS part FROM named_mistakes WHERE run = $run AND purpose = 'train')"
+        " SELECT mistake, mode(expected) AS expected, mode(got) AS got, count(DISTINCT problem_id) AS problems, max(rollout) AS example,"
+        " count(DISTINCT rollout) AS answers,"
+        " count(DISTINCT rollout) FILTER (WHERE part = first) / (SELECT answers FROM graded WHERE part = any_value(first)) AS early,"
+        " count(DISTINCT rollout) FILTER (WHERE part = last) / (SELECT answers FROM graded WHERE part = any_value(last)) AS late"
+        " FROM made, ends"
+        " GROUP BY mistake ORDER BY answers DESC, mistake LIMIT $most",
         most=MOST,
     )
     return Table(

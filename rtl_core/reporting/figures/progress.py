@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, curve, draw, left_out, plain
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw, left_out, plain
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.health import pools
 from rtl_core.reporting.theme import axis, layout, line
@@ -78,11 +78,9 @@ def _words(row: dict[str, Any] | None, difficulty: str) -> str:
 
 def time_by_step(source: Source) -> Figure:
     """Wall seconds of each stage by step."""
-    width = bin_width(source)
     rows = source.ask(
         "SELECT avg(step) AS step, stage, avg(seconds) AS seconds FROM step_times WHERE run = $run"
-        " AND stage NOT IN ('work', 'store_waited') GROUP BY step // $width, stage ORDER BY 1",
-        width=width,
+        " AND stage NOT IN ('work', 'store_waited') GROUP BY step // $width, stage ORDER BY 1"
     )
     stages = sorted(
         {r["stage"] for r in rows}, key=lambda s: (s == "total", -sum(r["seconds"] for r in rows if r["stage"] == s))
@@ -96,7 +94,7 @@ def time_by_step(source: Source) -> Figure:
     return Figure(
         "time-by-step",
         "Time by stage",
-        f"Wall seconds during which each stage was at work; {binned(width)}. Stages overlap, so they may add up to more than the total.",
+        f"Wall seconds during which each stage was at work; {source.binned()}. Stages overlap, so they may add up to more than the total.",
         data,
         layout(xaxis=axis("step"), yaxis=axis("seconds", rangemode="tozero")),
     )

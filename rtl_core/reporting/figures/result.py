@@ -9,16 +9,9 @@ from typing import Any
 import numpy as np
 
 from rtl_core.learning.intervals import Interval, mean_interval
-from rtl_core.learning.passk import pass_at_k_P
+from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw, plain, rates
-from rtl_core.reporting.evaluations import (
-    MIXTURE,
-    ROLES,
-    EvaluationView,
-    RunResult,
-    over_warm_start,
-    run_result,
-)
+from rtl_core.reporting.evaluations import MIXTURE, ROLES, EvaluationView, RunResult, over_warm_start, run_result
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.theme import PERCENT, axis, faded, layout
 
@@ -125,9 +118,9 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
         )
         if not rows:
             continue
-        n_P, c_P = np.array([r["samples"] for r in rows]), np.array([r["passed"] for r in rows])
-        ks = [k for k in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128) if k <= n_P.min()]
-        data += band(ks, [mean_interval(pass_at_k_P(n_P, c_P, k)) for k in ks], name, ROLES[name], markers=True)
+        counts = [(r["samples"], r["passed"]) for r in rows]
+        ks = [k for k in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128) if k <= min(counts)[0]]
+        data += band(ks, [pass_at_k_interval(counts, k) for k in ks], name, ROLES[name], markers=True)
     if not data or max(len(d["x"]) for d in data) < 2:
         return None
     ticks = sorted({k for d in data for k in d["x"]})

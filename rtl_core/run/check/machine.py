@@ -55,23 +55,19 @@ def data(loaded: LoadedProblems, unfit: Mapping[str, str]) -> Iterator[Finding]:
     train, heldout = (Counter(p.source for p in split) for split in (loaded.train, loaded.heldout))
     for source in sorted(train | heldout):
         yield Finding("data set", "ok", f"{source}: {train[source]} to train on, {heldout[source]} held out")
+    if not loaded.heldout:
+        text = "no problem is held out to evaluate on"
+        yield Finding("data set", "wrong", text, "raise heldout_fraction (or heldout) of a source, or add a source")
     if loaded.left_out:
         first = loaded.left_out[0]
-        yield Finding(
-            "data set",
-            "ok",
-            f"{len(loaded.left_out)} left out that cannot be graded here, such as {first.id}: {first.reason}",
-        )
+        text = f"{len(loaded.left_out)} left out that cannot be graded here, such as {first.id}: {first.reason}"
+        yield Finding("data set", "ok", text)
     if unfit:
         text = f"{len(unfit)} problems have no prompt, such as {next(iter(unfit.values()))}"
         yield Finding("data set", "warning", text, "raise prompting.max_prompt_tokens")
     if loaded.broken:
-        yield Finding(
-            "data set",
-            "warning",
-            f"{len(loaded.broken)} lines cannot be read, such as {loaded.broken[0]}",
-            "mend the file or fetch it again; `rtl-distill problems list` names all",
-        )
+        text = f"{len(loaded.broken)} lines cannot be read, such as {loaded.broken[0]}"
+        yield Finding("data set", "warning", text, "mend or fetch the file; `rtl-distill problems list` names all")
 
 
 def sandbox(config: RunConfig) -> tuple[list[Finding], Executor | None]:

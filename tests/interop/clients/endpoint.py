@@ -12,7 +12,7 @@ ANSWERS = {text: iter(given) for text, given in json.loads(Path(sys.argv[1]).rea
 
 
 def text_of(content: object) -> str:
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)  # type: ignore[attr-defined]
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
 def chat(model: str, text: str) -> dict[str, object]:
