@@ -12,7 +12,7 @@ happens beside other work), and the CPU time that it took, of all cores.
 `--staleness` compares steps that overlap with steps that do not. The stage times of a real job (35B student, 397B teacher, CVDP), scaled by
 a factor, are added as delays to backend and grader. A step is
 the time from one trained step to the next. The limit is held against the longest stage of steps that do not overlap, whose stages are not
-lengthened by another step's work on the same cores. By arithmetic (tests/rollouts/test_run_ahead_times.py) a step's chain is 22 s until its
+lengthened by another step's work on the same cores. By arithmetic (tests/rollouts/test_run_ahead.py) a step's chain is 22 s until its
 first group, 30 s of grading and 31 s of training, 83 s, of which two are under way: 41.5 s. Were no group graded before the last is
 sampled, it would be 52.5 s, 1.19 times the longest. Exit code 1 when the limit is not kept.
 """

@@ -85,10 +85,10 @@ async def evaluate_model(config: str, overrides: list[str] | None = None) -> str
             if not asks_endpoint:
                 evaluation.tell_unanswered(session)
             async with playing.players(session) as found:
-                for player in found:
-                    await evaluate_policy(session, player.plan, must_succeed=True, player=player)
-            if len(found) > 1:
-                progress.get().show(playing.table(session, found))
+                for plan, player in found:
+                    await evaluate_policy(session, plan, must_succeed=True, player=player)
+            if settings.evaluation.agentic:  # the last one is that of episodes
+                progress.get().show(playing.table(session, plan))
             report = status.finish(session)
             for line in evaluation.not_whole(session):
                 progress.get().line(line)

@@ -1,7 +1,9 @@
 """Nouns with defaults, of which a test gives what it is about."""
 
+from pathlib import Path
 from typing import Any
 
+from rtl_core.config import RunConfig, load_config
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
 
@@ -10,6 +12,13 @@ def a_problem(**given: Any) -> Problem:
     """A problem `p` that asks for `rtl/m.sv`, without harness and golden answer."""
     made = {"id": "p", "source": "cvdp", "category": "cid003", "difficulty": "easy", "prompt": "p", "harness": {}}
     return Problem(**{**made, "targets": ("rtl/m.sv",), **given})
+
+
+def demo(folder: Path, *overrides: str, train: int = 2, heldout: int = 1) -> RunConfig:
+    """The demo's configuration with so many problems, whose run writes into a folder."""
+    places = (f"run.directory={folder}", f"run.history={folder / 'history.duckdb'}")
+    sizes = (f"problems.sources.0.train={train}", f"problems.sources.0.heldout={heldout}")
+    return load_config("demo", [*places, *sizes, *overrides], environment={})
 
 
 def a_rollout(**given: Any) -> Rollout:

@@ -29,8 +29,9 @@ def wait_for(
     raise AssertionError(f"waited {patience_s:.0f} s for {what}")
 
 
-def lives(pid: int) -> bool:
-    """Whether there is such a process, and one that runs."""
+def lives(process: int | psutil.Process) -> bool:
+    """Whether there is such a process (by its id, or the very one that was found), and one that runs."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        found = psutil.Process(process) if isinstance(process, int) else process
+        return found.is_running() and found.status() != psutil.STATUS_ZOMBIE
     return False

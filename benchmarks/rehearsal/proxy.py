@@ -83,7 +83,7 @@ class Proxy:
         self._promised: dict[str, str] = {}
         """Id of a request that the service accepted and whose answer is to be fetched -> its route."""
         methods = ["GET", "POST", "PUT", "DELETE"]
-        app = Starlette(routes=[Route("/{path:path}", self._serve, methods=methods)], lifespan=self._open)
+        app = Starlette(routes=[Route("/{path:path}", self.serve, methods=methods)], lifespan=self._open)
         config = uvicorn.Config(app, port=0, log_level="critical", access_log=False, timeout_keep_alive=120)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, name="proxy", daemon=True)
@@ -108,7 +108,8 @@ class Proxy:
     @property
     def open_fault(self) -> Fault | None:
         """The fault that was met and is not over."""
-        return next((fault for fault in self._faults if fault.name in self.met and not self._is_over(fault)), None)
+        met = (fault for fault in self._faults if fault.name in self.met)
+        return next((fault for fault in met if self.met[fault.name].over_at is None), None)
 
     def end(self, fault: Fault) -> None:
         """It does not strike again."""
@@ -120,7 +121,8 @@ class Proxy:
         async with httpx.AsyncClient(base_url=self._upstream, timeout=None, limits=limits) as self.http:
             yield
 
-    async def _serve(self, request: Request) -> Response:
+    async def serve(self, request: Request) -> Response:
+        """The service's answer to a request, or that of the fault that it meets."""
         body = await request.body()
         said = read_body(request, body)
         call = Call(self, request, body, said, self._route_of(request, said))
@@ -152,9 +154,6 @@ class Proxy:
         if fault.ends == "stops":
             return False
         return time.monotonic() >= met.at + fault.lasts_s if fault.lasts_s else met.times >= fault.times
-
-    def _is_over(self, fault: Fault) -> bool:
-        return self.met[fault.name].over_at is not None
 
     def _mended_by(self, route: str) -> None:
         """A request of a route was served: the open fault may have waited for it."""

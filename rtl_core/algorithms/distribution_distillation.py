@@ -26,7 +26,7 @@ class DistributionDistillation(Grpo):
     Loss: `Σ_t (−r_t A + λ_t D_t)`, r_t = π(t) / π_sampler(t), D_t as `learning.divergence` and `tail` say (learning/distributions.py), λ_t = λ where
     the teacher is heard, else 0. It is sent as a cross entropy with 1 + k targets a position: the sampled token with the weight r_t A, the
     teacher's with −λ_t ∂D_t/∂log π, which has the gradient of that loss at the present weights. These weights need the trainer's
-    log-probabilities of all targets, one more forward pass (`reads_trainer`), as the SDK's `forward_backward_custom` makes it; on-policy
+    log-probabilities of all targets, one more forward pass (`learning.reads_trainer`), as the SDK's `forward_backward_custom` makes it; on-policy
     forward KL, renormalised, needs none.
 
     The reverse KL's gradient is the mean, over the token, of the one that `grpo` takes from the sampled token alone: λ is the same. With γ
@@ -37,11 +37,6 @@ class DistributionDistillation(Grpo):
     """
 
     signals: ClassVar[tuple[str, ...]] = ("advantages", "kl_weights")
-
-    @property
-    def reads_trainer(self) -> bool:
-        """Whether `weights` needs the trainer's log-probabilities."""
-        return self.config.learning.reads_trainer
 
     def loss_inputs(self, answer: StoredRollout, kl_weight: float) -> Inputs:
         """What `weights` reads; at λ = 0 that of `grpo`. Without the teacher's choices λ_t is 0."""
@@ -63,7 +58,8 @@ class DistributionDistillation(Grpo):
 
         Args:
             inputs: of one answer, as `loss_inputs` gives them.
-            trainer_TK: the trainer's log-probabilities of the sampled token and of the teacher's K, (T, 1 + K); None where `reads_trainer` is false.
+            trainer_TK: the trainer's log-probabilities of the sampled token and of the teacher's K, (T, 1 + K); None where
+                `learning.reads_trainer` is false.
         """
         learning = self.config.learning
         own_T = inputs["advantages"].astype(np.float64)

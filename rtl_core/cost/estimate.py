@@ -112,12 +112,10 @@ class _Rules:
     work: Workload
     other_prompt: float
     """Tokens of the prompt of a problem that replaces another."""
-    cached: bool
-    """Whether a group reads its prompt once and from the cache after that."""
-    replacements: int
-    """How often each place of a step is given to another problem, where that may be."""
     evaluated: float
     """Tokens of an answer in an evaluation."""
+    most: bool
+    """No prompt is read from the cache, and each place of a step is given to other problems as often as it may be."""
 
     def ask(self, groups: float, prompt: float, samples: int) -> _Answers:
         """`groups` groups of `samples` answers to prompts of `prompt` tokens."""
@@ -131,14 +129,14 @@ class _Rules:
     def _later_turns(self, prompt: float, whole: float) -> Tokens:
         """What an episode's turns behind the first read: turns of equal length or, without a cache, all of it at each."""
         turns = self.work.turns
-        if not self.cached:
+        if self.most:
             return Tokens(prefill=(turns - 1) * (prompt + whole))
         cached = (turns - 1) * (prompt + whole * (turns - 2) / (2 * turns))
         return Tokens(prefill=whole * (turns - 1) / turns, cached=max(cached, 0.0))
 
     def _read(self, tokens: Tokens) -> Tokens:
         """As they are paid: without a cache every prompt is read at the full price."""
-        return tokens if self.cached else replace(tokens, prefill=tokens.prefill + tokens.cached, cached=0)
+        return replace(tokens, prefill=tokens.prefill + tokens.cached, cached=0) if self.most else tokens
 
     def by_teachers(self, tokens: Tokens, sources: Mapping[str, float]) -> Usage:
         """A teacher's tokens, shared out among the teachers by the sources of the problems."""
@@ -150,15 +148,7 @@ class _Rules:
 
 def likely(config: RunConfig, work: Workload) -> Estimate:
     """What the run as configured will use if the workload's means and shares hold and no group is replaced."""
-    rules = _Rules(
-        config,
-        work,
-        other_prompt=work.train.mean,
-        cached=True,
-        replacements=0,
-        evaluated=work.completion,
-    )
-    return _estimate(rules)
+    return _estimate(_Rules(config, work, other_prompt=work.train.mean, evaluated=work.completion, most=False))
 
 
 def at_most(config: RunConfig, work: Workload, prices: Prices | None = None) -> Estimate:
@@ -189,15 +179,7 @@ def at_most(config: RunConfig, work: Workload, prices: Prices | None = None) -> 
         turns=float(config.episode.most_turns) if config.learning.episodes else 1.0,
         tool_tokens=float(config.episode.most_tool_tokens) if config.learning.episodes else 0.0,
     )
-    rules = _Rules(
-        config,
-        most,
-        other_prompt=longest,
-        cached=False,
-        replacements=config.learning.replacements,
-        evaluated=float(config.evaluated_limit),
-    )
-    return _estimate(rules)
+    return _estimate(_Rules(config, most, other_prompt=longest, evaluated=float(config.evaluated_limit), most=True))
 
 
 def _estimate(rules: _Rules) -> Estimate:
@@ -245,8 +227,8 @@ def _reinforced(rules: _Rules, groups: int, step: int, steps: int) -> tuple[floa
     config, work = rules.config, rules.work
     student, learning, samples = config.tinker.student, config.learning, config.sampling.group_size
     asked = rules.ask(groups, work.train.mean, samples)
-    if learning.replaces_equal_at(step, steps) and rules.replacements:
-        others = min(groups * rules.replacements, max(work.train.count - groups, 0))
+    if rules.most and learning.replaces_equal_at(step, steps):
+        others = min(groups * learning.replacements, max(work.train.count - groups, 0))
         asked += rules.ask(others, rules.other_prompt, samples)
     if not learning.uses_kl_at(step, steps):
         return asked.count, [{student: asked.sampling + asked.training * work.trained_share}]

@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 EVERY_S = 300.0
 """Seconds between two reports."""
@@ -47,14 +46,6 @@ class LiveReport:
         self._began = 0.0
         self._process: subprocess.Popen[bytes] | None = None
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as this object)
-
-    def __enter__(self) -> LiveReport:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def after_step(self) -> None:
         """Begin a report if one is due; returns at once."""

@@ -6,14 +6,16 @@ backend/base.py, `steps.train_tokens` in the history).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from typing import Any
 
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices, Tokens, Usage, later_turns, sampled, scored, together, total_dollars
 from rtl_core.history.store import History
+from rtl_core.types.rollout import Purpose
 
-# One row per prompt of a step, evaluation or measurement, and of each turn.
+# One row per prompt of a step, evaluation or measurement, and of each turn. `own`: the masks of answers that are episodes (`Rollout.own_T`);
+# `scored`: (tokens of the prompt that the teacher read, of the answer) of those that it scored, equal ones once.
 _GROUPS = """
 SELECT r.policy = 'teacher' AS by_teacher, any_value(r.n_prompt) AS prompt, any_value(p.source) AS source, any_value(t.teacher) AS scorer,
        list(r.n_tokens) AS completions,
@@ -25,42 +27,10 @@ FROM rollouts r
 LEFT JOIN (SELECT rollout, tokens_T, own_T FROM tokens WHERE own_T IS NOT NULL) k ON k.rollout = r.rollout
 LEFT JOIN teacher_scores t ON t.rollout = r.rollout
 LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
-WHERE r.run = ?
+WHERE r.run = $run AND ($step IS NULL OR r.step = $step AND r.purpose = $purpose)
 GROUP BY r.purpose, r.policy, r.evaluation, r.step, r.turn, r.problem_id, r.prompt
 """
 _TRAINED = "SELECT coalesce(sum(train_tokens), 0) AS tokens FROM steps WHERE run = ? AND status = 'trained'"
-
-
-@dataclass
-class PaidGroup:
-    """Answers to one prompt that were asked for together: tokens of the prompt and of each answer, and (tokens of the prompt that the
-    teacher read, of the answer) of those that it scored; equal ones are scored once. `own`: the masks of those that are episodes (`Rollout.own_T`).
-
-    `source` is the problem's, None where the history does not know it; `scorer` the teacher that scored, None where it was not recorded.
-    """
-
-    by_teacher: bool
-    prompt: int
-    source: str | None = None
-    scorer: str | None = None
-    completions: list[int] = field(default_factory=list)
-    scored: list[Sequence[int]] = field(default_factory=list)
-    own: list[Sequence[bool]] = field(default_factory=list)
-
-
-def usage_of(groups: Iterable[PaidGroup], train_tokens: int, config: RunConfig) -> dict[str, Tokens]:
-    """Tokens by model of sampling and scoring some groups, and of training on `train_tokens`."""
-    student = config.tinker.student
-    usages: list[Usage] = [{student: Tokens(train=train_tokens)}] if train_tokens else []
-    for group in groups:
-        teacher = config.tinker.teacher_of(group.source)
-        sampler = teacher if group.by_teacher and teacher else student
-        usages.append({sampler: sampled(group.prompt, group.completions)})
-        usages += ({sampler: later_turns(group.prompt, own_T)} for own_T in group.own)
-        if group.scored and (scorer := group.scorer or teacher):
-            for prompt in dict.fromkeys(prompt for prompt, _ in group.scored):
-                usages.append({scorer: scored(prompt, [tokens for read, tokens in group.scored if read == prompt])})
-    return together(usages)
 
 
 def spent(history: History, run: str, config: RunConfig) -> dict[str, Tokens]:
@@ -68,9 +38,30 @@ def spent(history: History, run: str, config: RunConfig) -> dict[str, Tokens]:
 
     Not in it: samples that a crash took before they were recorded, and train steps that were repeated.
     """
-    groups = [PaidGroup(**row) for row in history.query(_GROUPS, [run]).to_pylist()]
     (trained,) = history.query(_TRAINED, [run]).to_pylist()
-    return usage_of(groups, int(trained["tokens"]), config)
+    return _usage(history, config, int(trained["tokens"]), run=run, step=None, purpose=None)
+
+
+def spent_in_step(
+    history: History, run: str, config: RunConfig, purpose: Purpose, step: int, train_tokens: int
+) -> dict[str, Tokens]:
+    """Tokens by model of a step whose answers and scores are recorded, and which was trained on `train_tokens`."""
+    return _usage(history, config, train_tokens, run=run, step=step, purpose=purpose)
+
+
+def _usage(history: History, config: RunConfig, train_tokens: int, **place: Any) -> dict[str, Tokens]:
+    """Tokens of sampling and scoring the groups of a place, and of training on `train_tokens`."""
+    student = config.tinker.student
+    usages: list[Usage] = [{student: Tokens(train=train_tokens)}] if train_tokens else []
+    for group in history.query(_GROUPS, place).to_pylist():
+        teacher = config.tinker.teacher_of(group["source"])
+        sampler = teacher if group["by_teacher"] and teacher else student
+        usages.append({sampler: sampled(group["prompt"], group["completions"])})
+        usages += ({sampler: later_turns(group["prompt"], own_T)} for own_T in group["own"])
+        if group["scored"] and (scorer := group["scorer"] or teacher):
+            for prompt in dict.fromkeys(read for read, _ in group["scored"]):
+                usages.append({scorer: scored(prompt, [tokens for read, tokens in group["scored"] if read == prompt])})
+    return together(usages)
 
 
 def step_costs(history: History, run: str) -> list[float]:

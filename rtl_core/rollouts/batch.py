@@ -130,12 +130,12 @@ def open_batch(session: Session, batch: Batch) -> Batch:
     return batch
 
 
-async def sample(session: Session, batch: Batch, problem_id: str) -> int:
-    """Sample what is missing of one group. Returns how many rollouts were sampled."""
+async def sample(session: Session, batch: Batch, problem_id: str) -> None:
+    """Sample what is missing of one group."""
     config, prompt = session.config, session.prompts[problem_id]
     missing = [index for index in range(batch.group_size) if (problem_id, index) not in batch.rollouts]
     if not missing:
-        return 0
+        return
     with batch.clock.measure("sample"):
         seeds = None
         if config.sampling.seeded:
@@ -146,7 +146,6 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> int:
     # Taken up first: what is paid for is not sampled again when the recorder tells of an earlier failure.
     batch.take_up(map(StoredRollout, rollouts))
     session.recorder.put("record_rollouts", rollouts)
-    return len(rollouts)
 
 
 def seed_place(batch: Batch) -> str:
@@ -211,8 +210,8 @@ def sampling_of(config: RunConfig, batch: Batch) -> tuple[int, float, float]:
     return held.max_tokens or own.max_tokens, temperature, held.top_p
 
 
-async def grade(session: Session, batch: Batch, problem_id: str) -> int:
-    """Grade what is ungraded of one group. Returns how many answers passed.
+async def grade(session: Session, batch: Batch, problem_id: str) -> None:
+    """Grade what is ungraded of one group.
 
     Raises:
         InfrastructureError: grading itself failed for some; the others' verdicts are recorded, so a repeat is short.
@@ -234,8 +233,6 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
     if failed:
         why = f"grading failed for {len(failed)} answers of {problem_id}: {'; '.join(failed[0].reasons)}"
         grading_failed(session, batch, problem_id, why)
-        return 0
-    return sum(stored.passed for stored in batch.group(problem_id))
 
 
 async def verdicts_on(session: Session, batch: Batch, problem_id: str, answers: Sequence[Answer]) -> list[Verdict]:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from rtl_core.backend.base import Datum, StepResult
-from rtl_core.config import RunConfig
-from rtl_core.cost.tokens import Tokens
 from rtl_core.learning.curriculum import difficulty_key
 from rtl_core.learning.equal_difficulty import SUFFIX, Floats, Groups, base_rates, equal_difficulty, stratum
-from rtl_core.observe.usage import PaidGroup, usage_of
 from rtl_core.reporting.evaluations import evaluations_of_rhythm
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import has_signal
 from rtl_core.rollouts.evaluation import is_due
 from rtl_core.run.session import Session
-from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Stage
 
 
@@ -108,31 +104,6 @@ def warm_start_metrics(batch: Batch, trained: StepResult) -> dict[str, float]:
     if trained.examples:
         metrics["warm_start/nll"] = float(-np.concatenate(trained.logprobs).mean())
     return metrics
-
-
-def batch_usage(
-    batch: Batch, train_tokens: int, config: RunConfig, problems: Mapping[str, Problem] | None = None
-) -> dict[str, Tokens]:
-    """Tokens of one training batch: sampled and scored, and the `train_tokens` that were trained on. `problems`, by id,
-    tell whose teacher it was where there are several."""
-    groups: dict[tuple[str, tuple[int, ...]], PaidGroup] = {}
-    scored: set[tuple[object, ...]] = set()
-    for stored in batch.rollouts.values():
-        rollout = stored.rollout
-        place = rollout.problem_id, rollout.prompt_P
-        source = problems[rollout.problem_id].source if problems else None
-        group = groups.setdefault(place, PaidGroup(batch.sampler == "teacher", len(rollout.prompt_P), source))
-        group.completions.append(rollout.n_own)
-        if rollout.own_T:
-            group.own.append(rollout.own_T)
-        if stored.teacher is None:
-            continue
-        read = stored.teacher.n_prompt or len(rollout.prompt_P)
-        if (text := (place, read, rollout.tokens_T)) not in scored:
-            scored.add(text)
-            group.scorer = stored.teacher.teacher
-            group.scored.append((read, len(rollout.tokens_T)))
-    return usage_of(groups.values(), train_tokens, config)
 
 
 _ANSWERS = """

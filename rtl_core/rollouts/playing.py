@@ -55,16 +55,9 @@ class Player:
     """In episodes, or in one turn."""
 
 
-@define(eq=False)
-class Evaluated(Player):
-    """How the problems of an evaluation are answered."""
-
-    plan: EvaluationPlan
-
-
 @asynccontextmanager
-async def players(session: Session) -> AsyncIterator[list[Evaluated]]:
-    """Who answers in a run that evaluates: the model in one turn and, if the run is agentic, in episodes."""
+async def players(session: Session) -> AsyncIterator[list[tuple[EvaluationPlan, Player]]]:
+    """The evaluations of a run that evaluates, and who answers: the model in one turn and, if the run is agentic, in episodes."""
     held, bounds = session.config.evaluation, session.config.episode
     plan = plan_evaluation(session, "student", 0)
     policy: Callable[[Batch, str, int], Policy] = partial(sampling_policy, session)
@@ -73,9 +66,10 @@ async def players(session: Session) -> AsyncIterator[list[Evaluated]]:
         endpoint = Endpoint(held.endpoint, session.config.tinker.student, temperature, top_p, max_tokens)
         policy = lambda batch, problem_id, sample: endpoint  # noqa: E731
     async with open_conversation_pool(session.config, held.agentic) as pool:
-        found = [Evaluated(policy if held.endpoint else None, pool, False, plan)]
+        found = [(plan, Player(policy if held.endpoint else None, pool, False))]
         if held.agentic:
-            found.append(Evaluated(policy, pool, True, replace(plan, other=Conditions(turns=bounds.most_turns))))
+            in_turns = replace(plan, other=Conditions(turns=bounds.most_turns))
+            found.append((in_turns, Player(policy, pool, True)))
         yield found
 
 
@@ -116,16 +110,17 @@ def grader_between(session: Session, batch: Batch, problem_id: str) -> Judge:
     return judge
 
 
-async def answer(session: Session, batch: Batch, problem_id: str) -> int:
+async def answer(session: Session, batch: Batch, problem_id: str) -> None:
     """Have what is missing of one group answered: in one turn each or, in a run that trains on episodes, in episodes. Raises what `play` raises."""
     pool = session.policy.conversations
     if pool is None:
-        return await batches.sample(session, batch, problem_id)
-    return await play(session, batch, problem_id, Player(partial(sampling_policy, session), pool, True))
+        await batches.sample(session, batch, problem_id)
+    else:
+        await play(session, batch, problem_id, Player(partial(sampling_policy, session), pool, True))
 
 
-async def play(session: Session, batch: Batch, problem_id: str, player: Player) -> int:
-    """Have what is missing of one group answered; returns how many answers there are now that were not before.
+async def play(session: Session, batch: Batch, problem_id: str, player: Player) -> None:
+    """Have what is missing of one group answered.
 
     Raises BackendUnavailableError and what `grade` raises where the sandbox or the grading between attempts fails; the turns so far are recorded,
     and a repeat goes on from them.
@@ -157,7 +152,6 @@ async def play(session: Session, batch: Batch, problem_id: str, player: Player) 
             raise error
     if failed:
         batches.grading_failed(session, batch, problem_id, f"an episode of {problem_id} broke off: {failed[0]}")
-    return len(rollouts)
 
 
 def _converse(
@@ -213,9 +207,9 @@ def _other_files(session: Session, rollout: Rollout) -> dict[str, str]:
     return random.Random(f"permute-results/{session.config.run.seed}/{rollout.key}").choice(others).context
 
 
-def table(session: Session, found: Sequence[Evaluated]) -> Table:
-    """pass@1 single-shot and of episodes, with what they cost."""
-    record = session.history.evaluation(found[-1].plan.key(session.run))
+def table(session: Session, episodes: EvaluationPlan) -> Table:
+    """pass@1 single-shot and of an evaluation in episodes, with what they cost."""
+    record = session.history.evaluation(episodes.key(session.run))
     assert record is not None, "it was made"
     return compared_table(session.history, record)
 

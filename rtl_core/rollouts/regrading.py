@@ -66,8 +66,8 @@ class Regrading:
     failed: Counter[str] = field(factory=Counter)
     """Why grading itself failed -> of how many rollouts."""
 
-    async def grade(self, problem_id: str) -> int:
-        """Grade one problem's waiting rollouts and record their verdicts; returns how many. Equal texts are graded once.
+    async def grade(self, problem_id: str) -> None:
+        """Grade one problem's waiting rollouts and record their verdicts. Equal texts are graded once.
 
         Where grading itself fails, the rollout is left for a repetition and counted in `failed`.
         """
@@ -82,7 +82,6 @@ class Regrading:
                 rows += [(key, verdict) for key in keys]
         if rows:
             await asyncio.to_thread(self.history.record_regrades, self.label, rows)
-        return len(rows)
 
     def in_words(self) -> str:
         """One line: how many verdicts, and how many of them changed."""

@@ -38,8 +38,8 @@ class Scorer:
     """What the prompt holds beyond the answer's own."""
 
 
-async def score(session: Session, batch: Batch, problem_id: str) -> float:
-    """The teacher's log-probabilities of one group's tokens. Returns the group's mean KL (k1) per token, in nats.
+async def score(session: Session, batch: Batch, problem_id: str) -> None:
+    """The teacher's log-probabilities of one group's tokens.
 
     An episode is scored as one sequence; what the teacher says of tokens that tools gave is not kept: 0 stands there.
 
@@ -88,8 +88,6 @@ async def score(session: Session, batch: Batch, problem_id: str) -> float:
         records.append(record)
         batch.update(stored, teacher=record)
     session.recorder.put("record_teacher", records)
-    group = [stored.teacher for stored in batch.group(problem_id) if stored.teacher is not None]
-    return sum(t.k1_mean * t.n_tokens for t in group) / max(sum(t.n_tokens for t in group), 1)
 
 
 def scorer_of(session: Session, batch: Batch, stored: StoredRollout) -> Scorer | None:

@@ -55,8 +55,8 @@ class Survey:
         """Ids of the problems that nothing is known of yet, in the session's order."""
         return [problem_id for problem_id in self.session.problems if problem_id not in self.records]
 
-    async def validate(self, problem_id: str) -> str:
-        """Validate one problem in the session's pool; returns its status.
+    async def validate(self, problem_id: str) -> None:
+        """Validate one problem in the session's pool.
 
         Raises:
             InfrastructureError: the executor failed for the first or second time on it; worth trying again.
@@ -71,10 +71,9 @@ class Survey:
                 raise
             # One problem that the executor chokes on must not end the run. Nothing is stored: a later run tries again.
             self.records[problem_id] = self._given_up(problem, error)
-            return self.records[problem_id].status
-        self.records[problem_id] = record
-        await self.found.add(record)
-        return record.status
+        else:
+            self.records[problem_id] = record
+            await self.found.add(record)
 
     def _given_up(self, problem: Problem, error: InfrastructureError) -> ValidationRecord:
         executor = self.session.graders.grader.executor
@@ -141,7 +140,7 @@ class ValidationAhead:
     """
 
     survey: Survey
-    validate: Callable[[Survey, str], Awaitable[str]]
+    validate: Callable[[Survey, str], Awaitable[None]]
     at_once: int
     _tasks: dict[str, asyncio.Task[None]] = field(factory=dict)
     _slots: asyncio.Semaphore = field(init=False)

@@ -14,14 +14,13 @@ from rtl_core.errors import SamplerDriftError
 from rtl_core.history.records import StepRecord
 from rtl_core.learning.schedule import controlled_weight, scheduled
 from rtl_core.observe.progress import progress
-from rtl_core.observe.usage import cost_metrics
+from rtl_core.observe.usage import cost_metrics, spent_in_step
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.curriculum_sampling import pool_metrics
 from rtl_core.rollouts.datums import algorithm_of, build_datums, datums_to_imitate, signal_share, trainer_tokens
 from rtl_core.rollouts.evaluation import passed_by_turn
 from rtl_core.rollouts.metrics import (
     batch_metrics,
-    batch_usage,
     drift_metrics,
     equal_difficulty_metrics,
     warm_start_metrics,
@@ -46,8 +45,8 @@ async def take_start(session: Session) -> None:
     session.weights.checkpoint, session.weights.sampler_paths[0] = start, start.sampler_path
 
 
-async def train(session: Session, batch: Batch) -> Checkpoint:
-    """Train on a batch, save the weights, record the step. Returns where the new weights are.
+async def train(session: Session, batch: Batch) -> None:
+    """Train on a batch, save the weights, record the step.
 
     Called again after a failure, it starts from the session's checkpoint: the step counts once, when its record is committed.
 
@@ -78,6 +77,7 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
     batch.clock.add("store", store.busy_s)
     batch.clock.add("store_waited", store.waited_s)
     times = batch.clock.seconds()
+    usage = spent_in_step(session.history, session.run, config, batch.purpose, batch.step, trained.tokens)
     record = StepRecord(
         run=session.run,
         epoch=batch.epoch,
@@ -90,7 +90,7 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
         metrics={
             **metrics,
             **pool_metrics(session, batch),
-            **cost_metrics(batch_usage(batch, trained.tokens, config, session.problems), config, session.prices),
+            **cost_metrics(usage, config, session.prices),
             **{f"time/{k}": v for k, v in times.items()},
             "cpu/store": store.cpu_s,
         },
@@ -100,7 +100,6 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
     session.weights.trainer = trainer
     session.weights.checkpoint, session.life.last_step = checkpoint, record.metrics
     session.weights.sampler_paths[batch.step + 1] = checkpoint.sampler_path
-    return checkpoint
 
 
 async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[dict[str, float], StepResult]:
@@ -142,7 +141,7 @@ async def against_choices(
     sent = [Datum(one.prompt_P, one.tokens_T, {}, np.asarray(one.inputs["teacher_tokens"], np.int64)) for one in datums]
     found: Sequence[NDArray[np.float64] | None] = [None] * len(sent)
     read = 0
-    if algorithm.reads_trainer:
+    if algorithm.config.learning.reads_trainer:
         found = await trainer.logprobs(sent)
         read = sum(len(one.sequence) - 1 for one in sent)
     weighed = [

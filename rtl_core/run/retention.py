@@ -65,14 +65,6 @@ def best(
     return found
 
 
-def superseded(
-    trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], retention: Retention
-) -> list[StepState]:
-    """Steps whose weights may go, oldest first."""
-    keep = kept(trained, evaluations, retention)
-    return [state for state in sorted(trained, key=lambda state: state.step) if state.step not in keep]
-
-
 def retention_of(config: RunConfig) -> Retention:
     """What the configuration says is kept, and the weights that score for as long as the run trains."""
     section, learning = config.checkpoints, config.learning
@@ -81,25 +73,24 @@ def retention_of(config: RunConfig) -> Retention:
     return Retention(section.keep_last, section.keep_best, section.keep_every, also)
 
 
-async def tidy(session: Session) -> int:
-    """Delete the weights that no rule keeps. Returns how many were deleted.
+async def tidy(session: Session) -> None:
+    """Delete the weights that no rule keeps.
 
     Nothing depends on it: what fails is told and tried again after the next step.
     """
     with session.history.reading():
         trained = session.history.trained_steps(session.run)
         evaluations = own_evaluations(session.history, session.run)
-    old = superseded(trained, evaluations, retention_of(session.config))
-    old = [state for state in old if state.step not in session.weights.tidied]
+    stay = kept(trained, evaluations, retention_of(session.config)) | session.weights.tidied
+    old = [state for state in trained if state.step not in stay]
     if not old:
-        return 0
+        return
     try:
-        deleted = await session.policy.backend.delete(_paths(old))
+        await session.policy.backend.delete(_paths(old))
     except (PolicyError, InfrastructureError, ConnectionError, TimeoutError) as error:
         progress.get().line(f"old weights could not be deleted: {error}")
-        return 0
-    session.weights.tidied |= {state.step for state in old}
-    return deleted
+    else:
+        session.weights.tidied |= {state.step for state in old}
 
 
 async def secure(session: Session) -> None:

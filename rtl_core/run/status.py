@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from rtl_core.history.records import EndedBy, RunStatus
@@ -37,7 +37,9 @@ async def run_status(session: Session) -> AsyncIterator[None]:
     try:
         with (
             Tracker(session.history, session.config, progress.get().line) as tracker,
-            LiveReport(session.history.path, session.run, report_path(session), progress.get().line) as live_report,
+            closing(
+                LiveReport(session.history.path, session.run, report_path(session), progress.get().line)
+            ) as live_report,
         ):
             session.life.on_step += [lambda _: tracker.recorded(), lambda _: live_report.after_step()]
             yield

@@ -19,7 +19,7 @@ import pytest
 from rtl_core.history.store import History
 from rtl_core.run.lock import read_holder
 from rtl_distill.operations.local import LocalDeployment, down, up
-from tests.waiting import wait_for
+from tests.waiting import lives, wait_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -125,7 +125,7 @@ class Deployed:
         assert len(everyone) > 2
         started = time.monotonic()
         self.cancel(flow_run)
-        wait_for(lambda: not living(everyone), "all processes of the run to end", patience_s)
+        wait_for(lambda: not any(map(lives, everyone)), "all processes of the run to end", patience_s)
         seconds = time.monotonic() - started
         print(f"cancelled: {len(everyone)} processes, none left after {seconds:.1f} s")
         self.wait_state(flow_run, "Cancelled")
@@ -144,16 +144,6 @@ class Deployed:
         environment = {**os.environ, **self.place.settings(), "COLUMNS": "200"}
         done = subprocess.run([program, *arguments], env=environment, capture_output=True, text=True, timeout=600)
         return done.stdout + done.stderr
-
-
-def living(processes: list[psutil.Process]) -> list[str]:
-    """Those that still run, by name."""
-    found = []
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(f"{process.pid} {process.name()}")
-    return found
 
 
 @contextlib.contextmanager

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 
+import psutil
+
 from rtl_distill.operations import processes
 from rtl_distill.operations.processes import OWNER, end_orphans
 from tests.waiting import lives, wait_for
@@ -52,17 +54,10 @@ def test_a_command_in_a_container_keeps_its_children():
         assert process.stdout is not None
         process.stdout.readline()
         try:
-            inside = [pid for pid in descendants(process.pid) if processes.variable(pid, OWNER) is not None]
+            below = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+            inside = [pid for pid in below if processes.variable(pid, OWNER) is not None]
             assert inside
             assert not set(inside) & set(end_orphans())
             assert all(lives(pid) for pid in inside)
         finally:
             process.kill()
-
-
-def descendants(ancestor: int) -> list[int]:
-    family, before = {ancestor}, 0
-    while len(family) > before:
-        before = len(family)
-        family |= {pid for pid in processes.pids() if processes.parent(pid) in family}
-    return sorted(family - {ancestor})

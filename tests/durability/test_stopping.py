@@ -1,11 +1,10 @@
 """What is at work ends quickly when a run is stopped."""
 
-import contextlib
 import os
 import signal
 import threading
-from pathlib import Path
 
+import psutil
 import pytest
 
 from rtl_core.errors import InfrastructureError
@@ -16,28 +15,18 @@ from rtl_core.run.signals import at_once_on_signal
 from tests.waiting import wait_for
 
 
-def children() -> dict[int, str]:
-    """Direct children of this process: id -> program."""
-    found = {}
-    for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):  # a thread or a child that ends meanwhile
-            for pid in (task / "children").read_text().split():
-                found[int(pid)] = Path(f"/proc/{pid}/comm").read_text().strip()
-    return found
+def children() -> set[psutil.Process]:
+    """Direct children of this process."""
+    return set(psutil.Process().children())
 
 
 def runs(*command: str) -> bool:
     """Whether some process of this machine is this command."""
-    wanted = "\0".join(command).encode() + b"\0"
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if entry.read_bytes() == wanted:
-                return True
-    return False
+    return any(process.info["cmdline"] == list(command) for process in psutil.process_iter(["cmdline"]))
 
 
 def test_closing_the_executor_ends_the_job_at_work_and_leaves_no_process():
-    before = set(children())
+    before = children()
     executor = make_executor("bubblewrap")
     job = Job(
         files={}, harness={}, steps=(Step("long", ("sleep", "3599.25"), cwd="/code"),), limits=Limits(wall_s=3600)
@@ -61,7 +50,7 @@ def test_closing_the_executor_ends_the_job_at_work_and_leaves_no_process():
     assert isinstance(ended[0], InfrastructureError)
     with pytest.raises(InfrastructureError):
         executor.run(job)
-    wait_for(lambda: set(children()) <= before, "the end of its processes")
+    wait_for(lambda: children() <= before, "the end of its processes")
 
 
 def test_a_signal_ends_the_work_at_once_although_the_main_thread_is_busy_with_something_else():

@@ -46,16 +46,16 @@ async def play(config, stop_after=None):
     """Both evaluations; the table as text, and the session's history. `stop_after` so many requests the process "dies"."""
     async with open_session(config, with_policy=config.evaluation.endpoint is None) as session:
         async with playing.players(session) as players:
-            for player in players:
-                held = batches.open_batch(session, evaluation.evaluation_batch(session, player.plan))
+            for plan, player in players:
+                held = batches.open_batch(session, evaluation.evaluation_batch(session, plan))
                 for problem_id in held.problem_ids:
                     if player.policy is None:
                         await batches.sample(session, held, problem_id)
                     else:
                         await playing.play(session, held, problem_id, player)
                     await batches.grade(session, held, problem_id)
-                await evaluation.record(session, held, player.plan)
-        return playing.table(session, players), session.history
+                await evaluation.record(session, held, plan)
+        return playing.table(session, plan), session.history
 
 
 @pytest.mark.slow

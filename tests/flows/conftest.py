@@ -1,9 +1,42 @@
 """The smallest run that has every part."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from rtl_core.config import load_config
+from rtl_core.run import status
+from rtl_core.run.session import open_session
+
+QUICK = (
+    "run.epochs=1", "problems.sources.0.heldout=1", "evaluation.teacher=false", "evaluation.samples=1", "evaluation.k=[1]",
+    "tinker.local_threads=1",
+)  # fmt: skip
+"""Overrides of one epoch, and as little evaluation as there may be."""
+
+
+@pytest.fixture
+def train(prefect):
+    """Trains the one epoch of a run without its evaluations, or raises what stopped it."""
+    from prefect import flow as prefect_flow
+
+    from rtl_distill.flows import train as flow
+    from rtl_distill.flows.validate import validated_ahead
+
+    @prefect_flow
+    async def run(overrides):
+        async with (
+            open_session(load_config("demo", overrides)) as session,
+            status.run_status(session),
+            validated_ahead(session) as ahead,
+        ):
+            await flow.measure_problems(session, ahead)
+            await flow.order_problems(session)
+            assert await flow.train_epoch(session, ahead, 0) is None
+
+    return lambda overrides: asyncio.run(run(overrides))
 
 
 @pytest.fixture

@@ -1,31 +1,21 @@
 """What a run pays for training is what it sent to be trained on: the client's calls, the service's own count, history and cost agree."""
 
-import asyncio
 from typing import Any
 
 import pytest
-from prefect import flow as prefect_flow
 
 import rtl_core.backend.tinker as tinker_backend
-import rtl_distill.flows.train as flow
 from rtl_core.config import load_config
 from rtl_core.cost.estimate import Prompts, Workload, at_most
 from rtl_core.cost.tokens import load_prices, total_dollars
 from rtl_core.history.store import History
 from rtl_core.observe.usage import spent
-from rtl_core.run import session, status
-from rtl_distill.flows.validate import validated_ahead
+from tests.flows.conftest import QUICK
 
 pytestmark = pytest.mark.slow
 
 # No evaluation: its answers are a cost of the run, and of no step.
-SMALL = (
-    "run.epochs=1",
-    "problems.sources.0.heldout=1",
-    "evaluation.teacher=false",
-    "evaluation.after_warm_start=false",
-    "tinker.local_threads=1",
-)
+SMALL = (*QUICK, "evaluation.after_warm_start=false")
 PRICES = """as_of = 2026-01-01
 [models.student]
 prefill = 1.0
@@ -55,8 +45,8 @@ class Counting:
 
 
 @pytest.fixture
-def train(prefect, monkeypatch):
-    """Trains the one epoch of a run; returns the tokens of each datum of each pass."""
+def sent(monkeypatch):
+    """The tokens of each datum of each pass that is sent from here on."""
     open_training_client = tinker_backend.open_training_client
     sent: list[list[int]] = []
 
@@ -64,22 +54,7 @@ def train(prefect, monkeypatch):
         return Counting(await open_training_client(*arguments), sent)
 
     monkeypatch.setattr(tinker_backend, "open_training_client", counting)
-
-    @prefect_flow
-    async def run(overrides):
-        async with (
-            session.open_session(load_config("demo", overrides)) as opened,
-            status.run_status(opened),
-            validated_ahead(opened) as ahead,
-        ):
-            await flow.order_problems(opened)
-            assert await flow.train_epoch(opened, ahead, 0) is None
-
-    def trained(overrides):
-        asyncio.run(run(overrides))
-        return sent
-
-    return trained
+    return sent
 
 
 @pytest.mark.parametrize(
@@ -104,12 +79,12 @@ def train(prefect, monkeypatch):
     ],
 )
 def test_what_was_sent_for_training_is_what_the_history_holds_and_the_cost_counts(
-    small_run, tmp_path, train, name, overrides
+    small_run, tmp_path, train, sent, name, overrides
 ):
     prices = tmp_path / "prices.toml"
     prices.write_text(PRICES)
     settings = small_run(name, *SMALL, f"cost.prices={prices}", *overrides)
-    sent = train(settings)
+    train(settings)
     history, config = History(tmp_path / "history.duckdb"), load_config("demo", settings)
     rollouts = "SELECT count(*) AS n FROM rollouts WHERE run = ? AND purpose <> 'evaluation'"
     ((sampled,),) = [row.values() for row in history.query(rollouts, [name]).to_pylist()]

@@ -5,11 +5,9 @@ import asyncio
 import numpy as np
 import pytest
 
-from rtl_core.algorithms.base import chosen
-from rtl_core.config import load_config
-from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 from tests.flows import recording_backend as noted
+from tests.flows.conftest import QUICK
 
 TAUGHT = (
     "learning.algorithm=distribution_distillation",
@@ -17,11 +15,7 @@ TAUGHT = (
     "learning.kl_on=all",
     "learning.teacher_choices=5",
     "learning.choices_stored_above=0.5",
-    "run.epochs=1",
-    "problems.sources.0.heldout=1",
-    "evaluation.teacher=false",
-    "evaluation.samples=1",
-    "evaluation.k=[1]",
+    *QUICK,
 )
 
 
@@ -81,24 +75,3 @@ def test_the_demo_learns_from_distributions_through_the_embedded_service(small_r
     asyncio.run(train("demo-hard", settings))
     steps = History(tmp_path / "history.duckdb").trained_steps("hard")
     assert [step.examples > 0 for step in steps if step.examples is not None] == [True, True]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (["learning.kl_weight=0", "learning.final_kl_weight=0"], "distribution_distillation without a KL is grpo"),
-        (["learning.loss=ppo"], "learning.loss`: not with distribution_distillation"),
-        (["learning.kl_discount=0.9"], "learning.kl_discount`: not with distribution_distillation"),
-        (["learning.kl_clamp=5", "learning.divergence=forward"], "only the reverse KL has it"),
-        (["learning.permute_advantages=true"], "take permute_teacher"),
-    ],
-)
-def test_what_it_cannot_do_is_refused_with_the_key_to_change(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        load_config("demo", ["learning.algorithm=distribution_distillation", *settings], environment={})
-
-
-def test_under_another_name_it_is_refused_since_the_teacher_would_not_be_asked():
-    other = "rtl_core.algorithms.distribution_distillation:DistributionDistillation"
-    with pytest.raises(ConfigError, match="not asked under this name"):
-        chosen(load_config("demo", [f"learning.algorithm={other}"], environment={}))

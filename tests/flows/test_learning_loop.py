@@ -1,42 +1,16 @@
 """The training loop's choices in whole runs: the epoch flow over a real service, real simulators, a real database."""
 
-import asyncio
-
 import pytest
-from prefect import flow as prefect_flow
 
-import rtl_distill.flows.train as flow
-from rtl_core.config import load_config
 from rtl_core.errors import RunHealthError
 from rtl_core.history.store import History
 from rtl_core.learning.schedule import controlled_weight
-from rtl_core.run import status
-from rtl_core.run.session import open_session
-from rtl_distill.flows.validate import validated_ahead
+from tests.flows.conftest import QUICK
 
 pytestmark = pytest.mark.slow
 
 HEALTH = 'health.ranges={"optim/entropy" = {min = 100.0}}'
 """A range that every run leaves."""
-QUICK = ("run.epochs=1", "problems.sources.0.heldout=1", "evaluation.teacher=false", "tinker.local_threads=1")
-
-
-@pytest.fixture
-def train(prefect):
-    """Trains the one epoch of a run, or raises what stopped it."""
-
-    @prefect_flow
-    async def run(overrides):
-        async with (
-            open_session(load_config("demo", overrides)) as session,
-            status.run_status(session),
-            validated_ahead(session) as ahead,
-        ):
-            await flow.measure_problems(session, ahead)
-            await flow.order_problems(session)
-            assert await flow.train_epoch(session, ahead, 0) is None
-
-    return lambda overrides: asyncio.run(run(overrides))
 
 
 def metrics(history: History, run: str) -> list[dict[str, float]]:

@@ -6,21 +6,12 @@ from typing import Any
 import pytest
 
 from rtl_core.history.store import History
+from tests.flows.conftest import QUICK
 
 pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.slow]
 
 BACKENDS = {"over-http": "tinker", "in-process": "tests.backend.inprocess:BACKEND"}
-SMALL = (
-    "run.epochs=1",
-    "problems.sources.0.heldout=1",
-    "evaluation.samples=1",
-    "evaluation.k=[1]",
-    "evaluation.teacher=false",
-    "sampling.seeded=true",
-    "tinker.local_deterministic=true",
-    "tinker.local_threads=1",
-    "learning.kl_weight=0.1",
-)
+SMALL = (*QUICK, "tinker.local_deterministic=true", "learning.kl_weight=0.1")
 
 
 def rows(history: History, run: str, sql: str) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from rtl_core.algorithms.base import chosen
 from rtl_core.config import load_config
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
+from tests.flows.conftest import QUICK
 
 FILE = '''
 """RLOO: each answer against the mean of the others; answers that were cut do not count."""
@@ -34,6 +35,8 @@ def test_an_algorithm_that_is_none_is_refused_before_a_run_is_opened():
         ("nowhere:Rloo", "cannot be imported"),
         ("rtl_core.errors:ConfigError", "is no algorithm"),
         ("warm_start", "no advantages"),
+        # The teacher would not be asked for its distributions.
+        ("rtl_core.algorithms.distribution_distillation:DistributionDistillation", "not asked under this name"),
     ):
         with pytest.raises(ConfigError, match=f"(?s){why}"):
             chosen(load_config("demo", [f"learning.algorithm={name}"], environment={}))
@@ -46,14 +49,7 @@ def test_one_file_is_an_algorithm_that_trains_through_the_flow(small_run, tmp_pa
 
     (tmp_path / "rloo_of_mine.py").write_text(FILE)
     monkeypatch.syspath_prepend(tmp_path)
-    settings = small_run(
-        "own",
-        "learning.algorithm=rloo_of_mine:Rloo",
-        "run.epochs=1",
-        "problems.sources.0.heldout=1",
-        "evaluation.teacher=false",
-        "learning.kl_weight=0.1",
-    )
+    settings = small_run("own", "learning.algorithm=rloo_of_mine:Rloo", *QUICK, "learning.kl_weight=0.1")
     asyncio.run(train("demo", settings))
     history = History(tmp_path / "history.duckdb")
     different = "SELECT count(DISTINCT (rollouts.problem_id, text)) AS n FROM advantages JOIN rollouts USING (rollout) WHERE counts"

@@ -17,9 +17,9 @@ from rtl_core.prompting.extraction import extract_answer
 from rtl_core.rollouts.regrading import open_regrading
 from rtl_core.rollouts.resumable import Choice
 from rtl_core.types.problem import Problem
-from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome
 from rtl_distill.flows.regrade import regrade
+from tests.nouns import a_rollout
 
 pytestmark = pytest.mark.usefixtures("prefect")
 
@@ -52,11 +52,8 @@ def graded(tmp_path):
             for sample, text in enumerate(
                 (f"```verilog\n{golden}```",) * 2 + ("I do not know.",) + (f"```verilog\n{golden}```",)
             ):
-                rollout = Rollout(
-                    run=RUN, purpose="evaluation" if sample == 3 else "train", evaluation="e" if sample == 3 else None, epoch=0,
-                    step=sample, problem_id=problem.id, sample=sample, prompt_P=(1,), tokens_T=(2,), logprobs_T=(-0.1,),
-                    stop_reason="stop", text=text, policy_step=0,
-                )  # fmt: skip
+                place = {"purpose": "evaluation", "evaluation": "e"} if sample == 3 else {}
+                rollout = a_rollout(run=RUN, step=sample, problem_id=problem.id, sample=sample, text=text, **place)
                 verdict = grader.grade(problem, extract_answer(rollout.text, problem.targets))
                 rollouts.append(rollout)
                 graded = Graded(problem, verdict, text, rollout.tokens_T, rollout.stop_reason)

@@ -10,25 +10,19 @@ from transformers import AutoTokenizer
 
 from rtl_core.algorithms.self_distillation import SelfDistillation
 from rtl_core.config import load_config
-from rtl_core.errors import ConfigError
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.history.store import History
 from rtl_core.problems.starter import starter_problems
 from rtl_core.tinymodels import model_path
 from tests.flows import recording_backend as noted
+from tests.flows.conftest import QUICK
 from tests.nouns import a_rollout
 
 SELF = (
     "learning.algorithm=self_distillation",
     "learning.kl_weight=0.1",
-    "learning.warm_start_steps=0",
-    "learning.kl_schedule=constant",
     "learning.truncated=keep",
-    "run.epochs=1",
-    "problems.sources.0.heldout=1",
-    "evaluation.teacher=false",
-    "evaluation.samples=1",
-    "evaluation.k=[1]",
+    *QUICK,
     "prompting.max_prompt_tokens=900",
     "backend.name=tests.flows.recording_backend:BACKEND",
 )
@@ -117,8 +111,3 @@ def test_without_a_hint_an_answer_has_its_reward_alone():
     advantages = [own.advantages_T(answer, 0.25, own.kl_weight_of(answer, 0.5)) for answer in (alone, taught)]
     assert advantages[0].tolist() == [0.25, 0.25]
     assert advantages[1] == pytest.approx([0.25 - 0.5 * (-0.4), 0.25 - 0.5 * 1.0])
-
-
-def test_a_self_teacher_without_a_kl_is_refused():
-    with pytest.raises(ConfigError, match=r"learning.kl_weight`: self_distillation without a KL is grpo"):
-        load_config("demo", ["learning.algorithm=self_distillation", "learning.kl_weight=0"], environment={})

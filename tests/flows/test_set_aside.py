@@ -9,6 +9,7 @@ from rtl_core.errors import SamplerDriftError
 from rtl_core.history.store import History
 from rtl_distill import cli
 from tests.flows import drifting_backend
+from tests.flows.conftest import QUICK
 
 pytestmark = pytest.mark.usefixtures("prefect")
 COUNT = "SELECT purpose, step, count(*) AS n FROM rollouts WHERE purpose IN ('train', 'set_aside') GROUP BY ALL ORDER BY ALL"
@@ -18,10 +19,8 @@ COUNT = "SELECT purpose, step, count(*) AS n FROM rollouts WHERE purpose IN ('tr
 def test_a_poisoned_step_is_sampled_anew_once_by_itself_and_then_by_a_command(small_run, tmp_path, monkeypatch):
     from rtl_distill.flows.train import train
 
-    overrides = small_run(
-        "drift", "backend.name=tests.flows.drifting_backend:BACKEND", "run.epochs=1", "problems.sources.0.heldout=1",
-        "evaluation.teacher=false", "learning.replacements=0",
-    )  # fmt: skip
+    backend = "backend.name=tests.flows.drifting_backend:BACKEND"
+    overrides = small_run("drift", backend, *QUICK, "learning.replacements=0")
     monkeypatch.setattr(drifting_backend, "DRIFTS", [2])
     with pytest.raises(SamplerDriftError, match=r"step 1: trainer and sampler differ by a KL of") as stopped:
         asyncio.run(train("demo", overrides))

@@ -19,6 +19,7 @@ from rtl_core.problems.starter.catalog import BY_NAME
 from rtl_core.problems.starter.record import record_of
 from rtl_core.rollouts.training import take_start
 from rtl_core.run.session import open_session
+from tests.nouns import demo
 
 SCORES = """SELECT r.step, p.source, t.teacher, avg(t.k3_mean) AS kl FROM teacher_scores t JOIN rollouts r USING (rollout)
 JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id WHERE r.run = 'second' GROUP BY ALL ORDER BY ALL"""
@@ -103,12 +104,9 @@ start_from = "{last.state_path}"\n[tinker.teachers]\ncvdp = "teacher"\n[promptin
 
 def refusal(tmp_path: Path, *overrides: str) -> str:
     """What opening a run and taking its start says."""
-    places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", *SAME)
-    size = ("problems.sources.0.train=2", "problems.sources.0.heldout=1")
-    config = load_config("demo", [*places, *size, *overrides], environment={})
 
     async def run() -> None:
-        async with open_session(config) as session:
+        async with open_session(demo(tmp_path, *SAME, *overrides)) as session:
             await take_start(session)
 
     with pytest.raises((PolicyError, ConfigError)) as refused:
@@ -118,11 +116,8 @@ def refusal(tmp_path: Path, *overrides: str) -> str:
 
 @pytest.mark.slow
 def test_weights_that_do_not_fit_or_are_not_there_are_refused_in_a_sentence(tmp_path):
-    places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", *SAME)
-
     async def save():
-        config = load_config("demo", [*places, "run.name=saved", "problems.sources.0.train=2"], environment={})
-        async with open_session(config) as session:
+        async with open_session(demo(tmp_path, *SAME, "run.name=saved")) as session:
             found = await (await session.policy.backend.open_trainer(None)).save("some", None)
             return found.state_path, found.sampler_path
 

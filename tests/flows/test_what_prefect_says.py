@@ -1,10 +1,15 @@
 """A command's terminal shows its progress and real errors, and nothing of how Prefect goes about its work."""
 
 import asyncio
+import io
+import logging
 import subprocess
 import sys
 from types import SimpleNamespace
 
+from rich.console import Console
+
+from rtl_distill.cli.console import ConsoleProgress
 from rtl_distill.tasks import artifacts
 
 PROGRAM = """
@@ -47,3 +52,17 @@ def test_a_server_that_takes_no_artifacts_is_told_of_once(monkeypatch):
     monkeypatch.setattr(artifacts, "acreate_progress_artifact", refuse)
     asyncio.run(two_steps())
     assert said == ["Prefect's pages lag behind: ConnectionError: no server"]
+
+
+def test_a_warning_of_the_project_is_a_line_among_the_others():
+    log, out = logging.getLogger("rtl_distill"), io.StringIO()
+    before = log.propagate, list(log.handlers)
+    with ConsoleProgress(Console(file=out, width=200)) as console:
+        console.line("first")
+        log.warning("the tools are older")
+        log.info("not for a terminal")
+    assert [line.split("  ", 1)[-1].strip() for line in out.getvalue().splitlines() if line.strip()] == [
+        "0:00  first",
+        "0:00  warning: the tools are older",
+    ]
+    assert (log.propagate, list(log.handlers)) == before

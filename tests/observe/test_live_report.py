@@ -1,5 +1,7 @@
 """A run under way has a report, and no step waits for it."""
 
+from contextlib import closing
+
 import pytest
 
 from rtl_core.history.records import RunRecord
@@ -16,7 +18,7 @@ def test_a_run_under_way_has_a_report_written_beside_it(tmp_path, monkeypatch):
     monkeypatch.setattr(live_report, "PROGRAM", wait + live_report.PROGRAM)
     history, path, said = History(tmp_path / "h.duckdb"), tmp_path / "runs" / "report.html", []
     history.start_run(RunRecord(name="r", status="running", student="tiny"))
-    with LiveReport(history.path, "r", path, said.append, every_s=0.0) as report:
+    with closing(LiveReport(history.path, "r", path, said.append, every_s=0.0)) as report:
         report.after_step()  # it only begins here
         assert report.running()
         history.heartbeat("r")  # a step goes on
@@ -32,7 +34,7 @@ def test_a_run_under_way_has_a_report_written_beside_it(tmp_path, monkeypatch):
 
 
 def test_before_its_time_nothing_is_written(tmp_path):
-    with LiveReport(tmp_path / "h.duckdb", "r", tmp_path / "report.html", print, every_s=60) as report:
+    with closing(LiveReport(tmp_path / "h.duckdb", "r", tmp_path / "report.html", print, every_s=60)) as report:
         report.after_step()
         assert not report.running()
 
@@ -40,7 +42,8 @@ def test_before_its_time_nothing_is_written(tmp_path):
 @pytest.mark.slow
 def test_one_that_fails_is_told_and_one_under_way_ends_with_the_run(tmp_path):
     said: list[str] = []
-    with LiveReport(tmp_path / "none.duckdb", "r", tmp_path / "report.html", said.append, every_s=0.0) as report:
+    missing = LiveReport(tmp_path / "none.duckdb", "r", tmp_path / "report.html", said.append, every_s=0.0)
+    with closing(missing) as report:
         report.after_step()
         wait_for(lambda: not report.running(), "the report")
     assert len(said) == 1

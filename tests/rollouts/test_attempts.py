@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rtl_core.config import RunConfig, load_config
+from rtl_core.config import RunConfig
 from rtl_core.episodes.episode import Turn
 from rtl_core.episodes.recorded import to_turns
 from rtl_core.errors import ConfigError, InfrastructureError
@@ -22,22 +22,17 @@ from rtl_core.reporting.breakdown import in_words
 from rtl_core.rollouts import batch as batches
 from rtl_core.rollouts import evaluation, playing
 from rtl_core.run.session import open_session
-from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Verdict
 from tests.episodes.steps import begin, break_off_sampling, one_step
+from tests.nouns import a_rollout, demo
 
 
 def settings(folder: Path, *more: str) -> RunConfig:
-    return load_config(
-        "demo",
-        [
-            "run.name=again", f"run.directory={folder}", f"run.history={folder / 'history.duckdb'}", "run.epochs=1",
-            "problems.sources.0.train=2", "problems.sources.0.heldout=2", "curriculum.problems_per_step=2", "sampling.group_size=6",
-            "learning.warm_start_steps=0", "learning.kl_weight=0", "learning.kl_schedule=constant", "learning.replacements=0",
-            "evaluation.teacher=false", "evaluation.samples=2", "evaluation.k=[1]", "sampling.seeded=true",
-            "tinker.local_deterministic=true", "prompting.max_prompt_tokens=700", "learning.episodes=true", "episode.tools=[]", "episode.attempts=2", *more,
-        ],
-        environment={},
+    return demo(
+        folder, "run.name=again", "run.epochs=1", "curriculum.problems_per_step=2", "sampling.group_size=6",
+        "learning.warm_start_steps=0", "learning.kl_weight=0", "learning.kl_schedule=constant", "learning.replacements=0",
+        "evaluation.teacher=false", "evaluation.samples=2", "evaluation.k=[1]", "sampling.seeded=true", "tinker.local_deterministic=true",
+        "prompting.max_prompt_tokens=700", "learning.episodes=true", "episode.tools=[]", "episode.attempts=2", *more, heldout=2,
     )  # fmt: skip
 
 
@@ -158,10 +153,7 @@ def test_evaluations_tell_what_had_passed_by_each_turn_those_of_earlier_versions
     history = History(tmp_path / "h.duckdb")
 
     def answer(evaluation, sample, passed, **more):
-        rollout = Rollout(
-            run="r", epoch=0, step=5, problem_id="p", sample=sample, prompt_P=(1, 2), tokens_T=(3,), logprobs_T=(-0.5,),
-            stop_reason="stop", text="x", policy_step=5, evaluation=evaluation, **{"purpose": "evaluation", **more},
-        )  # fmt: skip
+        rollout = a_rollout(step=5, sample=sample, evaluation=evaluation, **{"purpose": "evaluation", **more})
         outcome = Outcome.PASSED if passed else Outcome.TESTS_FAILED
         history.record_rollouts([rollout])
         history.record_verdicts([(rollout.key, Verdict(outcome=outcome, stages=(), executor="test"), None)])

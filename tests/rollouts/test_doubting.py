@@ -12,19 +12,14 @@ from rtl_core.rollouts.doubting import doubt
 from rtl_core.run.check.preflight import small_pays
 from rtl_core.run.check.prompts import Known
 from rtl_core.run.session import open_session
-from tests.nouns import a_rollout
+from tests.nouns import a_rollout, demo
 
 SIZE = ("reward.weights={tests = 1.0, area = 0.5, depth = 0.25}",)
 
 
 def test_a_golden_answer_earns_half_of_each_term_and_a_failed_one_nothing(tmp_path):
-    own = [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}"]
-    config = load_config(
-        "demo", [*own, "problems.sources.0.train=1", "problems.sources.0.heldout=1", *SIZE], environment={}
-    )
-
     async def run():
-        async with open_session(config, with_policy=False) as session:
+        async with open_session(demo(tmp_path, *SIZE, train=1), with_policy=False) as session:
             (problem,) = session.loaded.train
             step = batch.open_batch(session, batch.Batch("train", 0, 0, 0, (problem.id,), 2))
             rollouts = [

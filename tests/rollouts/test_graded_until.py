@@ -5,24 +5,20 @@ import asyncio
 import pytest
 
 from rtl_core.config import load_config
-from rtl_core.errors import ConfigError
 from rtl_core.grading.pool import grade_all
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.rollouts import batch
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.run.session import open_session
 from rtl_core.types.verdict import Outcome, Stage
-from tests.nouns import a_rollout
+from tests.nouns import a_rollout, demo
 
 SYNTAX = ("curriculum.order=shuffled", "grading.until=syntax", "grading.until_steps=3")
 
 
 def test_training_grades_to_the_stage_and_no_cached_verdict_stands_for_another_stage(tmp_path):
-    settings = [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", "problems.sources.0.train=1"]
-    config = load_config("demo", [*settings, "problems.sources.0.heldout=1", *SYNTAX], environment={})
-
     async def run():
-        async with open_session(config, with_policy=False) as session:
+        async with open_session(demo(tmp_path, *SYNTAX, train=1), with_policy=False) as session:
             problem = session.loaded.train[0]
             right = golden_response(problem)
             texts = (right, right.replace(";", "", 1))
@@ -57,12 +53,3 @@ def test_only_training_is_graded_to_a_stage():
     config = load_config("demo", ["curriculum.order=shuffled", "grading.until=interface"], environment={})
     for purpose, stage in (("train", Stage.INTERFACE), ("evaluation", Stage.TESTS), ("warm_start", Stage.TESTS)):
         assert config.grading.last_stage(purpose, 900) == stage
-
-
-@pytest.mark.parametrize(
-    "setting",
-    ["curriculum.order=pools", "episode.attempts=2", 'reward.weights={"tests" = 1.0, "tests_fraction" = 0.5}'],
-)
-def test_what_needs_the_tests_cannot_go_with_less(setting):
-    with pytest.raises(ConfigError, match=r"grading\.until"):
-        load_config("demo", [*SYNTAX, setting], environment={})

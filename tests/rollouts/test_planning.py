@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import pytest
 
-from rtl_core.config import load_config
 from rtl_core.errors import PolicyError, ProblemError
 from rtl_core.history.records import StepRecord
 from rtl_core.learning.curriculum import order_problems
 from rtl_core.rollouts import evaluation, planning
 from rtl_core.run.session import Session, open_session
+from tests.nouns import demo
 
 Found = TypeVar("Found")
 
@@ -22,22 +22,8 @@ def in_session(
     tmp_path: Path, overrides: tuple[str, ...], work: Callable[[Session], Awaitable[Found]], *, accept: bool = False
 ) -> Found:
     """What `work` finds in the session of a run of 16 problems, 4 a step, with its plan."""
-    config = load_config(
-        "demo",
-        [
-            "run.name=r",
-            "run.epochs=1",
-            f"run.directory={tmp_path}",
-            f"run.history={tmp_path / 'h.duckdb'}",
-            "problems.sources.0.train=16",
-            "problems.sources.0.heldout=1",
-            "learning.warm_start_steps=0",
-            "learning.warm_start_problems=4",
-            "curriculum.problems_per_step=4",
-            *overrides,
-        ],
-        environment={},
-    )
+    steps = ("learning.warm_start_steps=0", "learning.warm_start_problems=4", "curriculum.problems_per_step=4")
+    config = demo(tmp_path, "run.name=r", "run.epochs=1", *steps, *overrides, train=16)
 
     async def run() -> Found:
         async with open_session(config, with_policy=False, accept_changes=accept) as session:

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from rtl_core.config import load_config
 from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.grading.executors import make_executor
 from rtl_core.rollouts import batch
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.run.session import open_session
-from tests.nouns import a_rollout
+from tests.nouns import a_rollout, demo
 
 
 class BrokenExecutor:
@@ -32,14 +31,7 @@ class BrokenExecutor:
 
 def grade(tmp_path: Path, problems_graded: int, *overrides: str) -> batch.Batch:
     """Grade a known-good answer to some of a step's two problems, as often as a task is repeated."""
-    settings = [
-        f"run.directory={tmp_path}",
-        f"run.history={tmp_path / 'h.duckdb'}",
-        "problems.sources.0.train=2",
-        "problems.sources.0.heldout=1",
-        "grading.retries=1",
-    ]
-    config = load_config("demo", [*settings, *overrides], environment={})
+    config = demo(tmp_path, "grading.retries=1", *overrides)
 
     async def run() -> batch.Batch:
         async with open_session(config, with_policy=False, cluster=BrokenExecutor()) as session:
@@ -51,7 +43,7 @@ def grade(tmp_path: Path, problems_graded: int, *overrides: str) -> batch.Batch:
             for problem in problems[:problems_graded]:
                 with pytest.raises(InfrastructureError, match="disk is full"):
                     await batch.grade(session, step, problem.id)
-                assert await batch.grade(session, step, problem.id) == 0
+                await batch.grade(session, step, problem.id)
             return step
 
     return asyncio.run(run())

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.config import load_config
 from rtl_core.config.models import RunConfig
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
@@ -16,6 +15,7 @@ from rtl_core.rollouts import batch, datums, planning
 from rtl_core.run.session import Session, open_session
 from rtl_core.tinymodels import model_path
 from rtl_core.types.verdict import Outcome
+from tests.nouns import demo
 
 pytestmark = pytest.mark.slow
 
@@ -25,15 +25,10 @@ def settings(data: Path, folder: Path, *more: str) -> RunConfig:
     if not model.exists():
         shutil.copytree(model_path("student"), model)
         shutil.copy(data / "chat-templates" / "Qwen3.5-4B.jinja", model / "chat_template.jinja")
-    return load_config(
-        "demo",
-        [
-            f"run.directory={folder}", f"run.history={folder / 'history.duckdb'}", f"tinker.local_models.student={model}",
-            "tinker.teacher=student", "evaluation.teacher=false", "problems.sources.0.train=1", "problems.sources.0.heldout=1",
-            "curriculum.problems_per_step=1", "sampling.group_size=2", "sampling.max_tokens=64",
-            "learning.warm_start_steps=0", *more,
-        ],
-        environment={},
+    return demo(
+        folder, f"tinker.local_models.student={model}", "tinker.teacher=student", "evaluation.teacher=false",
+        "curriculum.problems_per_step=1", "sampling.group_size=2", "sampling.max_tokens=64", "learning.warm_start_steps=0",
+        *more, train=1,
     )  # fmt: skip
 
 

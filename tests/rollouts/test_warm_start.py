@@ -12,8 +12,8 @@ from rtl_core.prompting.extraction import extract_answer
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import algorithm_of, build_datums, credited, golden_response
 from rtl_core.types.problem import Problem
-from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Verdict
+from tests.nouns import a_rollout
 
 
 def problem(**golden: str) -> Problem:
@@ -40,10 +40,7 @@ def test_whole_passing_answers_are_imitated_each_once():
         ((5,), "stop", True),
     ]
     for sample, (tokens, reason, passed) in enumerate(answers):
-        rollout = Rollout(
-            run="r", purpose="warm_start", policy="teacher", epoch=0, step=0, problem_id="p", sample=sample,
-            prompt_P=(1, 2), tokens_T=tokens, logprobs_T=(-0.1,), stop_reason=reason, text="x", policy_step=0,
-        )  # fmt: skip
+        rollout = a_rollout(purpose="warm_start", policy="teacher", sample=sample, tokens_T=tokens, stop_reason=reason)
         outcome = Outcome.PASSED if passed else Outcome.TESTS_FAILED
         verdict = Verdict(outcome=outcome, stages=(), executor="bubblewrap", tools={}, seed=1)
         batch.take_up([StoredRollout(rollout, verdict=verdict, reward=Reward(total=0.5, terms={}))])

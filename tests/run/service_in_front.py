@@ -2,27 +2,24 @@
 
 import asyncio
 import json
-import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-import httpx
-import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
+from benchmarks.rehearsal.proxy import Proxy
 from rtl_core.localtinker.process import LocalTinker
 
 Model = dict[str, Any]
 
 
-class Front:
-    """An ASGI application that passes requests on to a service, unless it is told what to answer."""
+class Front(Proxy):
+    """Passes requests on to a service, unless it is told what to answer."""
 
     def __init__(self, service: LocalTinker) -> None:
-        self._service = service
-        self.url = ""
+        super().__init__(service.base_url)
+        self._key = service.api_key
         self.status: int | None = None
         """What every request is answered with, if not by the service."""
         self.busy = 0
@@ -37,60 +34,30 @@ class Front:
         self.asked: list[str] = []
         """Path of every request."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        self.asked.append(scope["path"])
-        body = b""
-        while (message := await receive())["type"] == "http.request":
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                break
-        status, kind, answer = await self._answer(scope, body)
-        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
-        await send({"type": "http.response.body", "body": answer})
-
-    async def _answer(self, scope: Scope, body: bytes) -> tuple[int, bytes, bytes]:
+    async def serve(self, request: Request) -> Response:
+        path = request.url.path
+        self.asked.append(path)
         status = self.status
         if self.busy:
             self.busy, status = self.busy - 1, 503
         if self.silent:
             await asyncio.sleep(3600)
         if status is not None:
-            return status, b"application/json", json.dumps({"detail": f"told to say {status}"}).encode()
+            return JSONResponse({"detail": f"told to say {status}"}, status)
         if self.page is not None:
-            return 200, b"text/html", self.page
-        headers = {name.decode(): value.decode() for name, value in scope["headers"] if name != b"host"}
+            return Response(self.page, media_type="text/html")
         if self.token is not None:
-            if scope["path"].endswith("/client/config"):
-                return 200, b"application/json", b'{"pjwt_auth_enabled": true}'
-            if scope["path"].endswith("/auth/token"):
-                return 200, b"application/json", json.dumps({"jwt": self.token}).encode()
-            if headers.get("x-api-key") != self.token:
-                return 401, b"application/json", b"{}"
-            headers["x-api-key"] = self._service.api_key
-        async with httpx.AsyncClient(base_url=self._service.base_url, timeout=60) as client:
-            passed = await client.request(scope["method"], scope["path"], content=body, headers=headers)
-        answer = passed.content
-        if scope["path"].endswith("/get_server_capabilities") and passed.is_success:
-            answer = json.dumps({"supported_models": self.list_models(passed.json()["supported_models"])}).encode()
-        return passed.status_code, passed.headers["content-type"].encode(), answer
-
-
-@contextmanager
-def in_front_of(service: LocalTinker) -> Iterator[Front]:
-    """A front at an address of its own."""
-    front = Front(service)
-    listener = socket.create_server(("127.0.0.1", 0))
-    front.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server = uvicorn.Server(
-        uvicorn.Config(front, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
-    )
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
-        yield front
-    finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()
+            if path.endswith("/client/config"):
+                return JSONResponse({"pjwt_auth_enabled": True})
+            if path.endswith("/auth/token"):
+                return JSONResponse({"jwt": self.token})
+            if request.headers.get("x-api-key") != self.token:
+                return JSONResponse({}, 401)
+            others = [(name, value) for name, value in request.scope["headers"] if name != b"x-api-key"]
+            request = Request(
+                {**request.scope, "headers": [*others, (b"x-api-key", self._key.encode())]}, request.receive
+            )
+        response = await super().serve(request)
+        if path.endswith("/get_server_capabilities") and response.status_code == 200:
+            return JSONResponse({"supported_models": self.list_models(json.loads(response.body)["supported_models"])})
+        return response

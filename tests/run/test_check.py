@@ -30,7 +30,8 @@ from rtl_core.run.check.prompts import Known, context, known_good, sizes
 from rtl_core.run.session import open_session
 from rtl_core.tinymodels import model_path
 from rtl_distill import cli
-from tests.run.service_in_front import Front, Model, in_front_of
+from tests.nouns import demo
+from tests.run.service_in_front import Front, Model
 
 STUDENT, TEACHER = str(model_path("student")), str(model_path("teacher"))
 """Names that are paths, so that tokenizers are found as a cloud's are."""
@@ -51,7 +52,7 @@ def front(service, tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TINKER_API_KEY", service.api_key)
-    with in_front_of(service) as made:
+    with Front(service) as made:
         yield made
 
 
@@ -302,11 +303,7 @@ def test_a_prefect_server_that_is_named_must_answer(tmp_path, monkeypatch):
 
 def small_known(tmp_path: Path, limit: int, *overrides: str) -> Known:
     """Problems whose prompts have 100 tokens each, and a student that takes `limit`."""
-    config = load_config(
-        "demo",
-        [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", *SMALL, *overrides],
-        environment={},
-    )
+    config = demo(tmp_path, *overrides, train=4, heldout=2)
     loaded = load_problems(config.problems.sources, 0)
     prompts = {problem.id: Prompt(problem.id, [], [1] * 100) for problem in (*loaded.train, *loaded.heldout)}
     return Known(config, Readiness(context={"student": limit, "teacher": 10_000}), prompts, loaded)

@@ -1,31 +1,24 @@
 """`rtl-distill check` asks for the saved weights that a configuration names, on the embedded service and on one with a URL."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import load_config
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.localtinker.process import LocalTinker
-from rtl_core.tinymodels import model_path
-from rtl_distill import cli
-
-STUDENT, TEACHER = str(model_path("student")), str(model_path("teacher"))
+from tests.run.test_check import STUDENT, TEACHER
+from tests.run.test_check import check as said_by_check
 
 
 def check(overrides: list[str]) -> tuple[int, dict[str, dict[str, Any]]]:
     """The exit code of the command, and its lines by what they are about."""
-    cli.register()
-    sets = [word for text in overrides for word in ("--set", text)]
-    done = CliRunner().invoke(cli.app, ["check", "demo", "--json", *sets])
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done.exit_code, {line["about"]: line for line in json.loads(done.stdout)}
+    code, lines = said_by_check(overrides)
+    return code, {line["about"]: line for line in lines}
 
 
 def saved(overrides: list[str]) -> tuple[str, str]:

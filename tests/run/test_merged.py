@@ -26,8 +26,8 @@ from rtl_core.run.as_served import Difference, difference, require_same, sampled
 from rtl_core.run.export import export_merged
 from rtl_core.run.merging import load_model, merged, save_model
 from rtl_core.tinymodels import model_path
-from rtl_core.types.rollout import Rollout
 from rtl_distill import cli
+from tests.nouns import a_rollout
 
 ADAM = Adam(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=0.0)
 PROMPT = [40, 41, 42, 43, 44, 45, 46]
@@ -60,30 +60,15 @@ def train(folder: Path, *overrides: str) -> Trained:
                 datum = Datum(PROMPT, tokens, {"logprobs": scores, "advantages": np.ones(4, np.float32)})
                 done = await trainer.step([datum], "importance_sampling", {}, ADAM)
                 saved = await trainer.save(f"two-{step + 1:06d}", None)
-                history.finish_step(
-                    StepRecord(
-                        run="two",
-                        epoch=0,
-                        step=step,
-                        state_path=saved.state_path,
-                        sampler_path=saved.sampler_path,
-                        examples=1,
-                        train_tokens=done.tokens,
-                    )
-                )
+                record = StepRecord(run="two", epoch=0, step=step, **vars(saved), examples=1, train_tokens=done.tokens)
+                history.finish_step(record)
             answers = await backend.sample(
                 Weights(path=saved.sampler_path), PROMPT, 4, SamplingParams(24, 0.7, stop), seeds=range(4)
             )
+        place = {"run": "two", "purpose": "evaluation", "evaluation": "two/e", "step": STEPS, "problem_id": "a"}
         history.record_rollouts(
-            [
-                Rollout(
-                    run="two", purpose="evaluation", evaluation="two/e", epoch=-1, step=STEPS, problem_id="a", sample=n,
-                    prompt_P=tuple(PROMPT), tokens_T=tuple(one.tokens_T), logprobs_T=tuple(one.logprobs_T),
-                    stop_reason=one.stop_reason, text=one.text, policy_step=STEPS,
-                )
-                for n, one in enumerate(answers)
-            ]
-        )  # fmt: skip
+            [a_rollout(**place, sample=n, prompt_P=PROMPT, **vars(one)) for n, one in enumerate(answers)]
+        )
 
     asyncio.run(run())
     history.record_evaluation(

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,13 @@ def rollout(problem: str, sample: int) -> Rollout:
     return a_rollout(problem_id=problem, sample=sample, prompt_P=(1, 2), tokens_T=(3, 4), logprobs_T=(-0.5, -0.25))
 
 
+def begun(tmp_path: Path, kind: type[History] = History) -> History:
+    """A history with the run `r`."""
+    history = kind(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+    return history
+
+
 class CountingHistory(History):
     """Counts its transactions of many rows."""
 
@@ -28,8 +36,7 @@ class CountingHistory(History):
 
 
 def test_rows_are_committed_together_when_settled(tmp_path):
-    history = CountingHistory(tmp_path / "h.duckdb")
-    history.start_run(RunRecord(name="r"))
+    history = begun(tmp_path, CountingHistory)
     recorder = Recorder(history, interval_s=60)
 
     async def groups():
@@ -44,8 +51,7 @@ def test_rows_are_committed_together_when_settled(tmp_path):
 
 
 def test_rows_are_written_after_the_interval_without_being_asked(tmp_path):
-    history = History(tmp_path / "h.duckdb")
-    history.start_run(RunRecord(name="r"))
+    history = begun(tmp_path)
     recorder = Recorder(history, interval_s=0.01)
 
     async def wait():
@@ -60,8 +66,7 @@ def test_rows_are_written_after_the_interval_without_being_asked(tmp_path):
 
 
 def test_the_writer_rests_so_that_it_takes_its_share_of_the_time_only(tmp_path):
-    history = History(tmp_path / "h.duckdb")
-    history.start_run(RunRecord(name="r"))
+    history = begun(tmp_path)
     recorder = Recorder(history, interval_s=0.001, share=1e-6)
 
     async def two_groups():
@@ -77,8 +82,7 @@ def test_the_writer_rests_so_that_it_takes_its_share_of_the_time_only(tmp_path):
 
 
 def test_rows_are_written_beside_other_work_and_there_when_it_ends(tmp_path):
-    history = History(tmp_path / "h.duckdb")
-    history.start_run(RunRecord(name="r"))
+    history = begun(tmp_path)
     recorder = Recorder(history, interval_s=60)
 
     async def train(fails):
@@ -103,33 +107,31 @@ def test_rows_are_written_beside_other_work_and_there_when_it_ends(tmp_path):
     assert len(history.rollouts_of("r", 0)) == 2
 
 
-def test_a_failed_write_beside_other_work_ends_it(tmp_path):
+async def beside_other_work(recorder: Recorder) -> None:
+    async with recorder.settling():
+        pass
+
+
+async def with_the_next_rows(recorder: Recorder) -> None:
+    for _ in range(30_000):  # minutes: the machine may be busy
+        await asyncio.sleep(0.01)
+        recorder.put("record_rollouts", [rollout("b", 0)])
+
+
+@pytest.mark.parametrize(
+    ("told", "interval_s"), [(Recorder.settle, 60), (beside_other_work, 60), (with_the_next_rows, 0.0)]
+)
+def test_a_failed_write_is_told_to_whoever_comes_next(tmp_path, told, interval_s):
     path = tmp_path / "h.duckdb"
     path.write_text("this is not a database")
-    recorder = Recorder(History(path), interval_s=60)
 
-    async def train():
+    async def write():
+        recorder = Recorder(History(path), interval_s=interval_s)
         recorder.put("record_rollouts", [rollout("a", 0)])
-        async with recorder.settling():
-            pass
+        await told(recorder)
 
     with pytest.raises(HistoryError):
-        asyncio.run(train())
-
-
-def test_a_failed_write_in_the_background_stops_the_next_one(tmp_path):
-    path = tmp_path / "h.duckdb"
-    path.write_text("this is not a database")
-    recorder = Recorder(History(path), interval_s=0.0)
-
-    async def twice():
-        recorder.put("record_rollouts", [rollout("a", 0)])
-        for _ in range(30_000):
-            await asyncio.sleep(0.01)
-            recorder.put("record_rollouts", [rollout("b", 0)])
-
-    with pytest.raises(HistoryError):
-        asyncio.run(twice())
+        asyncio.run(write())
 
 
 def test_what_is_put_when_a_failure_is_told_is_written_with_the_next_attempt(tmp_path):
@@ -142,8 +144,7 @@ def test_what_is_put_when_a_failure_is_told_is_written_with_the_next_attempt(tmp
                 raise HistoryError("the file is taken")
             return found
 
-    history = BusyOnce(tmp_path / "h.duckdb")
-    history.start_run(RunRecord(name="r"))
+    history = begun(tmp_path, BusyOnce)
     recorder = Recorder(history, interval_s=0.0)
 
     put = []
@@ -161,19 +162,6 @@ def test_what_is_put_when_a_failure_is_told_is_written_with_the_next_attempt(tmp
         assert sorted(one.rollout.sample for one in history.rollouts_of("r", 0)) == put
 
     asyncio.run(work())
-
-
-def test_a_failed_write_reaches_who_settles(tmp_path):
-    path = tmp_path / "h.duckdb"
-    path.write_text("this is not a database")
-    recorder = Recorder(History(path), interval_s=60)
-
-    async def settle():
-        recorder.put("record_rollouts", [rollout("a", 0)])
-        await recorder.settle()
-
-    with pytest.raises(HistoryError):
-        asyncio.run(settle())
 
 
 def test_an_unknown_method_is_an_error_not_a_silent_loss(tmp_path):

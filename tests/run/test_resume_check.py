@@ -27,15 +27,10 @@ def begun_by_an_older_release(path: Path, config: RunConfig, *, without: tuple[s
     return history
 
 
-def test_a_run_of_an_older_release_goes_on_with_the_keys_that_have_come_since_at_their_defaults(tmp_path):
+def test_keys_that_have_come_since_a_run_began_are_a_change_where_they_are_not_at_their_defaults(tmp_path):
     config = load_config("demo", environment={})
     history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=("staleness", "truncated"))
     check_unchanged(config, LoadedProblems(), history, TOOLS, accept_changes=False)
-
-
-def test_a_key_that_has_come_since_is_a_change_when_it_is_not_at_its_default(tmp_path):
-    config = load_config("demo", environment={})
-    history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=("staleness", "truncated"))
     stale = load_config("demo", ["learning.staleness=1"], environment={})
     with pytest.raises(ConfigError, match=r"learning\.staleness: was 0, is 1"):
         check_unchanged(stale, LoadedProblems(), history, TOOLS, accept_changes=False)

@@ -3,20 +3,12 @@
 from rtl_core.history.records import EvaluationRecord, RunRecord, StepState
 from rtl_core.history.store import History
 from rtl_core.reporting.evaluations import own_evaluations
-from rtl_core.run.retention import Retention, best, kept, superseded
+from rtl_core.run.retention import Retention, best, kept
 
 
 def trained(count: int) -> list[StepState]:
     return [
-        StepState(
-            run="r",
-            epoch=0,
-            step=step,
-            status="trained",
-            problem_ids=("p",),
-            state_path=f"tinker://t/weights/{step}",
-            sampler_path=f"tinker://t/sampler_weights/{step}",
-        )
+        StepState(run="r", epoch=0, step=step, status="trained", problem_ids=("p",), state_path=f"tinker://t/{step}")
         for step in range(count)
     ]
 
@@ -41,7 +33,6 @@ def test_the_newest_and_the_best_by_held_out_pass_rate_stay():
     scores = evaluated({0: 0.9, 2: 0.1, 4: 0.6, 6: 0.5}) + evaluated({8: 1.0}, policy="teacher")
     assert kept(trained(10), scores, Retention(keep_last=2, keep_best=1)) == {3, 8, 9}
     assert kept(trained(10), scores, Retention(keep_last=2, keep_best=2)) == {3, 5, 8, 9}
-    assert [s.step for s in superseded(trained(5), scores, Retention(keep_last=1, keep_best=1))] == [0, 1, 2]
 
 
 def test_what_is_kept_as_the_best_is_told_with_the_evaluation_that_decided():

@@ -8,26 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.config import load_config
 from rtl_core.history.store import History
 from rtl_core.run import status
 from rtl_core.run.session import Session, open_session
+from tests.nouns import demo
 
 
 def end_of(folder: Path, block: Callable[[Session], None], raises: type[BaseException]) -> tuple[str, str | None]:
     """Status and end of a run whose work was `block`, which ends with an error of that type."""
 
     async def run() -> None:
-        settings = load_config(
-            "demo",
-            [
-                f"run.directory={folder}",
-                f"run.history={folder / 'history.duckdb'}",
-                "problems.sources.0.train=2",
-                "problems.sources.0.heldout=1",
-            ],
-        )
-        async with open_session(settings, with_policy=False) as session, status.run_status(session):
+        async with open_session(demo(folder), with_policy=False) as session, status.run_status(session):
             block(session)
 
     with pytest.raises(raises):
