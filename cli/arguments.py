@@ -49,11 +49,12 @@ def database_path(db: Path | None) -> Path:
     return db or Path(os.environ.get("RTL_DISTILL_DB") or "runs/history.duckdb")
 
 
-def open_history(db: Path | None) -> History:
-    """The history for reading."""
+def open_history(db: Path | None, *, forward: bool = False) -> History:
+    """The history for reading. `forward`: one of an older schema is migrated first, for commands that go on with a run."""
     from rtl_core.history.store import History
 
-    return History(database_path(db), read_only=True)
+    path = database_path(db)
+    return History(path, read_only=not (forward and path.is_file()))
 
 
 def pick_run(history: History, name: str | None) -> str:

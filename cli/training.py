@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from rtl_core.types.finding import Finding
 
 TRAIN = "rtl_distill.flows.train:train"
+AcceptOption = Annotated[
+    bool, typer.Option("--accept-changes", help="Go on with a run although its problems, reward or model changed.")
+]
 
 
 def config(
@@ -114,9 +117,7 @@ def _show_findings(findings: list[Finding]) -> None:
 def train(
     config: ConfigArgument = "demo",
     set_: SetOption = None,
-    accept_changes: Annotated[
-        bool, typer.Option("--accept-changes", help="Go on with a run although its problems, reward or model changed.")
-    ] = False,
+    accept_changes: AcceptOption = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Train a student, or go on with a run that stopped.
@@ -178,6 +179,7 @@ def resume(
     release: Annotated[
         bool, typer.Option("--release", help="Only lift the pause: the next trigger of its deployment goes on.")
     ] = False,
+    accept_changes: AcceptOption = False,
     verbose: VerboseOption = False,
     db: DbOption = None,
 ) -> None:
@@ -192,13 +194,13 @@ def resume(
     from rtl_core.run.folder import config_of, pause_path, write_config
     from rtl_distill.cli.flow import run_flow
 
-    settings = config_of(open_history(db), run)
+    settings = config_of(open_history(db, forward=True), run)
     pause_path(settings).unlink(missing_ok=True)
     if release:
         typer.echo(f"{run} is no longer paused")
         return
     path = write_config(settings)
-    run_flow(TRAIN, str(path), title=f"train {run}", verbose=verbose)
+    run_flow(TRAIN, str(path), [], accept_changes, title=f"train {run}", verbose=verbose)
 
 
 def set_aside(run: RunArgument, db: DbOption = None) -> None:

@@ -7,6 +7,7 @@ import pytest
 from benchmarks import hanging
 from benchmarks.answers import golden
 from benchmarks.hanging import changed
+from benchmarks.redteam.problems import own
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
@@ -68,6 +69,16 @@ def test_without_a_golden_answer_those_that_pass_are_the_measure(grader, problem
     assert grader.grade(unknown, golden(problem)).passed
     verdict = grader.grade(unknown, changed(problem, *HANGING["huge loop in initial"]))
     assert "answers that pass take at most" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize("cpu_s", [2, 2.9])
+def test_a_simulator_that_a_bench_started_and_that_runs_out_of_cpu_time_is_a_timeout(executor, cpu_s):
+    grader, bench = Grader(executor, limits=Limits(cpu_s=cpu_s)), own()["own/bench"]
+    verdict = grader.grade(bench, changed(bench, HANGING["a loop in an initial block"]))
+    grader.close()
+    assert verdict.outcome is Outcome.TIMEOUT, verdict.reasons
+    assert f"used more than {cpu_s} s of CPU time" in verdict.reasons[0]
+    assert verdict.cpu_s > verdict.cpu_limit_s == cpu_s
 
 
 @pytest.mark.parametrize(

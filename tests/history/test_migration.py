@@ -5,12 +5,15 @@ from pathlib import Path
 import duckdb
 import pytest
 import synthetic
+from typer.testing import CliRunner
 
+from rtl_core.config import load_config
 from rtl_core.errors import HistoryError
 from rtl_core.history import connection, schema
 from rtl_core.history.export import take_snapshot
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
+from rtl_distill import cli
 
 OLDEST = (Path(__file__).parent / "schema_v9.sql").read_text(encoding="utf-8")
 COLUMNS = (
@@ -111,6 +114,21 @@ def test_a_reader_leaves_an_old_file_and_says_what_to_do(tmp_path):
     copy = take_snapshot(path, tmp_path / "copy.duckdb")
     assert path.read_bytes() == before
     assert len(History(copy, read_only=True).query("SELECT note FROM runs")) == 2
+
+
+def test_resume_brings_an_older_history_forward_and_goes_on_although_something_changed(tmp_path, monkeypatch):
+    path, called = tmp_path / "h.duckdb", []
+    write_oldest(path)
+    stored = load_config("demo", ["run.name=v1", f"run.directory={tmp_path}"]).model_dump_json()
+    with duckdb.connect(str(path)) as con:
+        con.execute("UPDATE runs SET config = ?, versions = '{}', status = 'running', ended_by = NULL", [stored])
+    monkeypatch.setattr("rtl_distill.cli.flow.run_flow", lambda *arguments, **options: called.append(arguments[1:]))
+    cli.register()
+    done = CliRunner().invoke(cli.app, ["resume", "v1", "--accept-changes", "--db", str(path)])
+    assert done.exit_code == 0, done.exception or done.output
+    assert called == [(str(tmp_path / "v1" / "config.toml"), [], True)]
+    assert load_config(called[0][0], []).run.history == path
+    assert len(History(path, read_only=True).runs()) == 2
 
 
 @pytest.mark.parametrize(

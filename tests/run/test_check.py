@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import pytest
 from tinker.lib.credentials import JsonCredentialStore, ManualKey
 from typer.testing import CliRunner
@@ -21,6 +22,8 @@ from typer.testing import CliRunner
 from rtl_core.backend.base import Readiness
 from rtl_core.config import load_config
 from rtl_core.errors import BackendUnavailableError, PolicyError
+from rtl_core.history import connection
+from rtl_core.history.store import History
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.problems.load import load_problems
 from rtl_core.prompting.budget import Prompt
@@ -181,6 +184,18 @@ def test_the_real_command_ends_by_itself_with_code_2_and_no_traceback(front, tmp
     assert text in said
     assert "-> " in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(("schema", "code"), [(8, 2), (9, 0)])
+def test_a_history_that_no_run_can_go_on_with_is_wrong_and_one_that_is_migrated_is_not(front, tmp_path, schema, code):
+    History(tmp_path / "h.duckdb").heartbeat("r")
+    with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
+        con.execute("UPDATE schema_version SET version = ?", [schema])
+    connection.forget_checks()
+    told, lines = check(settings(front, tmp_path))
+    wrong = [line for line in lines if line["level"] == "wrong"]
+    assert (told, [line["about"] for line in wrong]) == (code, ["history"] * (code == 2))
+    assert all("older rtl-distill (schema 8" in line["text"] and "another file" in line["remedy"] for line in wrong)
 
 
 def test_a_busy_service_is_asked_again_by_a_run_and_not_by_check(front, tmp_path, monkeypatch):

@@ -14,10 +14,11 @@ import httpx
 
 from rtl_core.backend.base import Provider, check_same_tokens, wanted_models
 from rtl_core.config import RunConfig
-from rtl_core.errors import ConfigError, RtlDistillError
+from rtl_core.errors import ConfigError, HistoryError, RtlDistillError
 from rtl_core.grading.executors import Executor
 from rtl_core.grading.executors.toolchain import IMAGE_ICARUS
 from rtl_core.grading.requirements import missing_requirements
+from rtl_core.history.connection import connect
 from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.run.check.prompts import Prepared
@@ -126,6 +127,17 @@ def parity(config: RunConfig, tokenizers: dict[str, Tokenizer], prepared: Prepar
             yield Finding("tokenizer", "wrong", f"{key}: {error.message}", error.hint)
         else:
             yield Finding("tokenizer", "ok", f"{key} and student: one vocabulary, one chat template")
+
+
+def history(config: RunConfig) -> Iterator[Finding]:
+    """A file in the place of the run's history that no run can go on with. One of an older schema is migrated when a run begins."""
+    path = config.run.history
+    if path.exists():
+        try:
+            with connect(path, read_only=True, old_is_fine=True):
+                pass
+        except HistoryError as error:
+            yield Finding("history", "wrong", error.message, error.hint)
 
 
 async def prefect() -> Finding:

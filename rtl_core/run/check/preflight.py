@@ -97,7 +97,7 @@ async def preflight(config: RunConfig, missing: RtlDistillError | None) -> list[
         if executor is not None:
             with contextlib.closing(executor):
                 findings += [] if isinstance(loaded, Finding) else machine.tools(loaded, executor)
-    findings.append(server)
+    findings += [server, *machine.history(config)]
     return [*findings, *(before_sampling(known) if known.prompts and config.run.purpose == "train" else sizes(known))]
 
 
