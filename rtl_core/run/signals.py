@@ -7,6 +7,7 @@ they are, the C level writes each signal into a pipe, and a thread of ours reads
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -14,6 +15,8 @@ import threading
 from collections.abc import Callable, Iterator
 
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
+LOST_S = 10.0
+"""After so long the exception of a signal's handler is taken for lost."""
 
 
 @contextlib.contextmanager
@@ -50,3 +53,31 @@ def at_once_on_signal(end: Callable[[], object]) -> Iterator[None]:
         os.close(writer)
         thread.join()
         os.close(reader)
+
+
+class LostSignal:
+    """Cancels the task that made it where a signal came, and `LOST_S` later the block still goes on.
+
+    A handler raises its exception in whatever the main thread is doing. From a callback of asyncio, or a task that nobody awaits, it goes no
+    further: the run would go on without the service and the sandbox that the signal has ended.
+    """
+
+    def __init__(self) -> None:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def expect(self) -> None:
+        """A signal came; may be called from any thread."""
+        self._loop.call_soon_threadsafe(self._wait)
+
+    def _wait(self) -> None:
+        if self._task is not None and self._timer is None:
+            self._timer = self._loop.call_later(LOST_S, self._task.cancel)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        self._task = None
+        if self._timer is not None:
+            self._timer.cancel()

@@ -1,5 +1,6 @@
 """What is at work ends quickly when a run is stopped."""
 
+import asyncio
 import os
 import signal
 import threading
@@ -7,10 +8,13 @@ import threading
 import psutil
 import pytest
 
+from rtl_core.config import load_config
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
 from rtl_core.grading.limits import Limits
+from rtl_core.run import signals
+from rtl_core.run.session import open_session
 from rtl_core.run.signals import at_once_on_signal
 from tests.waiting import wait_for
 
@@ -67,3 +71,31 @@ def test_a_signal_ends_the_work_at_once_although_the_main_thread_is_busy_with_so
         assert signal.set_wakeup_fd(-1) == -1
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_a_run_ends_also_where_asyncio_keeps_the_exception_of_a_signal(tmp_path, monkeypatch):
+    class Termination(BaseException):
+        """As Prefect's handler raises it."""
+
+    def handle(number, frame):
+        raise Termination
+
+    kept = []
+
+    async def run():
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, context: kept.append(context["exception"]))
+        places = [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}"]
+        settings = load_config("demo", [*places, "problems.sources.0.train=1", "problems.sources.0.heldout=1"])
+        async with open_session(settings, with_policy=False):
+            loop.call_soon(os.kill, os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(300)
+
+    monkeypatch.setattr(signals, "LOST_S", 0.1)
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(run())
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert [type(error) for error in kept] == [Termination]
