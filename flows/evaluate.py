@@ -87,8 +87,9 @@ async def evaluate_model(config: str, overrides: list[str] | None = None) -> str
             async with playing.players(session) as found:
                 for plan, player in found:
                     await evaluate_policy(session, plan, must_succeed=True, player=player)
-            if settings.evaluation.agentic:  # the last one is that of episodes
-                progress.get().show(playing.table(session, plan))
+            if settings.evaluation.agentic:
+                episodes, _ = found[-1]
+                progress.get().show(playing.table(session, episodes))
             report = status.finish(session)
             for line in evaluation.not_whole(session):
                 progress.get().line(line)

@@ -43,7 +43,7 @@ from rtl_core.run.forecast import prices_of
 from rtl_core.run.graders import Cluster, executor_of, grader_of, graders_of
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.recorder import Recorder
-from rtl_core.run.signals import LostSignal, at_once_on_signal
+from rtl_core.run.signals import at_once_on_signal, cancel_later
 from rtl_core.types.problem import Problem
 from rtl_core.validation.doubts import Doubts
 
@@ -217,11 +217,12 @@ async def open_session(
             readiness = await ready(provider, config, tell)
         history = History(config.run.history)
         config = as_begun(config, history)
-        pool = ThreadPoolExecutor(at_once := graders_of(config, cluster), thread_name_prefix="grade")
+        at_once = graders_of(config, cluster)
+        pool = ThreadPoolExecutor(at_once, thread_name_prefix="grade")
         # Left in the opposite order: closing the executor ends the jobs that the pool's threads wait for.
         stack.callback(pool.shutdown, cancel_futures=True)
-        life, lost = Life(), LostSignal()
-        ends: list[Callable[[], None]] = [life.ending.set, lost.expect]
+        life = Life()
+        ends: list[Callable[[], None]] = [life.ending.set, cancel_later()]
         stack.enter_context(at_once_on_signal(lambda: [end() for end in ends]))
         loaded, executor, backend = await _start(stack, config, provider if readiness else None, cluster)
         ends += [executor.close, *([backend.abort] if backend else [])]
@@ -242,7 +243,6 @@ async def open_session(
         # Also when the run fails: what was sampled and graded is paid for.
         stack.push_async_callback(session.recorder.settle)
         await stack.enter_async_context(at_intervals(TELL_S, _tell_long))
-        stack.enter_context(lost)
         yield session
 
 

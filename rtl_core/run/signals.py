@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 LOST_S = 10.0
-"""After so long the exception of a signal's handler is taken for lost."""
+"""Seconds after which the exception of a signal's handler counts as lost."""
 
 
 @contextlib.contextmanager
@@ -55,29 +55,16 @@ def at_once_on_signal(end: Callable[[], object]) -> Iterator[None]:
         os.close(reader)
 
 
-class LostSignal:
-    """Cancels the task that made it where a signal came, and `LOST_S` later the block still goes on.
+def cancel_later() -> Callable[[], None]:
+    """A function for any thread: it cancels the present task, if that still runs `LOST_S` after the call.
 
-    A handler raises its exception in whatever the main thread is doing. From a callback of asyncio, or a task that nobody awaits, it goes no
-    further: the run would go on without the service and the sandbox that the signal has ended.
+    Python raises the exception of a signal's handler in whatever the main thread is doing. Where that is a callback of asyncio, or a task that
+    nobody awaits, nobody else sees the exception, and the work goes on.
     """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None, "called from a coroutine"
 
-    def __init__(self) -> None:
-        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        self._timer: asyncio.TimerHandle | None = None
+    def begin() -> None:
+        loop.call_soon_threadsafe(lambda: loop.call_later(LOST_S, task.cancel))
 
-    def expect(self) -> None:
-        """A signal came; may be called from any thread."""
-        self._loop.call_soon_threadsafe(self._wait)
-
-    def _wait(self) -> None:
-        if self._task is not None and self._timer is None:
-            self._timer = self._loop.call_later(LOST_S, self._task.cancel)
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        self._task = None
-        if self._timer is not None:
-            self._timer.cancel()
+    return begin

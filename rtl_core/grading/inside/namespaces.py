@@ -132,7 +132,8 @@ def refuse_namespaces():
 
 
 def limit(limits):
-    """Per-process limits from the job's limits, see rtl_core.grading.limits. CPU time ends later than by the watch over all processes, which tells why."""
+    """Per-process limits from the job's limits, see rtl_core.grading.limits. That of CPU time is above the job's, which `steps.py` watches over
+    all processes: the watch comes first and tells what ended the job."""
     mega = 1 << 20
     for what, value in (
         (resource.RLIMIT_CPU, int(1.5 * limits["cpu_s"]) + 2),
