@@ -2,7 +2,8 @@
 
 Prefect starts one itself when a flow is first called, and waits for it (5 CPU-seconds, 10 with a new database). This one comes up while
 the command imports the flow. It listens on a socket that it inherits, so a client that is early waits in its queue. It ends
-when its standard input does, however the command ended, and after Prefect's client has delivered what it still holds.
+when its standard input does, however the command ended, and after Prefect's client has delivered what it still holds. SIGTERM and
+SIGINT do not end it: a service manager sends them to every process of a command, and the command still has to tell how it ended.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def start_temporary_server() -> None:
         return
     with socket.create_server(("127.0.0.1", 0)) as listener:
         command = [sys.executable, "-m", "rtl_distill.operations.temporary_server", str(listener.fileno())]
-        # In a session of its own: Ctrl-C is for the command, which still has to tell the server how it ended.
+        # In a session of its own: what a terminal sends is for the command.
         server = subprocess.Popen(
             command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()], start_new_session=True, env=_environment()
         )
@@ -69,16 +70,16 @@ def _environment() -> dict[str, str]:
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    server.terminate()
     try:
-        server.wait(END_S)
+        server.communicate(timeout=END_S)  # closes its standard input
     except subprocess.TimeoutExpired:
         server.kill()
         server.wait()
 
 
 def serve(listener: socket.socket) -> None:
-    """Serve Prefect's API on a listening socket until standard input ends or a signal comes."""
+    """Serve Prefect's API on a listening socket until standard input ends."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     import uvicorn
     from prefect.server.api.server import create_app
 
@@ -87,7 +88,7 @@ def serve(listener: socket.socket) -> None:
 
     def end_with_command() -> None:
         sys.stdin.buffer.read()
-        os.kill(os.getpid(), signal.SIGTERM)
+        server.should_exit = True
 
     threading.Thread(target=end_with_command, daemon=True).start()
     server.run(sockets=[listener])

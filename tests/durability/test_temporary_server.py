@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import httpx
 import psutil
@@ -12,11 +13,11 @@ import pytest
 from rtl_distill.operations.temporary_server import names_server
 
 COMMAND = """\
-import os, sys, time
+import os, sys
 from rtl_distill.operations.temporary_server import start_temporary_server
 start_temporary_server()
 print(os.environ["PREFECT_API_URL"], flush=True)
-time.sleep(600)
+sys.stdin.read()
 """
 
 
@@ -42,15 +43,19 @@ def test_a_server_that_is_named_anywhere_is_left_to_prefect(tmp_path, file, text
 
 
 @pytest.mark.slow
-def test_it_answers_whoever_came_early_and_dies_with_the_command_even_by_kill_9(tmp_path):
+def test_it_answers_whoever_came_early_outlives_signals_and_ends_with_the_command_even_by_kill_9(tmp_path):
     environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"} | {"PREFECT_HOME": str(tmp_path)}
-    with subprocess.Popen(
-        [sys.executable, "-c", COMMAND], env=environment, stdout=subprocess.PIPE, text=True
-    ) as command:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", COMMAND], env=environment, text=True, **pipes) as command:
         assert command.stdout is not None
         url = command.stdout.readline().strip()
         # Asked before it is up: the answer comes when it is.
         assert httpx.get(f"{url}/health", timeout=300).json() is True
         (server,) = psutil.Process(command.pid).children()
+        # As from a service manager that stops a control group: the command still has to tell the server how it ended.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            server.send_signal(number)
+        time.sleep(3)
+        assert httpx.get(f"{url}/health", timeout=300).json() is True
         command.send_signal(signal.SIGKILL)
         server.wait(60)
