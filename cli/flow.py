@@ -48,6 +48,8 @@ def run_flow(
 
     end_orphans()
     mark_this_process()
+    # Prefect hands a SIGTERM that ends a flow on to the handler of before; the default one would end the process as it stands.
+    signal.signal(signal.SIGTERM, _raise_terminated)
 
     with ConsoleProgress() as console, nullcontext() if verbose else quiet_logging():
         console.stage(title)
@@ -69,12 +71,20 @@ def run_flow(
                 "see to the server; the same command then goes on from here",
             ) from error
         except BaseException as error:
-            # Prefect's own; imported late, like the flow.
-            if type(error).__name__ != "TerminationSignal":
+            # Prefect's own is imported late, like the flow.
+            if not isinstance(error, _Terminated) and type(error).__name__ != "TerminationSignal":
                 raise
             code = 143
         console.line("cancelled; the same command goes on from here")
         raise SystemExit(code)
+
+
+class _Terminated(BaseException):
+    """SIGTERM came."""
+
+
+def _raise_terminated(number: int, frame: object) -> None:
+    raise _Terminated
 
 
 @contextmanager

@@ -3,10 +3,13 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import psutil
 import pytest
+from prefect.settings import PREFECT_API_URL
 
 from rtl_core.config import load_config
 from rtl_core.errors import InfrastructureError
@@ -99,3 +102,27 @@ def test_a_run_ends_also_where_asyncio_keeps_the_exception_of_a_signal(tmp_path,
     finally:
         signal.signal(signal.SIGTERM, before)
     assert [type(error) for error in kept] == [Termination]
+
+
+STOPPED = """\
+import os, signal
+from prefect import flow
+from rtl_distill.cli.flow import run_flow
+
+@flow
+async def run():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+run_flow("__main__:run", title="a run")
+"""
+
+
+@pytest.mark.usefixtures("prefect")
+def test_a_signal_in_the_midst_of_a_flow_ends_its_command_as_anywhere_else():
+    environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value()}
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED], env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert "cancelled; the same command goes on from here" in done.stdout, done.stderr
+    assert done.returncode == 143
+    assert "Traceback" not in done.stderr
