@@ -6,12 +6,9 @@ import asyncio
 import importlib
 import os
 import signal
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from importlib.metadata import distribution
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,11 +30,7 @@ def run_flow(
     Ctrl-C and SIGTERM end it with its state recorded and exit as a shell expects of a signal (130, 143).
     """
     if not verbose:
-        os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
-        # The temporary server is stopped with the run and complains about what it was doing just then.
-        os.environ.setdefault("PREFECT_LOGGING_SERVER_LEVEL", "CRITICAL")
-        # Each event, whole, that a server which is away did not take; the run tells that it waits for the server.
-        os.environ.setdefault("PREFECT_LOGGING_INTERNAL_LEVEL", "CRITICAL")
+        quiet_logging()
     import httpx
 
     from rtl_core.errors import InfrastructureError
@@ -51,7 +44,7 @@ def run_flow(
     # Prefect hands a SIGTERM that ends a flow on to the handler of before; the default one would end the process as it stands.
     signal.signal(signal.SIGTERM, _raise_terminated)
 
-    with ConsoleProgress() as console, nullcontext() if verbose else quiet_logging():
+    with ConsoleProgress() as console:
         console.stage(title)
         progress.set(console)
         start_temporary_server()
@@ -116,25 +109,11 @@ def stoppable(console: Console) -> Iterator[ConsoleProgress]:
             raise SystemExit(128 + caught[0]) from None
 
 
-@contextmanager
-def quiet_logging() -> Iterator[None]:
-    """Silence what Prefect logs of failed flows and tasks, of lost events, and of connections that SQLAlchemy's pool loses as the temporary
-    server ends.
+def quiet_logging() -> None:
+    """Have Prefect, which is not imported yet, log what is critical alone, where the user asks for nothing else.
 
-    SQLAlchemy gives its loggers a level of their own, so none of Prefect's variables reaches them. A logging file that the user
-    names (PREFECT_LOGGING_SETTINGS_PATH) is left as it is.
+    What ends a flow also reaches the command line, which says it once: in a sentence, or with its traceback if it is a bug. Events that
+    a server did not take only decorate Prefect's pages. The temporary server complains of what it was doing when the run ended.
     """
-    import yaml
-
-    shipped = Path(str(distribution("prefect").locate_file("prefect/logging/logging.yml")))
-    settings = yaml.safe_load(shipped.read_text(encoding="utf-8"))
-    settings["loggers"]["sqlalchemy.pool"] = {"level": "CRITICAL"}
-    # What ends a flow also reaches the command line, which says it once: in a sentence, or with its traceback if it is a bug.
-    # Events decorate Prefect's pages; one that is lost while the temporary server starts costs nothing.
-    for logger in ("prefect.flow_runs", "prefect.task_runs", "prefect.events"):
-        settings["loggers"].setdefault(logger, {})["level"] = "CRITICAL"
-    with tempfile.TemporaryDirectory(prefix="rtl-distill-") as folder:
-        path = Path(folder) / "logging.yml"
-        path.write_text(yaml.safe_dump(settings), encoding="utf-8")
-        os.environ.setdefault("PREFECT_LOGGING_SETTINGS_PATH", str(path))
-        yield
+    for logger in ("", "SERVER_", "INTERNAL_"):
+        os.environ.setdefault(f"PREFECT_LOGGING_{logger}LEVEL", "CRITICAL")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -84,6 +85,7 @@ def serve(listener: socket.socket) -> None:
     from prefect.server.api.server import create_app
 
     app = create_app(ephemeral=True, final=True)
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)  # connections that are cut when the server ends
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
 
     def end_with_command() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import logging
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -16,20 +17,19 @@ PROGRAM = """
 import logging
 from rtl_distill.cli.flow import quiet_logging
 
-with quiet_logging():
-    import prefect.main  # sets the logging up
+quiet_logging()
+import prefect.main  # sets the logging up
 
-    logging.getLogger("sqlalchemy.pool.impl.AsyncAdaptedQueuePool").error("a connection was cut")
-    logging.getLogger("prefect.flow_runs").error("the flow failed, and its whole traceback")
-    logging.getLogger("prefect.events.utilities").error("an event was lost")
-    logging.getLogger("sqlalchemy.engine").error("the database is broken")
-    logging.getLogger("prefect.server").critical("the server is broken")
+logging.getLogger("prefect.flow_runs").error("the flow failed, and its whole traceback")
+logging.getLogger("prefect.events.utilities").error("an event was lost")
+logging.getLogger("sqlalchemy.engine").error("the database is broken")
+logging.getLogger("prefect.server").critical("the server is broken")
 """
 
 
-def test_cut_connections_are_left_out_and_real_errors_are_told():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300, check=True)
-    assert "a connection was cut" not in done.stderr
+def test_what_the_command_says_itself_is_left_out_and_real_errors_are_told():
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_LOGGING")}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=300)
     assert "an event was lost" not in done.stderr
     assert "whole traceback" not in done.stderr  # the command says what ended it, once
     assert "the database is broken" in done.stderr
