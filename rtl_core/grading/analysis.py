@@ -9,20 +9,20 @@ from __future__ import annotations
 import contextlib
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors.base import ExecutorDiedError
-from rtl_core.grading.executors.wire import Connection, send
+from rtl_core.grading.executors.wire import ask, receive, send
 from rtl_core.grading.screen import ScreenFinding, screen
 from rtl_core.problems.interface import module_names, parse_interface
 from rtl_core.types.problem import Interface, InterfaceSource
@@ -115,8 +115,7 @@ class Analyst:
 class _Child:
     def __init__(self, memory_mb: int) -> None:
         self._too_slow = False
-        ours, theirs = socket.socketpair()
-        self._connection = Connection(ours)
+        self._connection, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "rtl_core.grading.analysis", str(memory_mb), str(theirs.fileno())],
@@ -126,7 +125,7 @@ class _Child:
                 stderr=subprocess.DEVNULL,
             )
         try:
-            self._connection.receive(START_S)
+            receive(self._connection, START_S)
         except ExecutorDiedError as error:
             self.close()
             raise InfrastructureError(
@@ -137,7 +136,7 @@ class _Child:
         """Its reply, or None when it ended or was too slow."""
         deadline = time.monotonic() + timeout_s
         with contextlib.suppress(ExecutorDiedError):
-            return self._connection.ask(asdict(request), timeout_s)
+            return ask(self._connection, asdict(request), timeout_s)
         self._too_slow = time.monotonic() >= deadline
         return None
 
@@ -175,15 +174,14 @@ def _serve() -> None:
     limit = int(sys.argv[1]) << 20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    channel = socket.socket(fileno=int(sys.argv[2]))
-    connection = Connection(channel)
-    send(channel, {"ready": True})
+    grader = Connection(int(sys.argv[2]))
+    send(grader, {"ready": True})
     with contextlib.suppress(ExecutorDiedError):  # the grader has closed its end
         while True:
-            request = AnalysisRequest(**connection.receive(IDLE_S))
+            request = AnalysisRequest(**receive(grader, IDLE_S))
             # SIGPROF ends the process when the CPU time is over, whatever it is doing.
             signal.setitimer(signal.ITIMER_PROF, CPU_S)
-            send(channel, analyse_here(request).model_dump(mode="json"))
+            send(grader, analyse_here(request).model_dump(mode="json"))
             signal.setitimer(signal.ITIMER_PROF, 0)
 
 

@@ -11,7 +11,7 @@ from rtl_core.grading.limits import Limits
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 
-GRADER_VERSION = 10
+GRADER_VERSION = 11
 """Raised whenever the grader may judge an answer differently than before."""
 
 

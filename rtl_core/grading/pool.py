@@ -19,7 +19,7 @@ async def grade_all(
 
     `until` is the last stage that is graded (None: the grader's own). Does not raise: a failure of grading is a verdict, too.
     """
-    names = [answer.model_dump_json() for answer in answers]
+    names = [repr(answer) for answer in answers]
     distinct = dict(zip(names, answers, strict=True))
     loop = asyncio.get_running_loop()
     gradings = (loop.run_in_executor(pool, grader.grade, problem, answer, until) for answer in distinct.values())

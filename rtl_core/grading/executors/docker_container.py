@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,15 @@ from rtl_core.grading.executors import docker_confinement as confinement
 from rtl_core.grading.executors.base import ExecutorDiedError, Job
 from rtl_core.grading.executors.cells import Cell
 from rtl_core.grading.executors.toolchain import Toolchain
-from rtl_core.grading.executors.wire import GUARD, INSIDE, agent_environment, job_message, send, warm_command
+from rtl_core.grading.executors.wire import (
+    GUARD,
+    INSIDE,
+    agent_environment,
+    job_message,
+    receive,
+    send,
+    warm_command,
+)
 
 START_S = 120.0
 CONTROL = "/control"
@@ -52,13 +61,12 @@ class Container(Cell):
 
     def __init__(self, settings: Settings, kind: Kind) -> None:
         """Returns when the agent is ready. Raises InfrastructureError when the engine refuses."""
-        super().__init__(kind)
-        self._settings = settings
+        self.kind, self._settings = kind, settings
         self.name, self._folder = _create(settings, kind, warm_command(settings.toolchain))
         try:
             settings.api.start(self.name)
-            self.connect(_connect(settings, self._folder, self.name))
-            self.connection.receive(START_S)
+            self.agent = _connect(settings, self._folder, self.name)
+            receive(self.agent, START_S)
         except Exception as error:
             self.close()
             raise InfrastructureError(f"the engine cannot start a container: {error}", "is its disk full?") from error
@@ -69,8 +77,8 @@ class Container(Cell):
 
     def close(self) -> None:
         _remove(self._settings, self._folder, self.name)
-        if hasattr(self, "connection"):
-            self.connection.close()
+        if hasattr(self, "agent"):
+            self.agent.close()
 
     def out_of_memory(self) -> bool:
         """Whether the kernel has killed something in it for want of memory."""
@@ -140,14 +148,14 @@ def _remove(settings: Settings, folder: Path, name: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _connect(settings: Settings, folder: Path, name: str) -> socket.socket:
+def _connect(settings: Settings, folder: Path, name: str) -> Connection:
     """The socket of the agent, as soon as it listens. Raises ExecutorDiedError where it never does."""
     deadline, look = time.monotonic() + START_S, time.monotonic() + 0.5
     while True:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             channel.connect(str(folder / "agent.sock"))
-            return channel
+            return Connection(channel.detach())
         except OSError as error:
             channel.close()
             now = time.monotonic()
