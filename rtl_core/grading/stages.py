@@ -18,11 +18,11 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading import evidence
 from rtl_core.grading.activity import activity_check
 from rtl_core.grading.design import as_graded
+from rtl_core.grading.evidence import CONSTANT, HARNESS_FAILED, compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.executors.base import Job, Mount, Step, StepResult
 from rtl_core.grading.interface_check import compare, demanded_values, is_fatal, is_hopeless, owned_inputs
 from rtl_core.grading.jobs import compile_step, harness_steps, instructions, placed, sources
 from rtl_core.grading.limits import Budget
-from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED, compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.requirements import cocotb_generation, uses_cocotb
 from rtl_core.problems.interface import HDL_SUFFIXES
 from rtl_core.types.answer import Answer

@@ -25,8 +25,8 @@ from typing import Any
 from rtl_core.equivalence.differential import Comparison, compare
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.compose import read_services
+from rtl_core.grading.evidence import CONSTANT, HARNESS_FAILED
 from rtl_core.grading.grader import Grader
-from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.history.records import ValidationRecord, ValidationStatus
 from rtl_core.problems.interface import describe_interface

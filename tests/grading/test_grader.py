@@ -11,9 +11,8 @@ import pytest
 from rtl_core.config.grading import RewardSection
 from rtl_core.grading.cache import MemoryCache, cache_key, normalised
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-from rtl_core.grading.grader import Grader
+from rtl_core.grading.grader import Grader, grade_all
 from rtl_core.grading.limits import Limits
-from rtl_core.grading.pool import grade_all
 from rtl_core.learning.reward import Graded, reward
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.types.answer import Answer

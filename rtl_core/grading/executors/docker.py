@@ -1,6 +1,6 @@
 """The Docker executor: a pinned image, a container for each core at work.
 
-A container has no network, no new privileges, few system calls and capabilities (docker_confinement.py), a read-only root,
+A container has no network, no new privileges, few system calls and capabilities (docker_container.py), a read-only root,
 and limits for memory, processes and CPU. It is kept: its agent, process 1, gives each job mounts, IPC, processes and a
 workspace of its own, as in a bubblewrap cell, and runs the job's steps as a user without any capability. Containers end when
 their grader does; those that a dead grader left behind are swept at the next start.
