@@ -121,12 +121,10 @@ def _volumes(name: str, volumes: Any) -> list[Mount]:
         if plain == ".":
             # The workspace is there for every service anyway.
             continue
-        found.append(Mount(plain, _inside(str(target), f"service {name}: volume"), read_only))
+        inside = posixpath.normpath(str(target))
+        if inside.split("/")[1:2] not in (["code"], ["src"], ["rundir"]):
+            raise InfrastructureError(
+                f"service {name}: the sandbox has /code, /src and /rundir, no {target} for a volume"
+            )
+        found.append(Mount(plain, inside, read_only))
     return found
-
-
-def _inside(path: str, what: str) -> str:
-    plain = posixpath.normpath(path)
-    if plain.split("/")[1:2] not in (["code"], ["src"], ["rundir"]):
-        raise InfrastructureError(f"{what} {path} is none of /code, /src and /rundir, which is all the sandbox has")
-    return plain

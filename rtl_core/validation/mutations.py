@@ -18,38 +18,15 @@ from rtl_core.validation.mutation import SHOWN, Mutation, changed, changed_withi
 from rtl_core.validation.priorities import priority
 from rtl_core.validation.saturation import saturation
 
-_SKIPPED = frozenset(
-    [
-        "ModuleHeader",
-        "PortDeclaration",
-        "FunctionPortList",
-        "FunctionPort",
-        "ParameterPortList",
-        "AnsiPortList",
-        "NonAnsiPortList",
-        "DelayControl",
-        "DelaySyntax",
-        "OneStepDelay",
-        "CycleDelay",
-        "AttributeInstance",
-        "AttributeSpec",
-        "TimeUnitsDeclaration",
-        "ConcurrentAssertionMember",
-        "ConcurrentAssertionStatement",
-        "AssertPropertyStatement",
-        "AssumePropertyStatement",
-        "CoverPropertyStatement",
-        "ImmediateAssertStatement",
-        "ImmediateAssumeStatement",
-        "ImmediateCoverStatement",
-        "ImmediateAssertionMember",
-        "PropertyDeclaration",
-        "SequenceDeclaration",
-        "CovergroupDeclaration",
-        "SpecifyBlock",
-        "InstanceName",
-    ]
-)
+_NO_BEHAVIOUR = """
+ModuleHeader PortDeclaration FunctionPortList FunctionPort ParameterPortList AnsiPortList
+NonAnsiPortList DelayControl DelaySyntax OneStepDelay CycleDelay AttributeInstance AttributeSpec
+TimeUnitsDeclaration ConcurrentAssertionMember ConcurrentAssertionStatement AssertPropertyStatement
+AssumePropertyStatement CoverPropertyStatement ImmediateAssertStatement ImmediateAssumeStatement
+ImmediateCoverStatement ImmediateAssertionMember PropertyDeclaration SequenceDeclaration
+CovergroupDeclaration SpecifyBlock InstanceName
+"""
+_SKIPPED = frozenset(_NO_BEHAVIOUR.split())
 _OPERATORS = {
     "+": "- ^", "-": "+ ^", "*": "+", "/": "*", "%": "/", "&": "| ^", "|": "& ^", "^": "& |", "~^": "^", "^~": "^", "&&": "||",
     "||": "&&", "==": "!= >=", "!=": "== >", "===": "!==", "!==": "===", "<": "> !=", ">": "< !=", "<=": ">= ==",
@@ -61,12 +38,8 @@ _ORDERED = {"-", "/", "%", "<<", ">>", "<<<", ">>>"}
 _COMPARISONS = {"==", "!=", "===", "!==", "<", ">", "<=", ">="}
 _ASSIGNMENTS = {"AssignmentExpression", "NonblockingAssignmentExpression"}
 _INDEXED = {
-    "BitSelect",
-    "SimpleRangeSelect",
-    "AscendingRangeSelect",
-    "DescendingRangeSelect",
-    "RangeDimensionSpecifier",
-}
+    "BitSelect", "SimpleRangeSelect", "AscendingRangeSelect", "DescendingRangeSelect", "RangeDimensionSpecifier",
+}  # fmt: skip
 _BASES = {"b": 2, "o": 8, "d": 10, "h": 16}
 _FORMATS = {2: "b", 8: "o", 10: "d", 16: "x"}
 _EDGES = {"posedge": "negedge", "negedge": "posedge"}

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Self
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult
+from rtl_core.grading.executors.base import Executor, ExecutorDiedError, Job, JobResult
 from rtl_core.grading.executors.toolchain import Toolchain
 from rtl_core.grading.executors.wire import ask, job_message, job_result, patience
 
@@ -44,7 +44,7 @@ class Cell(ABC):
         """Ends the sandbox and removes what there is of it."""
 
 
-class CellExecutor(ABC):
+class CellExecutor(Executor, ABC):
     """Runs jobs in cells, up to `tries` times each, with the tools of a `toolchain`. Thread-safe.
 
     It keeps as many cells as jobs were ever run at one time. Where none fits a job, one of another kind makes room.
@@ -61,7 +61,6 @@ class CellExecutor(ABC):
         self._busy: set[Cell] = set()
 
     def run(self, job: Job) -> JobResult:
-        """Runs one job. Raises InfrastructureError (or ExecutorDiedError) when nothing can be said of it."""
         for attempt in range(self.tries):
             last, started = attempt + 1 == self.tries, time.monotonic()
             try:
@@ -79,15 +78,13 @@ class CellExecutor(ABC):
         raise AssertionError("unreachable")
 
     def tools(self) -> dict[str, str]:
-        """Name -> version of what decides a verdict, and what another root file system was made of."""
         return dict(self.toolchain.tools)
 
     def has_module(self, name: str) -> bool:
-        """Whether a harness' Python can import a module."""
         return self.toolchain.has_module(name)
 
     def close(self) -> None:
-        """Ends every sandbox: whoever waits for one gets an ExecutorDiedError. Further runs are an error."""
+        """As the protocol says; whoever waits for a sandbox gets an ExecutorDiedError."""
         with self._lock:
             self._closed = True
             free, self._free = self._free, []

@@ -54,11 +54,11 @@ class DockerExecutor(CellExecutor):
             raise InfrastructureError(
                 f"no Docker engine answers: {error}", "start one (dockerd), or set DOCKER_HOST"
             ) from error
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{_start_of(os.getpid())}"
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{_start_of(str(os.getpid()))}"
         self._folder = Path(
             tempfile.mkdtemp(prefix="rtl-distill-docker-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         )
-        (self._folder / "owner").write_text(f"{os.getpid()}:{_start_of(os.getpid())}")
+        (self._folder / "owner").write_text(self._owner)
         self._folder.chmod(0o711)
         try:
             self.sweep()
@@ -92,9 +92,7 @@ class DockerExecutor(CellExecutor):
         """Removes containers whose grader is gone from this host; how many."""
         removed = 0
         for entry in self._api.containers(all=True, filters={"label": LABEL}):
-            host, _, rest = entry["Labels"][LABEL].partition(":")
-            pid, _, start = rest.partition(":")
-            if host == socket.gethostname() and _start_of(int(pid)) != start:
+            if _is_gone(entry["Labels"][LABEL]):
                 removed += self._remove(entry["Id"])
         for folder in Path(self._folder.parent).glob("rtl-distill-docker-*"):
             if _is_orphan(folder):
@@ -127,18 +125,23 @@ class DockerExecutor(CellExecutor):
         return 1
 
 
+def _is_gone(owner: str) -> bool:
+    """Whether a grader, `host:process:start`, ran on this host and has ended."""
+    host, pid, start = owner.split(":")
+    return host == socket.gethostname() and _start_of(pid) != start
+
+
 def _is_orphan(folder: Path) -> bool:
     """Whether the grader that made a directory is gone. One that died before it signed it is given a minute."""
     try:
-        pid, _, start = (folder / "owner").read_text().partition(":")
-        return _start_of(int(pid)) != start
+        return _is_gone((folder / "owner").read_text())
     except (OSError, ValueError):
         with contextlib.suppress(OSError):
             return time.time() - folder.stat().st_mtime > 60
         return False
 
 
-def _start_of(pid: int) -> str:
+def _start_of(pid: str) -> str:
     """When a process of this host started, in clock ticks; empty when there is none."""
     try:
         with open(f"/proc/{pid}/stat") as file:

@@ -99,20 +99,14 @@ def job_result(answer: Mapping[str, Any], started: float, *, last: bool) -> JobR
         Wave(zlib.decompressobj().decompress(base64.b64decode(wave["vcd"]), MAX_WAVE), wave["modules"])
         for wave in answer.get("waves", ())
     )
-    return JobResult(tuple(step_result(step) for step in answer["steps"]), time.monotonic() - started, waves)
+    return JobResult(tuple(_step_result(step) for step in answer["steps"]), time.monotonic() - started, waves)
 
 
-def step_result(step: Mapping[str, Any]) -> StepResult:
+def _step_result(step: Mapping[str, Any]) -> StepResult:
     """A step's result as the agent sent it."""
     lists = {key: tuple(step.get(key, ())) for key in ("builds", "refused")}
-    sessions = tuple(_session(session) for session in step.get("sessions", ()))
+    sessions = tuple(Session(**{**session, "tests": tuple(session["tests"])}) for session in step.get("sessions", ()))
     return StepResult(**{**step, **lists, "sessions": sessions})
-
-
-def _session(sent: Mapping[str, Any]) -> Session:
-    """The digest, which is there where no results file was, has been looked at by the agent."""
-    kept = {key: value for key, value in sent.items() if key != "digest"}
-    return Session(**{**kept, "tests": tuple(sent["tests"])})
 
 
 def _step(step: Step, job: Job, toolchain: Toolchain) -> dict[str, Any]:
