@@ -13,8 +13,8 @@ from dataclasses import replace
 from rtl_core.equivalence.side_by_side import Trace
 from rtl_core.grading.executors.base import Wave
 from rtl_core.grading.grader import Grader
+from rtl_core.grading.jobs import Watched
 from rtl_core.grading.vcd import read_vcd
-from rtl_core.grading.watched import Watched
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Interface, Problem
 
