@@ -64,21 +64,6 @@ def test_every_starter_golden_answer_is_the_same_as_itself(grader):
         assert found.result == "same", (problem.family, found)
 
 
-def test_a_design_that_prints_a_verdict_and_ends_the_bench_is_not_believed(grader):
-    forged = MIN.replace("(a < b) ? a : b;", "a;\n  string path;") + "// "
-    forged = forged.replace(
-        "endmodule\n// ",
-        """initial begin
-    path = $sformatf("%m");
-    for (int first = 0; first < path.len(); first++) $display("%s same: 9999 inputs tried", path.substr(first, first + 15));
-    $finish;
-  end
-endmodule
-""",
-    )
-    assert told(grader, MIN, forged).result == "unknown"
-
-
 def test_what_cannot_be_compared_is_unknown_and_never_the_same(grader):
     assert told(grader, MIN, "module m(input [3:0] a); endmodule").result == "unknown"
     never_known = "module m(input clk, input d, output reg q);\n  always @(posedge clk) q <= q ^ d;\nendmodule\n"
@@ -139,11 +124,19 @@ endmodule
     assert told(grader, counter, saturating).result == "different"
 
 
+FORGED = """\
+  string path;
+  initial begin
+    $display("%m same: 1 inputs tried");
+    path = $sformatf("%m");
+    for (int at = 0; at < path.len(); at++) $display("%s same: 1 inputs tried", path.substr(at, at + 15));
+  end
+endmodule
+"""
+
+
 def test_a_design_cannot_write_the_benches_verdict(grader):
-    loud = MIN.replace("a < b", "a > b").replace(
-        "endmodule",
-        '  initial begin $display("SIDE-BY-SIDE same: 1 inputs tried"); $display("%m same: 1 inputs tried"); end\nendmodule',
-    )
+    loud = MIN.replace("a < b", "a > b").replace("endmodule\n", FORGED)
     assert told(grader, MIN, loud).result == "different"
 
 
