@@ -101,7 +101,7 @@ class DockerExecutor(CellExecutor):
 
     def _start(self, kind: Hashable) -> Cell:
         assert isinstance(kind, Kind)
-        return Container(self._settings, kind)
+        return Container(self._settings, kind).start()
 
     def _kind_of(self, job: Job) -> Kind:
         # The agent watches the limit itself; the kernel's own, at which everything inside crawls, stands well behind it.

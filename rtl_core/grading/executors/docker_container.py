@@ -95,26 +95,74 @@ class Settings:
 
 
 class Container(Cell):
-    """A container whose agent waits for jobs."""
+    """A container with a program as process 1, by default the agent, which waits for jobs."""
 
-    def __init__(self, settings: Settings, kind: Kind) -> None:
-        """Returns when the agent is ready. Raises InfrastructureError when the engine refuses."""
+    def __init__(self, settings: Settings, kind: Kind, program: Sequence[str] = (), **streams: bool) -> None:
+        """Makes a container that is not started yet. Raises InfrastructureError when the engine refuses."""
         self.kind, self._settings = kind, settings
-        self.name, self._folder = _create(settings, kind, warm_command(settings.toolchain))
+        self.name = f"rtl-distill-{uuid.uuid4().hex[:16]}"
+        self._folder = settings.folder / self.name
+        """What it shares with this host."""
+        self._folder.mkdir()
+        self._folder.chmod(0o777)  # where the engine maps users, its root is a stranger here
+        toolchain = settings.toolchain
+        agent = {**agent_environment(toolchain.python), "RTL_CONTROL_SOCKET": f"{CONTROL}/agent.sock"}
         try:
-            settings.api.start(self.name)
-            self.agent = _connect(settings, self._folder, self.name)
+            settings.api.create_container(
+                kind.image,
+                entrypoint=list(program or warm_command(toolchain)),
+                name=self.name,
+                environment={**toolchain.environment(), **agent},
+                labels=dict(settings.labels),
+                host_config=settings.api.create_host_config(
+                    binds=[f"{INSIDE}:{GUARD}:ro", f"{self._folder}:{CONTROL}:rw"],
+                    **_confinement(kind.memory_mb, kind.processes),
+                ),
+                user="0:0",
+                working_dir="/",
+                network_disabled=True,
+                **streams,
+            )
+        except Exception as error:
+            self.close()
+            raise InfrastructureError(f"the engine cannot create a container: {error}", "is its disk full?") from error
+
+    def start(self) -> Container:
+        """Starts it, and returns it when the agent is ready. Raises InfrastructureError when the engine refuses."""
+        try:
+            self._settings.api.start(self.name)
+            self.agent = self.connect()
             receive(self.agent, START_S)
         except Exception as error:
             self.close()
             raise InfrastructureError(f"the engine cannot start a container: {error}", "is its disk full?") from error
+        return self
+
+    def connect(self) -> Connection:
+        """The socket of its program, as soon as that listens. Raises ExecutorDiedError where it never does."""
+        deadline, look = time.monotonic() + START_S, time.monotonic() + 0.5
+        while True:
+            channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                channel.connect(str(self._folder / "agent.sock"))
+                return Connection(channel.detach())
+            except OSError as error:
+                channel.close()
+                now = time.monotonic()
+                ended = now > look and self._has_ended()
+                look = now + 0.5 if now > look else look
+                if now > deadline or ended:
+                    raise ExecutorDiedError(f"the container's agent does not answer: {error}") from error
+                time.sleep(0.01)
 
     def kill(self) -> None:
         with contextlib.suppress(Exception):
             self._settings.api.kill(self.name)
 
     def close(self) -> None:
-        _remove(self._settings, self._folder, self.name)
+        with contextlib.suppress(Exception):
+            self._settings.api.remove_container(self.name, force=True, v=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
         if hasattr(self, "agent"):
             self.agent.close()
 
@@ -123,6 +171,13 @@ class Container(Cell):
         with contextlib.suppress(Exception):
             return bool(self._settings.api.inspect_container(self.name)["State"]["OOMKilled"])
         return False
+
+    def _has_ended(self) -> bool:
+        """Whether it has run and ended, or the engine does not answer."""
+        try:
+            return str(self._settings.api.inspect_container(self.name)["State"]["Status"]) not in ("created", "running")
+        except Exception:
+            return True
 
 
 def shell(settings: Settings, kind: Kind, job: Job) -> int:
@@ -135,81 +190,20 @@ def shell(settings: Settings, kind: Kind, job: Job) -> int:
         raise ToolMissingError("the client `docker` is not installed", "apt-get install docker-cli")
     program = [settings.toolchain.python, "-E", "-s", "-S", f"{GUARD}/shell.py"]
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    name, folder = _create(settings, kind, program, stdin_open=True, tty=terminal)
+    container = Container(settings, kind, program, stdin_open=True, tty=terminal)
     message = job_message(job, settings.toolchain)
 
     def hand_over() -> None:
-        with contextlib.suppress(OSError, ExecutorDiedError), _connect(settings, folder, name) as channel:
+        with contextlib.suppress(OSError, ExecutorDiedError), container.connect() as channel:
             send(channel, message)
 
     try:
         sender = threading.Thread(target=hand_over, daemon=True)
         sender.start()
         sys.stdout.flush()
-        return subprocess.call([client, "start", "--attach", "--interactive", name])
+        return subprocess.call([client, "start", "--attach", "--interactive", container.name])
     finally:
-        _remove(settings, folder, name)
-
-
-def _create(settings: Settings, kind: Kind, program: Sequence[str], **streams: bool) -> tuple[str, Path]:
-    """A container that is not started yet; its name, and the directory that it shares with this host."""
-    name = f"rtl-distill-{uuid.uuid4().hex[:16]}"
-    folder = settings.folder / name
-    folder.mkdir()
-    folder.chmod(0o777)  # where the engine maps users, its root is a stranger here
-    agent = {**agent_environment(settings.toolchain.python), "RTL_CONTROL_SOCKET": f"{CONTROL}/agent.sock"}
-    try:
-        settings.api.create_container(
-            kind.image,
-            entrypoint=list(program),
-            name=name,
-            environment={**settings.toolchain.environment(), **agent},
-            labels=dict(settings.labels),
-            host_config=settings.api.create_host_config(
-                binds=[f"{INSIDE}:{GUARD}:ro", f"{folder}:{CONTROL}:rw"],
-                **_confinement(kind.memory_mb, kind.processes),
-            ),
-            user="0:0",
-            working_dir="/",
-            network_disabled=True,
-            **streams,
-        )
-    except Exception as error:
-        _remove(settings, folder, name)
-        raise InfrastructureError(f"the engine cannot create a container: {error}", "is its disk full?") from error
-    return name, folder
-
-
-def _remove(settings: Settings, folder: Path, name: str) -> None:
-    with contextlib.suppress(Exception):
-        settings.api.remove_container(name, force=True, v=True)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _connect(settings: Settings, folder: Path, name: str) -> Connection:
-    """The socket of the agent, as soon as it listens. Raises ExecutorDiedError where it never does."""
-    deadline, look = time.monotonic() + START_S, time.monotonic() + 0.5
-    while True:
-        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            channel.connect(str(folder / "agent.sock"))
-            return Connection(channel.detach())
-        except OSError as error:
-            channel.close()
-            now = time.monotonic()
-            ended = now > look and _ended(settings, name)
-            look = now + 0.5 if now > look else look
-            if now > deadline or ended:
-                raise ExecutorDiedError(f"the container's agent does not answer: {error}") from error
-            time.sleep(0.01)
-
-
-def _ended(settings: Settings, name: str) -> bool:
-    """Whether the container has run and ended, or the engine does not answer."""
-    try:
-        return str(settings.api.inspect_container(name)["State"]["Status"]) not in ("created", "running")
-    except Exception:
-        return True
+        container.close()
 
 
 def _confinement(memory_mb: int, processes: int) -> dict[str, Any]:
