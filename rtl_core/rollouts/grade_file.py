@@ -22,7 +22,7 @@ from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.verdict_file import Place, VerdictFile
-from rtl_core.grading.verdict_record import LineVerdict, answer_key, conditions_of, verdict_record
+from rtl_core.grading.verdict_record import answer_key, conditions_of, verdict_record
 from rtl_core.observe.progress import progress
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.reporting.blocks import Table
@@ -155,5 +155,5 @@ def graded_record(grader: Grader, line: AnswerLine, key: str, repeat: int = 1) -
     outcomes = tuple(verdict.outcome.value for verdict in verdicts)
     # The worst of several is kept: what does not hold is not paid.
     worst = min(verdicts, key=lambda verdict: (verdict.passed, verdict.tests_passed))
-    graded = LineVerdict(worst, outcomes if len(set(outcomes)) > 1 else ())
-    return verdict_record(line, graded, key, conditions_of(grader, line.problem, repeat))
+    flips = outcomes if len(set(outcomes)) > 1 else ()
+    return verdict_record(line, worst, key, conditions_of(grader, line.problem, repeat), flips)
