@@ -65,6 +65,7 @@ class DockerExecutor(CellExecutor):
             self.toolchain = look_into(self._api, image, {LABEL: self._owner})
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
+            self._api.close()
             raise
         self._images = DerivedImages(self._api, self.toolchain)
         labels = {LABEL: self._owner, "rtl.flow_run": os.environ.get("PREFECT__FLOW_RUN_ID", "none")}
