@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -66,6 +67,12 @@ class Grader:
         self._analyst = Analyst()
         self._known: dict[tuple[object, ...], Any] = {}
         """What was looked up of problems, see `_once`."""
+
+    def but(self, **changes: Any) -> Grader:
+        """A grader with other settings or another executor, which shares the analysis processes and all else with this one."""
+        other = copy.copy(self)
+        vars(other).update(changes)
+        return other
 
     def grade(self, problem: Problem, answer: Answer, until: Stage | None = None) -> Verdict:
         """The verdict on one answer, graded to the stage `until` (None: the grader's own).

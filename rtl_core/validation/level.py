@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from rtl_core.grading.cache import GRADER_VERSION, sha256_of
-from rtl_core.grading.grader import Grader
 from rtl_core.types.problem import Problem
 from rtl_core.validation.stubs import STUBS, Stub
 
@@ -60,13 +58,6 @@ def tools_key(executor: str, tools: Mapping[str, str], level: Level) -> str:
         "level": asdict(level),
     }
     return sha256_of(parts)
-
-
-def with_seed(grader: Grader, seed: int) -> Grader:
-    """A grader with another seed and without a cache: a verdict that may flip is found anew. It shares executor and analysis processes."""
-    other = copy.copy(grader)
-    other.seed, other.cache = seed, None
-    return other
 
 
 def golden_digest(problem: Problem) -> str | None:
