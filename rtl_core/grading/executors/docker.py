@@ -93,7 +93,7 @@ class DockerExecutor(CellExecutor):
         """Removes containers whose grader is gone from this host; how many."""
         removed = 0
         for entry in self._api.containers(all=True, filters={"label": LABEL}):
-            if _is_gone(entry["Labels"][LABEL]):
+            if is_gone(entry["Labels"][LABEL]):
                 removed += self._remove(entry["Id"])
         for folder in Path(self._folder.parent).glob("rtl-distill-docker-*"):
             if _is_orphan(folder):
@@ -126,7 +126,7 @@ class DockerExecutor(CellExecutor):
         return 1
 
 
-def _is_gone(owner: str) -> bool:
+def is_gone(owner: str) -> bool:
     """Whether a grader, `host:process:start`, ran on this host and has ended."""
     host, pid, start = owner.split(":")
     return host == socket.gethostname() and _start_of(pid) != start
@@ -135,7 +135,7 @@ def _is_gone(owner: str) -> bool:
 def _is_orphan(folder: Path) -> bool:
     """Whether the grader that made a directory is gone. One that died before it signed it is given a minute."""
     try:
-        return _is_gone((folder / "owner").read_text())
+        return is_gone((folder / "owner").read_text())
     except (OSError, ValueError):
         with contextlib.suppress(OSError):
             return time.time() - folder.stat().st_mtime > 60
