@@ -19,9 +19,9 @@ from pathlib import Path
 from benchmarks.agreement import agreement
 from benchmarks.answers import answer_to
 from benchmarks.common import names, options, show
+from rtl_core.grading.evidence import HARNESS_FAILED
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.limits import Limits
-from rtl_core.grading.reasons import HARNESS_FAILED
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 

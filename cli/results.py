@@ -16,7 +16,7 @@ from rtl_distill.cli.arguments import DbOption, NewestRunArgument, RolloutArgume
 if TYPE_CHECKING:
     from rtl_core.debugging.again import Case
     from rtl_core.grading.executors.base import Executor
-    from rtl_core.grading.watched import Watched
+    from rtl_core.grading.jobs import Watched
 
 
 def report(
@@ -218,7 +218,7 @@ def debug(rollout: RolloutArgument, waves: WavesOption = None, shell: ShellOptio
         echo 'ls -R /code; harness' | rtl-distill debug demo/step/00030/starter_adder_d07e3f57d5/2 --shell
     """
     from rtl_core.debugging.again import executor_of, open_case
-    from rtl_core.grading.watched import Watched
+    from rtl_core.grading.jobs import Watched
 
     if waves and (waves.suffix != ".vcd" or not waves.absolute().parent.is_dir()):
         raise ConfigError(f"{waves} cannot hold the waves", "name a file in an existing folder that ends in .vcd")

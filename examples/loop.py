@@ -23,8 +23,7 @@ from rtl_core.backend.base import Adam, Backend, Datum, SamplingParams, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
 from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.pool import grade_all
+from rtl_core.grading.grader import Grader, grade_all
 from rtl_core.learning.advantage import group_advantages, token_advantages
 from rtl_core.learning.kl import k1
 from rtl_core.learning.reward import Graded, reward

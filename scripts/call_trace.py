@@ -21,12 +21,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from rtl_core.grading.executors.wire import Connection
+from rtl_core.grading import analysis
 
 ROOT = Path(__file__).parents[1]
 MOST = 30
 """No more functions than this may lie between the command and the sandbox."""
-ask = Connection.ask
+ask = analysis.ask
 Way = tuple[CodeType, ...]
 given: contextvars.ContextVar[Way] = contextvars.ContextVar("given", default=())
 """The way to whoever gave the work that now runs in this context."""
@@ -78,11 +78,11 @@ def follow() -> None:
     threading.Thread.start = started  # type: ignore[method-assign]
 
 
-def asked(connection: Any, message: dict[str, Any], patience_s: float) -> Any:
+def asked(agent: Any, message: dict[str, Any], patience_s: float) -> Any:
     """Print the way and end the process when the first answer of a train step reaches a sandbox; ask for all others."""
     found = way(sys._getframe(1))
     if not any(code.co_qualname.startswith("prepare_step") for code in found):
-        return ask(connection, message, patience_s)
+        return ask(agent, message, patience_s)
     for number, code in enumerate(found, 1):
         print(
             f"{number:3}  {code.co_qualname:<45} {Path(code.co_filename).relative_to(ROOT)}:{code.co_firstlineno}",
@@ -98,7 +98,7 @@ def main() -> None:
         from rtl_distill.cli import main as command
 
         follow()
-        Connection.ask = asked  # type: ignore[method-assign]
+        analysis.ask = asked  # type: ignore[assignment]
         sys.argv = ["rtl-distill", "train", "demo"]
         command()
 

@@ -8,8 +8,8 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Executor
+from rtl_core.grading.jobs import Watched
 from rtl_core.grading.limits import KnownGood
-from rtl_core.grading.watched import Watched
 from rtl_core.history.records import StoredRollout
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to

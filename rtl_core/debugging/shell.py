@@ -8,7 +8,7 @@ from typing import Protocol, cast
 
 from rtl_core.errors import ConfigError
 from rtl_core.grading.executors.base import Executor, Job
-from rtl_core.grading.watched import Watched
+from rtl_core.grading.jobs import Watched
 
 
 class HasShell(Protocol):

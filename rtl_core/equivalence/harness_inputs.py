@@ -6,15 +6,14 @@ though it may not look at every output. Icarus alone dumps (`grading/inside/wave
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import replace
 
 from rtl_core.equivalence.side_by_side import Trace
 from rtl_core.grading.executors.base import Wave
 from rtl_core.grading.grader import Grader
+from rtl_core.grading.jobs import Watched
 from rtl_core.grading.vcd import read_vcd
-from rtl_core.grading.watched import Watched
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Interface, Problem
 
@@ -29,9 +28,7 @@ def harness_inputs(grader: Grader, problem: Problem, files: Mapping[str, str]) -
     Bits that are X or Z are 0. Empty where nothing was dumped, or where the harness sets parameters that change a port's width.
     """
     watched = Watched(grader.executor, problem, lambda job: replace(job, waves=True))
-    once = copy.copy(grader)
-    once.executor, once.cache, once.seeds = watched, None, 1
-    once.grade(problem, Answer(files=dict(files)))
+    grader.but(executor=watched, cache=None, seeds=1).grade(problem, Answer(files=dict(files)))
     waves = [wave for _, result in watched.runs for wave in result.waves]
     if not waves or problem.interface is None:
         return ()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rtl_core.equivalence.side_by_side import Effort, Trace, Values, bench, replay
+from rtl_core.equivalence.side_by_side import Effort, Trace, Values, bench, hidden, replay
 from rtl_core.grading.design import as_graded
 from rtl_core.grading.executors.base import Executor, Job, Step, StepResult
 from rtl_core.grading.limits import Limits
@@ -152,11 +152,11 @@ class Pair:
         return Comparison("unknown", f"the simulation ended early: {_first_line(steps[1].output)}")
 
     def _simulated(self, text: str, cpu_s: float, other: Mapping[str, str]) -> tuple[StepResult, ...]:
-        names = {name: f"{name}__{self.nonce}" for golden in self.golden.values() for name in _units(golden)}
+        names = {name: hidden(name, self.nonce) for golden in self.golden.values() for name in _units(golden)}
         harness = {f"src/golden{i}.sv": renamed(golden, names) for i, golden in enumerate(self.golden.values())}
         harness["src/side_by_side.sv"] = text
         sources = [f"/code/{path}" for path in (*harness, *self.given, *other) if path.endswith(HDL)]
-        options = ("-g2012", "-Wno-timescale", "-I", "/code/rtl", "-s", f"bench__{self.nonce}", "-o", "both")
+        options = ("-g2012", "-Wno-timescale", "-I", "/code/rtl", "-s", hidden("bench", self.nonce), "-o", "both")
         steps = (
             Step("compile", ("iverilog", *options, *sources)),
             Step("simulate", ("vvp", "-n", "both", "-none")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -65,7 +66,7 @@ def bench(
         interface: the ports as they are with the parameters at `values`.
         low: those of `resets` that act at 0.
         valid: compare what the outputs are while this one is 1, in order, whenever that is; see `_in_order`.
-        nonce: ends the names of the bench and of the golden answer's modules, and begins the bench's verdict.
+        nonce: begins the bench's verdict.
     """
     inputs = [p for p in interface.ports if p.direction == "input"]
     data = [p for p in inputs if p.name not in clocks and p.name not in resets]
@@ -73,6 +74,11 @@ def bench(
     compared = None if valid is None else _in_order(interface, clocks[0], {r: r in low for r in resets}, valid, nonce)
     lines = [*_declared(interface, nonce, values or {}, compared), "  integer phase, cycle, density;", *_draw(data)]
     return "\n".join([*lines, "  initial begin", *drive, *_told(nonce), ""])
+
+
+def hidden(name: str, nonce: str) -> str:
+    """The name of a module that the other design cannot guess. It does not hold the nonce: a design prints its own path by `%m`."""
+    return f"{name}__{hashlib.sha256(nonce.encode()).hexdigest()[:16]}"
 
 
 def replay(
@@ -114,10 +120,10 @@ def _declared(interface: Interface, nonce: str, values: Values, compared: list[s
     set_ = f" #({', '.join(f'.{name}({value})' for name, value in values.items())})" if values else ""
     inputs = [p for p in interface.ports if p.direction == "input"]
     outputs = [p for p in interface.ports if p.direction == "output"]
-    lines = ["`timescale 1ns/1ps", f"module bench__{nonce};"]
+    lines = ["`timescale 1ns/1ps", f"module {hidden('bench', nonce)};"]
     lines += [f"  reg {_range(p)} in_{p.name};" for p in inputs]
     lines += [f"  wire {_range(p)} good_{p.name}, got_{p.name};" for p in outputs]
-    for module, name, prefix in ((f"{interface.module}__{nonce}", "good", "good_"), (interface.module, "got", "got_")):
+    for module, name, prefix in ((hidden(interface.module, nonce), "good", "good_"), (interface.module, "got", "got_")):
         wires = [f".{p.name}(in_{p.name})" for p in inputs] + [f".{p.name}({prefix}{p.name})" for p in outputs]
         lines.append(f"  {module}{set_} {name} ({', '.join(wires)});")
     return [*lines, "  integer tried = 0, known = 0, unsure = 0;", *(compared or _check(inputs, outputs, nonce))]

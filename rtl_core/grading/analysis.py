@@ -9,20 +9,20 @@ from __future__ import annotations
 import contextlib
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors.base import ExecutorDiedError
-from rtl_core.grading.executors.wire import Connection, send
+from rtl_core.grading.executors.wire import ask, receive, send
 from rtl_core.grading.screen import ScreenFinding, screen
 from rtl_core.problems.interface import module_names, parse_interface
 from rtl_core.types.problem import Interface, InterfaceSource
@@ -70,9 +70,8 @@ class Analysis(BaseModel):
 class Analyst:
     """Asks a bounded child process. Thread-safe: as many children as calls were ever made at one time."""
 
-    def __init__(self, memory_mb: int = MEMORY_MB, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
         """`timeout_s` is wall time, for a machine that stalls; what bounds an analysis is CPU_S of CPU time."""
-        self._memory_mb = memory_mb
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._free: list[_Child] = []
@@ -87,14 +86,13 @@ class Analyst:
         for _ in range(TRIES):
             with self._lock:
                 child = self._free.pop() if self._free else None
-            child = child or _Child(self._memory_mb)
+            child = child or _Child()
             reply = child.ask(request, self._timeout_s)
             if reply is not None:
                 self._give_back(child)
                 return Analysis.model_validate(reply)
             if child.end() in BY_THE_TEXT:
-                bounds = f"{CPU_S:g} s and {self._memory_mb} MiB"
-                return Analysis(failed=f"the text cannot be parsed within {bounds}")
+                return Analysis(failed=f"the text cannot be parsed within {CPU_S:g} s and {MEMORY_MB} MiB")
         raise InfrastructureError(f"the analysis of an answer was broken off {TRIES} times")
 
     def _give_back(self, child: _Child) -> None:
@@ -113,20 +111,19 @@ class Analyst:
 
 
 class _Child:
-    def __init__(self, memory_mb: int) -> None:
+    def __init__(self) -> None:
         self._too_slow = False
-        ours, theirs = socket.socketpair()
-        self._connection = Connection(ours)
+        self._connection, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "rtl_core.grading.analysis", str(memory_mb), str(theirs.fileno())],
+                [sys.executable, "-m", "rtl_core.grading.analysis", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
         try:
-            self._connection.receive(START_S)
+            receive(self._connection, START_S)
         except ExecutorDiedError as error:
             self.close()
             raise InfrastructureError(
@@ -137,7 +134,7 @@ class _Child:
         """Its reply, or None when it ended or was too slow."""
         deadline = time.monotonic() + timeout_s
         with contextlib.suppress(ExecutorDiedError):
-            return self._connection.ask(asdict(request), timeout_s)
+            return ask(self._connection, asdict(request), timeout_s)
         self._too_slow = time.monotonic() >= deadline
         return None
 
@@ -170,20 +167,19 @@ def analyse_here(request: AnalysisRequest) -> Analysis:
 
 
 def _serve() -> None:
-    if len(sys.argv) < 3:
+    if len(sys.argv) < 2:
         sys.exit("the analysis process starts; it waits for requests only where the grader has started it")
-    limit = int(sys.argv[1]) << 20
+    limit = MEMORY_MB << 20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    channel = socket.socket(fileno=int(sys.argv[2]))
-    connection = Connection(channel)
-    send(channel, {"ready": True})
+    grader = Connection(int(sys.argv[1]))
+    send(grader, {"ready": True})
     with contextlib.suppress(ExecutorDiedError):  # the grader has closed its end
         while True:
-            request = AnalysisRequest(**connection.receive(IDLE_S))
+            request = AnalysisRequest(**receive(grader, IDLE_S))
             # SIGPROF ends the process when the CPU time is over, whatever it is doing.
             signal.setitimer(signal.ITIMER_PROF, CPU_S)
-            send(channel, analyse_here(request).model_dump(mode="json"))
+            send(grader, analyse_here(request).model_dump(mode="json"))
             signal.setitimer(signal.ITIMER_PROF, 0)
 
 

@@ -6,12 +6,13 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from rtl_core.grading.limits import Limits
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 
-GRADER_VERSION = 10
+GRADER_VERSION = 11
 """Raised whenever the grader may judge an answer differently than before."""
 
 
@@ -68,7 +69,12 @@ def cache_key(
         "limits": limits.model_dump(),
         "until": until.value,
     }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return sha256_of(parts)
+
+
+def sha256_of(value: Any) -> str:
+    """SHA-256 (hex) of a value as JSON, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def normalised(text: str) -> str:

@@ -22,6 +22,7 @@ from rtl_core.problems.cvdp import FieldError, compose_services
 WORKDIR = "/code/rundir"
 DIRECTORIES = ("src", "rtl", "verif", "docs", "rundir")
 """Directories of the workspace."""
+_QUOTED = re.compile(r"(['\"])(.*?)\1(?:\s+#.*)?")
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*[=:]\s*(.*?)\s*$")
 
 
@@ -40,15 +41,12 @@ def read_services(harness: Mapping[str, str]) -> tuple[tuple[Step, ...], tuple[M
     for name, service in entries:
         if not isinstance(service, dict):
             raise InfrastructureError(f"service {name} is no mapping")
-        mounts.update(dict.fromkeys(_volumes(name, service.get("volumes") or ())))
-        steps.append(
-            Step(
-                name=str(name),
-                argv=_command(name, service),
-                env={**_env_files(name, service.get("env_file"), harness), **_environment(service.get("environment"))},
-                cwd=WORKDIR,
-            )
-        )
+        env = {**_env_files(name, service.get("env_file"), harness), **_environment(service.get("environment"))}
+        try:
+            mounts.update(dict.fromkeys(_volumes(name, service.get("volumes") or ())))
+            steps.append(Step(name=str(name), argv=_command(name, service), env=env, cwd=WORKDIR))
+        except (TypeError, ValueError) as error:
+            raise InfrastructureError(f"service {name} cannot be read: {error}") from error
     return tuple(steps), tuple(mounts)
 
 
@@ -60,12 +58,8 @@ def parse_env(text: str) -> dict[str, str]:
             continue
         match = _ASSIGNMENT.match(line)
         if match:
-            value = match[2]
-            if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
-                value = value[1:-1]
-            else:
-                value = re.sub(r"\s+#.*$", "", value)
-            found[match[1]] = value
+            quoted = _QUOTED.fullmatch(match[2])
+            found[match[1]] = quoted[2] if quoted else re.sub(r"\s+#.*$", "", match[2])
     return found
 
 
@@ -127,12 +121,10 @@ def _volumes(name: str, volumes: Any) -> list[Mount]:
         if plain == ".":
             # The workspace is there for every service anyway.
             continue
-        found.append(Mount(plain, _inside(str(target), f"service {name}: volume"), read_only))
+        inside = posixpath.normpath(str(target))
+        if inside.split("/")[1:2] not in (["code"], ["src"], ["rundir"]):
+            raise InfrastructureError(
+                f"service {name}: the sandbox has /code, /src and /rundir, no {target} for a volume"
+            )
+        found.append(Mount(plain, inside, read_only))
     return found
-
-
-def _inside(path: str, what: str) -> str:
-    plain = posixpath.normpath(path)
-    if plain.split("/")[1:2] not in (["code"], ["src"], ["rundir"]):
-        raise InfrastructureError(f"{what} {path} is none of /code, /src and /rundir, which is all the sandbox has")
-    return plain

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from rtl_core.errors import InfrastructureError
@@ -64,6 +67,12 @@ class Grader:
         self._analyst = Analyst()
         self._known: dict[tuple[object, ...], Any] = {}
         """What was looked up of problems, see `_once`."""
+
+    def but(self, **changes: Any) -> Grader:
+        """A grader with other settings or another executor, which shares the analysis processes and all else with this one."""
+        other = copy.copy(self)
+        vars(other).update(changes)
+        return other
 
     def grade(self, problem: Problem, answer: Answer, until: Stage | None = None) -> Verdict:
         """The verdict on one answer, graded to the stage `until` (None: the grader's own).
@@ -211,3 +220,22 @@ class Grader:
 def seeds_for(problem: Problem, seeds: int) -> int:
     """Under how many of `seeds` an answer may be tried: one, where a golden answer has shown that the seed decides nothing."""
     return seeds if problem.golden is None and draws_random(problem.harness) else 1
+
+
+async def grade_all(
+    grader: Grader, pool: ThreadPoolExecutor, problem: Problem, answers: Sequence[Answer], until: Stage | None = None
+) -> list[Verdict]:
+    """Verdicts on answers to one problem, in order. Equal answers are graded once; the verdicts of all but the first are `cached`.
+
+    `until` is the last stage that is graded (None: the grader's own). Does not raise: a failure of grading is a verdict, too.
+    """
+    names = [repr(answer) for answer in answers]
+    distinct = dict(zip(names, answers, strict=True))
+    loop = asyncio.get_running_loop()
+    gradings = (loop.run_in_executor(pool, grader.grade, problem, answer, until) for answer in distinct.values())
+    by_name = dict(zip(distinct, await asyncio.gather(*gradings), strict=True))
+    verdicts = []
+    for name in names:
+        verdicts.append(by_name[name])
+        by_name[name] = by_name[name].model_copy(update={"cached": True, "wall_s": 0.0})
+    return verdicts

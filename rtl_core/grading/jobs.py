@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rtl_core.grading.compose import DIRECTORIES, read_services
-from rtl_core.grading.executors.base import Mount, Step
+from rtl_core.grading.executors.base import Executor, Job, JobResult, Step
 from rtl_core.grading.inside.lib.compiled import ALLOWED_TASKS
 from rtl_core.problems.interface import HDL_SUFFIXES, top_levels
 from rtl_core.types.problem import Port, Problem
@@ -17,19 +17,12 @@ SOURCE_SUFFIXES = (".v", ".sv")
 """Files that a compiler is given by name; headers are included."""
 
 
-def harness_steps(
-    harness: Mapping[str, str], *, until_one_fails: bool = False
-) -> tuple[tuple[Step, ...], tuple[Mount, ...]]:
-    """The services of a harness and their volumes. `until_one_fails` lets pytest stop at the first failing test: whether
-    all pass is told all the same.
-    """
-    services, mounts = read_services(harness)
-    if until_one_fails:
-        services = tuple(
-            replace(step, env={**step.env, "PYTEST_ADDOPTS": f"{step.env.get('PYTEST_ADDOPTS', '')} -x".strip()})
-            for step in services
-        )
-    return services, mounts
+def until_one_fails(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """The services of a harness, in which pytest stops at the first failing test: whether all pass is told all the same."""
+    return tuple(
+        replace(step, env={**step.env, "PYTEST_ADDOPTS": f"{step.env.get('PYTEST_ADDOPTS', '')} -x".strip()})
+        for step in steps
+    )
 
 
 def compile_step(problem: Problem, files: Mapping[str, str], *, top_level: bool) -> Step:
@@ -72,3 +65,36 @@ def instructions(problem: Problem, ports: Sequence[Port] | None, demanded: Mappi
         "RTL_TASKS": ",".join(sorted(tasks | forced)),
         "RTL_PARAMETERS": json.dumps({"top": top, "values": demanded}),
     }
+
+
+@dataclass
+class Watched:
+    """An executor that keeps the jobs that ran the problem's own harness, and may change them before."""
+
+    executor: Executor
+    problem: Problem
+    change: Callable[[Job], Job] = lambda job: job
+    runs: list[tuple[Job, JobResult]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.name, self.derives_images = self.executor.name, self.executor.derives_images
+        self.cpu_s = 0.0
+        self._services = {step.name for step in read_services(self.problem.harness)[0]}
+
+    def tools(self) -> dict[str, str]:
+        return self.executor.tools()
+
+    def has_module(self, name: str) -> bool:
+        return self.executor.has_module(name)
+
+    def run(self, job: Job) -> JobResult:
+        if {step.name for step in job.steps} != self._services:
+            return self.executor.run(job)
+        job = self.change(job)
+        result = self.executor.run(job)
+        self.cpu_s += result.cpu_s
+        self.runs.append((job, result))
+        return result
+
+    def close(self) -> None:
+        self.executor.close()

@@ -27,21 +27,9 @@ from rtl_core.prompting.verilog_text import bare
 
 MAX_FILE_CHARS = 1_000_000
 MAX_FINDINGS = 20
-TOOL_MACROS = frozenset(
-    [
-        "SYNTHESIS",
-        "YOSYS",
-        "VERILATOR",
-        "verilator",
-        "verilator3",
-        "__ICARUS__",
-        "ICARUS",
-        "IVERILOG",
-        "COCOTB_SIM",
-        "COCOTB",
-        "SYSTEMVERILOG",
-    ]
-)
+TOOL_MACROS = frozenset([
+    "SYNTHESIS", "YOSYS", "VERILATOR", "verilator", "verilator3", "__ICARUS__", "ICARUS", "IVERILOG", "COCOTB_SIM", "COCOTB", "SYSTEMVERILOG",
+])  # fmt: skip
 """Macros by which a design could show each tool of a harness another text."""
 
 _NODES = {
@@ -185,28 +173,25 @@ class _File:
         if len(self.found) < MAX_FINDINGS:
             self.found.append(ScreenFinding(what=what, path=self.path, line=line))
 
-    def _line(self, location: object) -> int:
-        return _line(self.manager, location)
-
     def _visit(self, item: object) -> None:
         if isinstance(item, slang_parsing.Token):
             if self.rules.several_tools and item.kind == slang_parsing.TokenKind.SystemIdentifier:
                 name = item.valueText.lstrip("$")
                 if name not in _TASKS:
-                    self._add(f"the system task ${name[:60]}", self._line(item.location))
+                    self._add(f"the system task ${name[:60]}", _line(self.manager, item.location))
             for trivia in item.trivia:
                 if trivia.kind == slang_parsing.TriviaKind.Directive:
                     self._directive(trivia.syntax())
             return
         kind = item.kind.name  # type: ignore[attr-defined]
         if kind in _NODES:
-            self._add(_NODES[kind], self._line(item.sourceRange.start))  # type: ignore[attr-defined]
+            self._add(_NODES[kind], _line(self.manager, item.sourceRange.start))  # type: ignore[attr-defined]
         elif kind == "AttributeSpec" and item.name.valueText in ("blackbox", "whitebox"):  # type: ignore[attr-defined]
-            self._add(f"the attribute `{item.name.valueText}`", self._line(item.name.location))  # type: ignore[attr-defined]
+            self._add(f"the attribute `{item.name.valueText}`", _line(self.manager, item.name.location))  # type: ignore[attr-defined]
 
     def _directive(self, node: object) -> None:
         kind = node.kind.name  # type: ignore[attr-defined]
-        line = self._line(node.sourceRange.start)  # type: ignore[attr-defined]
+        line = _line(self.manager, node.sourceRange.start)  # type: ignore[attr-defined]
         if kind == "IncludeDirective":
             name = str(node.fileName).strip().strip('"<>')  # type: ignore[attr-defined]
             if name.rsplit("/", 1)[-1] not in self.rules.given or _leads_out(name):

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading import evidence
 from rtl_core.grading.activity import activity_check
+from rtl_core.grading.compose import read_services
 from rtl_core.grading.design import as_graded
+from rtl_core.grading.evidence import CONSTANT, HARNESS_FAILED, compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.executors.base import Job, Mount, Step, StepResult
 from rtl_core.grading.interface_check import compare, demanded_values, is_fatal, is_hopeless, owned_inputs
-from rtl_core.grading.jobs import compile_step, harness_steps, instructions, placed, sources
+from rtl_core.grading.jobs import compile_step, instructions, placed, sources, until_one_fails
 from rtl_core.grading.limits import Budget
-from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED, compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.requirements import cocotb_generation, uses_cocotb
 from rtl_core.problems.interface import HDL_SUFFIXES
 from rtl_core.types.answer import Answer
@@ -79,7 +80,10 @@ class Grading:
             return self._verdict(Outcome.REJECTED, refused)
         if self.until is Stage.INTERFACE:
             return self._not_tested()
-        if is_fatal(self.mismatches, self.problem.harness, self._design_texts()):
+        # All design files that a harness could build.
+        files = {**self.problem.context, **self.files, **self.problem.harness}
+        design = [text for path, text in files.items() if path.endswith(HDL_SUFFIXES)]
+        if is_fatal(self.mismatches, self.problem.harness, design):
             self._compile()
             return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
         if self.until is Stage.SYNTAX:
@@ -89,7 +93,7 @@ class Grading:
 
     def reach(self) -> int:
         """How far the harness comes with these files, see `StepResult.reach`."""
-        return max(result.reach for result in self._run(*harness_steps(self.problem.harness)))
+        return max(result.reach for result in self._run(*read_services(self.problem.harness)))
 
     # Screen and interface
 
@@ -110,11 +114,6 @@ class Grading:
             reasons = tuple(str(mismatch) for mismatch in self.mismatches)
             self._add(Stage.INTERFACE, "failed" if reasons else "passed", reasons, spent)
         return refused[:20]
-
-    def _design_texts(self) -> list[str]:
-        """The texts of all design files that a harness could build."""
-        files = {**self.problem.context, **self.files, **self.problem.harness}
-        return [text for path, text in files.items() if path.endswith(HDL_SUFFIXES)]
 
     # Syntax
 
@@ -167,7 +166,8 @@ class Grading:
             raise InfrastructureError(f"the harness needs {', '.join(lacking)}")
         # Where a port that the harness drives is missing, the first failing test tells all.
         hopeless = is_hopeless(self.mismatches, self.problem.harness)
-        results = self._run(*harness_steps(self.problem.harness, until_one_fails=hopeless))
+        services, mounts = read_services(self.problem.harness)
+        results = self._run(until_one_fails(services) if hopeless else services, mounts)
         cheat = evidence.refusals(results) or evidence.cheating(results, self.problem.harness)
         if cheat:
             return self._unpaid(Outcome.REJECTED, cheat, results)

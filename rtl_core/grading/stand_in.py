@@ -25,7 +25,8 @@ def stand_in(problem: Problem) -> dict[str, str]:
     if problem.golden:
         return dict(problem.golden)
     files = {path: problem.context.get(path, "") for path in problem.targets if path.endswith(SOURCE_SUFFIXES)}
-    tops = [problem.interface] if problem.interface else [_unknown(top) for top in top_levels(problem.harness)]
+    unknown = (Interface(module=top, source=InterfaceSource.HARNESS) for top in top_levels(problem.harness))
+    tops = [problem.interface] if problem.interface else unknown
     # Documents and test benches of the context may show the module, too; no harness builds it from them.
     designs = [text for path, text in problem.context.items() if path.startswith("rtl/")]
     given = {name for text in (*designs, *files.values()) for name in module_names(text)}
@@ -44,10 +45,6 @@ def written(interface: Interface, body: str = "") -> str:
     parameters = ", ".join(f"parameter {name} = {value}" for name, value in values.items())
     ports = ",\n".join(f"  {port.direction} {port.packed}{port.name}" for port in interface.ports)
     return f"module {interface.module}{f' #({parameters})' if parameters else ''} (\n{ports}\n);\n{body}endmodule\n"
-
-
-def _unknown(module: str) -> Interface:
-    return Interface(module=module, source=InterfaceSource.HARNESS)
 
 
 def _completed(interface: Interface, harness: Mapping[str, str]) -> Interface:

@@ -8,11 +8,12 @@ process leaves at most one broken line, the last, which the next call drops.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,33 +34,35 @@ class Place(NamedTuple):
 
 
 class VerdictFile:
-    """Open from construction to `close`. `known` maps indices of `places` to the records that the file held already."""
+    """Open from construction to `close`; one process writes it."""
 
     def __init__(self, path: Path, places: Sequence[Place]) -> None:
         """Takes up what the file holds of `places` and drops the rest: infrastructure errors, and verdicts on other answers
         or under other settings, `replaced` in number.
 
-        Raises ProblemError when the file holds something else than verdicts, or cannot be read or written.
+        Raises ProblemError when the file holds something else than verdicts, another process has it, or it cannot be read or written.
         """
         self.path = path
-        self.known: dict[int, dict[str, Any]] = {}
+        self.records: dict[int, dict[str, Any]] = {}
+        """Indices of `places` -> the verdicts on them, in the order of the lines."""
         self.replaced = 0
         self._last = len(places)
-        self._order: list[int] = []
-        """Indices of the places in the order of the lines."""
         self._regular = path.is_file() or not path.exists()
         with _told(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            stored = _read(path) if path.is_file() else []
-            self._take_up(stored, places)
-            if self.known:
-                self._replace(json.dumps(record) + "\n" for record in self.known.values())
-            self._order = list(self.known)
-            self._file = path.open("a" if self.known else "w", encoding="utf-8")
+            self._file = path.open("a", encoding="utf-8")
+            if self._regular:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._take_up(_read(path), places)
+                if self.records:
+                    self._put_in_order()
+                else:
+                    self._file.truncate(0)
+        self.taken_up = len(self.records)
 
-    def taken_up(self) -> str:
+    def in_words(self) -> str:
         """What of an earlier call is used or replaced, in words; empty if nothing is."""
-        parts = [f"{len(self.known)} verdicts taken up from {self.path}"] if self.known else []
+        parts = [f"{self.taken_up} verdicts taken up from {self.path}"] if self.taken_up else []
         if self.replaced:
             parts.append(f"{self.replaced} lines replaced (failed gradings, other answers or other settings)")
         return "; ".join(parts)
@@ -68,17 +71,14 @@ class VerdictFile:
         """Appends the verdict on the answer of `index`."""
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
-        self._order.append(index)
+        self.records[index] = record
 
     def close(self) -> None:
         """Closes the file, and puts it into the answers' order when every answer has its verdict."""
-        self._file.close()
-        in_order = sorted(self._order)
-        if not self._regular or len(in_order) < self._last or in_order == self._order:
-            return
         with _told(self.path):
-            lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
-            self._replace(line for _, line in sorted(zip(self._order, lines, strict=True)))
+            if self._regular and len(self.records) == self._last and list(self.records) != sorted(self.records):
+                self._put_in_order()
+            self._file.close()
 
     def _take_up(self, stored: list[dict[str, Any]], places: Sequence[Place]) -> None:
         usable: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
@@ -96,22 +96,27 @@ class VerdictFile:
             if index not in found and others:
                 _, record = others.popitem()
                 found[index] = sealed({**record, "sample": place.sample})
-        self.known = dict(sorted(found.items()))
+        self.records = dict(sorted(found.items()))
         self.replaced = len(stored) - len(found)
 
-    def _replace(self, lines: Iterable[str]) -> None:
+    def _put_in_order(self) -> None:
         """Writes the file anew; whoever reads or kills meanwhile finds the old or the new one, whole."""
         target = self.path.resolve()
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        fresh = os.fdopen(handle, "w", encoding="utf-8")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.writelines(lines)
+            fcntl.flock(fresh, fcntl.LOCK_EX)
+            fresh.writelines(json.dumps(self.records[index]) + "\n" for index in sorted(self.records))
+            fresh.flush()
             shutil.copymode(target, name)
             os.replace(name, target)
         except BaseException:
+            fresh.close()
             with contextlib.suppress(OSError):
                 os.unlink(name)
             raise
+        self._file.close()
+        self._file = fresh
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -136,5 +141,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 def _told(path: Path) -> Iterator[None]:
     try:
         yield
+    except BlockingIOError as error:
+        raise ProblemError(f"another process writes {path}", "choose another output file") from error
     except OSError as error:
         raise ProblemError(f"cannot write the verdicts file {path}: {error.strerror}", "check the path") from error

@@ -6,16 +6,13 @@ grading of the same answer. A seal is no signature: whoever alters a record and 
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rtl_core.grading.answer_file import AnswerLine
-from rtl_core.grading.cache import GRADER_VERSION
+from rtl_core.grading.cache import GRADER_VERSION, sha256_of
 from rtl_core.grading.grader import Grader, seeds_for
 from rtl_core.grading.limits import Limits
 from rtl_core.types.answer import Answer
@@ -24,14 +21,6 @@ from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 _SEAL = ("sums", "digest")
 _RESULT = ("outcome", "tests_passed", "tests_total", "mismatches")
-
-
-@dataclass(frozen=True)
-class LineVerdict:
-    """The verdict on one line; `flips` lists the outcomes when several gradings did not agree."""
-
-    verdict: Verdict
-    flips: tuple[str, ...] = ()
 
 
 class Conditions(BaseModel):
@@ -68,9 +57,10 @@ class VerdictRecord(BaseModel):
     stages: dict[str, dict[str, Any]] = {}
 
 
-def verdict_record(line: AnswerLine, graded: LineVerdict, key: str, conditions: Conditions) -> dict[str, Any]:
-    """What is written for one answer, sealed; `key` is its `answer_key`."""
-    verdict = graded.verdict
+def verdict_record(
+    line: AnswerLine, verdict: Verdict, key: str, conditions: Conditions, flips: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What is written for one answer, sealed. `key` is its `answer_key`, `flips` the outcomes when several gradings did not agree."""
     record = {
         "id": line.problem.id,
         "sample": line.sample,
@@ -101,8 +91,8 @@ def verdict_record(line: AnswerLine, graded: LineVerdict, key: str, conditions: 
     }
     if line.answer.ignored:
         record["ignored"] = list(line.answer.ignored)
-    if graded.flips:
-        record["flips"] = list(graded.flips)
+    if flips:
+        record["flips"] = list(flips)
     return sealed(record)
 
 
@@ -119,20 +109,24 @@ def conditions_of(grader: Grader, problem: Problem, repeat: int = 1) -> Conditio
 
 def answer_key(grader_key: str, answer: Answer, repeat: int = 1) -> str:
     """SHA-256 (hex) over all that decides the verdict on an answer; `grader_key` is `Grader.key`, which knows of its files alone."""
-    return _sha((grader_key, answer.error, list(answer.ignored), repeat))
+    return sha256_of((grader_key, answer.error, list(answer.ignored), repeat))
 
 
 def digests(problem: Problem, answer: Answer) -> dict[str, str]:
     """See `VerdictRecord.graded`."""
     interface = problem.interface.model_dump(mode="json") if problem.interface else None
     parts = {"harness": problem.harness, "interface": interface, "answer": [answer.files, answer.error]}
-    return {"problem": problem.fingerprint, **{name: _sha(part) for name, part in parts.items()}}
+    return {"problem": problem.fingerprint, **{name: sha256_of(part) for name, part in parts.items()}}
 
 
 def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with `sums`, a short hash of each field, and `digest`, the SHA-256 (hex) of the whole."""
     fields = {name: value for name, value in record.items() if name not in _SEAL}
-    return {**fields, "sums": {name: _sha(value)[:12] for name, value in fields.items()}, "digest": _sha(fields)}
+    return {
+        **fields,
+        "sums": {name: sha256_of(value)[:12] for name, value in fields.items()},
+        "digest": sha256_of(fields),
+    }
 
 
 def changed_fields(record: Mapping[str, Any]) -> list[str]:
@@ -166,7 +160,3 @@ def differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tupl
         status = was.get("stages", {}).get(name, {}).get("status")
         if status != stage["status"]:
             yield "other outcome", f"{name} stage {status}, now {stage['status']}"
-
-
-def _sha(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -26,8 +26,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rtl_core.errors import InfrastructureError, ProblemError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.pool import grade_all
+from rtl_core.grading.grader import Grader, grade_all
 from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems, SplitBy
 from rtl_core.problems.sources import SOURCES, FileSource, ProblemSource, source_of

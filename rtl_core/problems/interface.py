@@ -79,8 +79,10 @@ def syntax_tree(sources: Mapping[str, str]) -> tuple[slang_syntax.SyntaxTree, py
     parser = slang_parsing.ParserOptions()
     parser.maxRecursionDepth = 512
     options = pyslang.Bag([preprocessor, parser])
-    # Only the base name: files stand side by side, as with one include path for all.
-    buffers = {path: manager.assignText(_NOWHERE + path.rsplit("/", 1)[-1], text) for path, text in hdl.items()}
+    # Only the base name: files stand side by side, as with one include path for all. Of a second file it is the whole path.
+    names = {path.rsplit("/", 1)[-1]: path for path in reversed(hdl)}
+    places = {path: name for name, path in names.items()}
+    buffers = {path: manager.assignText(_NOWHERE + places.get(path, path), text) for path, text in hdl.items()}
     roots = [buffer for path, buffer in buffers.items() if not path.endswith(_HEADER_SUFFIXES)]
     return slang_syntax.SyntaxTree.fromBuffers(roots or list(buffers.values()), manager, options), manager, options
 

@@ -18,7 +18,7 @@ from attrs import define, field
 from rtl_core.backend.base import SampledAnswer, SamplingParams, Weights
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, RunHealthError
-from rtl_core.grading.pool import grade_all
+from rtl_core.grading.grader import grade_all
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.reward import Conduct, Graded, Reward, reward
 from rtl_core.observe.progress import progress

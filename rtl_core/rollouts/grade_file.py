@@ -22,7 +22,7 @@ from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.verdict_file import Place, VerdictFile
-from rtl_core.grading.verdict_record import LineVerdict, answer_key, conditions_of, verdict_record
+from rtl_core.grading.verdict_record import answer_key, conditions_of, verdict_record
 from rtl_core.observe.progress import progress
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.reporting.blocks import Table
@@ -103,20 +103,19 @@ def grade_file(asked: FileGrading) -> GradedFile:
     ):
         places = [Place(line.problem.id, line.sample, key_of(grader, line, asked.repeat)) for line in lines]
         with closing(VerdictFile(asked.output, places)) as verdicts:
-            records = dict(verdicts.known)
-            if words := verdicts.taken_up():
+            if words := verdicts.in_words():
                 tell(words)
             try:
-                asyncio.run(_grade_rest(grader, lines, places, verdicts, records, asked))
+                asyncio.run(_grade_rest(grader, lines, places, verdicts, asked))
             except KeyboardInterrupt as interrupt:
-                done = f"{len(records)} of {len(lines)} verdicts are written"
+                done = f"{len(verdicts.records)} of {len(lines)} verdicts are written"
                 raise KeyboardInterrupt(done) from interrupt
-            graded = len(lines) - len(verdicts.known)
-    for record in records.values():
+    for record in verdicts.records.values():
         if "flips" in record:
             tell(f"flips: {record['id']} sample {record['sample']}: {', '.join(record['flips'])}")
     tell(f"verdicts written to {asked.output}")
-    return GradedFile(list(records.values()), len(complaints), graded, time.monotonic() - started)
+    graded = len(lines) - verdicts.taken_up
+    return GradedFile(list(verdicts.records.values()), len(complaints), graded, time.monotonic() - started)
 
 
 async def _grade_rest(
@@ -124,24 +123,22 @@ async def _grade_rest(
     lines: list[AnswerLine],
     places: list[Place],
     verdicts: VerdictFile,
-    records: dict[int, dict[str, Any]],
     asked: FileGrading,
 ) -> None:
     """Grade the lines that have no record yet, and add theirs."""
-    for index, record in records.items():
+    for index, record in verdicts.records.items():
         if record["passed"]:
             grader.known_good.learn(lines[index].problem, lines[index].answer, record["cpu_s"])
 
     with daemon_threads(grader.executor) as call:
 
         async def grade(index: int) -> None:
-            records[index] = await call(graded_record, grader, lines[index], places[index].key, asked.repeat)
-            verdicts.add(index, records[index])
+            verdicts.add(index, await call(graded_record, grader, lines[index], places[index].key, asked.repeat))
 
         await work_off(
-            [index for index in range(len(lines)) if index not in records],
+            [index for index in range(len(lines)) if index not in verdicts.records],
             grade,
-            Tally("answers graded", len(lines), len(records)),
+            Tally("answers graded", len(lines), len(verdicts.records)),
             at_once=asked.jobs or os.cpu_count() or 1,
             name=lambda index: f"{lines[index].problem.id} sample {lines[index].sample}",
         )
@@ -158,5 +155,5 @@ def graded_record(grader: Grader, line: AnswerLine, key: str, repeat: int = 1) -
     outcomes = tuple(verdict.outcome.value for verdict in verdicts)
     # The worst of several is kept: what does not hold is not paid.
     worst = min(verdicts, key=lambda verdict: (verdict.passed, verdict.tests_passed))
-    graded = LineVerdict(worst, outcomes if len(set(outcomes)) > 1 else ())
-    return verdict_record(line, graded, key, conditions_of(grader, line.problem, repeat))
+    flips = outcomes if len(set(outcomes)) > 1 else ()
+    return verdict_record(line, worst, key, conditions_of(grader, line.problem, repeat), flips)

@@ -98,7 +98,7 @@ def grader_between(session: Session, batch: Batch, problem_id: str) -> Judge:
     asked: dict[str, asyncio.Task[list[Verdict]]] = {}
 
     async def grade(answer: Answer) -> Verdict:
-        name = answer.model_dump_json()
+        name = repr(answer)  # as JSON it may hold what UTF-8 cannot: half a surrogate pair
         if name not in asked:
             asked[name] = loop.create_task(batches.verdicts_on(session, batch, problem_id, [answer]))
         return (await asked[name])[0]

@@ -21,9 +21,8 @@ from rich.table import Table as RichTable
 from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError
 from rtl_core.grading.executors import Executor
-from rtl_core.grading.grader import Grader
+from rtl_core.grading.grader import Grader, grade_all
 from rtl_core.grading.limits import KnownGood
-from rtl_core.grading.pool import grade_all
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.blocks import Align, Table

@@ -26,7 +26,6 @@ from rtl_core.grading.grader import Grader, seeds_for
 from rtl_core.grading.limits import KnownGood
 from rtl_core.grading.verdict_record import (
     Conditions,
-    LineVerdict,
     VerdictRecord,
     answer_key,
     changed_fields,
@@ -191,4 +190,4 @@ def records_of(history: History, run: str) -> Iterator[dict[str, Any]]:
                 tools=verdict.tools,
                 **{name: getattr(asked, name) for name in ("seed", "seeds", "limits", "until")},
             )
-            yield verdict_record(line, LineVerdict(verdict), answer_key(key, line.answer), asked)
+            yield verdict_record(line, verdict, answer_key(key, line.answer), asked)

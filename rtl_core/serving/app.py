@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 from collections import Counter
 from importlib.metadata import version
 from typing import Any
@@ -81,7 +82,8 @@ def create_app(queue: GradingQueue, token: str) -> FastAPI:
                 lines.append(line_of(answer.model_dump(exclude_none=True), number, queue.problems, {}, Counter()))
             except ValueError as error:
                 return _refused(422, f"answers.{number}.{error}")
-        return JSONResponse({"verdicts": await queue.grade(lines)})
+        told = json.dumps({"verdicts": await queue.grade(lines)})  # in ASCII: an answer may hold half a surrogate pair
+        return Response(told, media_type="application/json")
 
     @app.get("/v1/problems", dependencies=locked)
     async def problems() -> dict[str, Any]:

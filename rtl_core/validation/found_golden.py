@@ -18,7 +18,6 @@ from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import InterfaceSource, Problem
-from rtl_core.validation.level import with_seed
 
 MIN_AGREEING = 2
 MAX_SAMPLES = 8
@@ -59,7 +58,7 @@ def find_golden(
         if answer.files:
             key = tuple(sorted((path, normalised(body)) for path, body in answer.files.items()))
             counts[key] = counts.get(key, 0) + 1
-    graders = [with_seed(grader, seed) for seed in seeds]
+    graders = [grader.but(seed=seed, cache=None) for seed in seeds]
     candidates = sorted(counts, key=lambda key: (-counts[key], sum(len(body) for _, body in key)))[:MAX_SAMPLES]
     steady = [
         dict(key)

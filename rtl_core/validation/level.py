@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from rtl_core.grading.cache import GRADER_VERSION
-from rtl_core.grading.grader import Grader
+from rtl_core.grading.cache import GRADER_VERSION, sha256_of
 from rtl_core.types.problem import Problem
 from rtl_core.validation.stubs import STUBS, Stub
 
@@ -61,18 +57,9 @@ def tools_key(executor: str, tools: Mapping[str, str], level: Level) -> str:
         "tools": dict(tools),
         "level": asdict(level),
     }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def with_seed(grader: Grader, seed: int) -> Grader:
-    """A grader with another seed and without a cache: a verdict that may flip is found anew. It shares executor and analysis processes."""
-    other = copy.copy(grader)
-    other.seed, other.cache = seed, None
-    return other
+    return sha256_of(parts)
 
 
 def golden_digest(problem: Problem) -> str | None:
     """SHA-256 (hex) of the golden answer, which is no part of a problem's fingerprint; None without one."""
-    if problem.golden is None:
-        return None
-    return hashlib.sha256(json.dumps(problem.golden, sort_keys=True).encode()).hexdigest()
+    return None if problem.golden is None else sha256_of(problem.golden)

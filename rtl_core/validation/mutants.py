@@ -2,9 +2,8 @@
 
 Made on the syntax tree, so that no comment, string or macro is touched, and never so that the interface changes, which the
 interface check would find before any test runs. Kinds: operator, constant, bit order, polarity, off by one,
-dropped branch, swapped operands and ports (`mutations.py`); truncated registers, inputs and parameters without effect, late
-and missing resets (`module_mutations.py`); saturation in place of wrapping and the reverse (`saturation.py`); swapped priority
-(`priorities.py`).
+dropped branch, swapped operands and ports, saturation in place of wrapping and the reverse, swapped priority (`mutations.py`); truncated registers, inputs and parameters without effect, late
+and missing resets (`module_mutations.py`).
 
 Not covered: whether a mutant really behaves differently. Some do not (`a < b ? a : b` with `<=`); `differential.py` looks for
 an input that tells.

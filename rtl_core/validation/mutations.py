@@ -15,41 +15,16 @@ from collections.abc import Callable, Iterator
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, walk
 from rtl_core.validation.module_mutations import module_mutations, shares_header
 from rtl_core.validation.mutation import SHOWN, Mutation, changed, changed_within, prints, replaced, short, swapped
-from rtl_core.validation.priorities import priority
-from rtl_core.validation.saturation import saturation
 
-_SKIPPED = frozenset(
-    [
-        "ModuleHeader",
-        "PortDeclaration",
-        "FunctionPortList",
-        "FunctionPort",
-        "ParameterPortList",
-        "AnsiPortList",
-        "NonAnsiPortList",
-        "DelayControl",
-        "DelaySyntax",
-        "OneStepDelay",
-        "CycleDelay",
-        "AttributeInstance",
-        "AttributeSpec",
-        "TimeUnitsDeclaration",
-        "ConcurrentAssertionMember",
-        "ConcurrentAssertionStatement",
-        "AssertPropertyStatement",
-        "AssumePropertyStatement",
-        "CoverPropertyStatement",
-        "ImmediateAssertStatement",
-        "ImmediateAssumeStatement",
-        "ImmediateCoverStatement",
-        "ImmediateAssertionMember",
-        "PropertyDeclaration",
-        "SequenceDeclaration",
-        "CovergroupDeclaration",
-        "SpecifyBlock",
-        "InstanceName",
-    ]
-)
+_NO_BEHAVIOUR = """
+ModuleHeader PortDeclaration FunctionPortList FunctionPort ParameterPortList AnsiPortList
+NonAnsiPortList DelayControl DelaySyntax OneStepDelay CycleDelay AttributeInstance AttributeSpec
+TimeUnitsDeclaration ConcurrentAssertionMember ConcurrentAssertionStatement AssertPropertyStatement
+AssumePropertyStatement CoverPropertyStatement ImmediateAssertStatement ImmediateAssumeStatement
+ImmediateCoverStatement ImmediateAssertionMember PropertyDeclaration SequenceDeclaration
+CovergroupDeclaration SpecifyBlock InstanceName
+"""
+_SKIPPED = frozenset(_NO_BEHAVIOUR.split())
 _OPERATORS = {
     "+": "- ^", "-": "+ ^", "*": "+", "/": "*", "%": "/", "&": "| ^", "|": "& ^", "^": "& |", "~^": "^", "^~": "^", "&&": "||",
     "||": "&&", "==": "!= >=", "!=": "== >", "===": "!==", "!==": "===", "<": "> !=", ">": "< !=", "<=": ">= ==",
@@ -61,16 +36,24 @@ _ORDERED = {"-", "/", "%", "<<", ">>", "<<<", ">>>"}
 _COMPARISONS = {"==", "!=", "===", "!==", "<", ">", "<=", ">="}
 _ASSIGNMENTS = {"AssignmentExpression", "NonblockingAssignmentExpression"}
 _INDEXED = {
-    "BitSelect",
-    "SimpleRangeSelect",
-    "AscendingRangeSelect",
-    "DescendingRangeSelect",
-    "RangeDimensionSpecifier",
-}
+    "BitSelect", "SimpleRangeSelect", "AscendingRangeSelect", "DescendingRangeSelect", "RangeDimensionSpecifier",
+}  # fmt: skip
 _BASES = {"b": 2, "o": 8, "d": 10, "h": 16}
 _FORMATS = {2: "b", 8: "o", 10: "d", 16: "x"}
 _EDGES = {"posedge": "negedge", "negedge": "posedge"}
 _UNSIZED = {"'0": "'1", "'1": "'0"}
+_PLAIN = {"AssignmentExpression", "NonblockingAssignmentExpression"}
+_COMPOUND = {"AddAssignmentExpression": "+", "SubtractAssignmentExpression": "-"}
+_STEPS = {
+    "PostincrementExpression": "+", "UnaryPreincrementExpression": "+",
+    "PostdecrementExpression": "-", "UnaryPredecrementExpression": "-",
+}  # fmt: skip
+_COUNTS = {"AddExpression": "+", "SubtractExpression": "-"}
+_LITERALS = {"IntegerLiteralExpression", "IntegerVectorExpression", "UnbasedUnsizedLiteralExpression"}
+_COMPARES = {
+    "LessThanExpression", "LessThanEqualExpression", "GreaterThanExpression", "GreaterThanEqualExpression",
+    "EqualityExpression", "InequalityExpression",
+}  # fmt: skip
 _LITERAL = re.compile(r"(?:(\d[\d_]*)?\s*'[sS]?([bodhBODH])\s*)?([0-9a-fA-F][0-9a-fA-F_]*)")
 
 
@@ -192,7 +175,7 @@ def _instance(tree: SourceTree, node: Node) -> Iterator[Mutation]:
 
 def _number(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     """Literals: neighbours where they index, size or compare, another value elsewhere."""
-    if name_of(node) not in ("IntegerLiteralExpression", "IntegerVectorExpression", "UnbasedUnsizedLiteralExpression"):
+    if name_of(node) not in _LITERALS:
         return
     parent = node.parent
     if parent is None:
@@ -286,7 +269,100 @@ def _reversed_declarations(tree: SourceTree) -> Iterator[Mutation]:
             yield Mutation("bit order", f"`{', '.join(sorted(names))}`: {mutation.description}", mutation.edits)
 
 
+def _saturation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+    """A sum or difference that stays at the last value of its target instead of wrapping; an `if` with a comparison, around
+    counting, that is gone, so that what stopped at a limit wraps."""
+    kind = name_of(node)
+    if kind in _PLAIN:
+        value = _bare(node.right)
+        if name_of(value) in _COUNTS and name_of(node.left) == "IdentifierName":
+            target, sign = tree.text(node.left), _COUNTS[name_of(value)]
+            if text := _limited(tree, target, sign, value.left, value.right):
+                yield from replaced(tree, "saturation", value if value is node.right else node.right, text)
+    elif kind in _COMPOUND and name_of(node.left) == "IdentifierName":
+        target = tree.text(node.left)
+        if text := _limited(tree, target, _COMPOUND[kind], node.left, node.right):
+            yield from replaced(tree, "saturation", node, f"{target} = {text}")
+    elif kind in _STEPS and name_of(node.operand) == "IdentifierName":
+        target, sign = tree.text(node.operand), _STEPS[kind]
+        text = (
+            f"{target} = (&{target}) ? ~0 : {target} + 1"
+            if sign == "+"
+            else f"{target} = ({target} == 0) ? 0 : {target} - 1"
+        )
+        yield from replaced(tree, "saturation", node, text)
+    elif kind == "ConditionalStatement" and node.elseClause is None and _stops_counting(node):
+        yield from replaced(tree, "saturation", node, tree.text(node.statement))
+
+
+def _limited(tree: SourceTree, target: str, sign: str, left: Node, right: Node) -> str | None:
+    """The text of `left sign right` that saturates at the range of `target`, unsigned; None where it cannot be written."""
+    a, b = tree.text(left), tree.text(right)
+    if not a or not b:
+        return None
+    if sign == "-":
+        return f"(({a}) < ({b})) ? 0 : ({a}) - ({b})"
+    if name_of(_bare(left)) in _LITERALS:
+        left, right, a, b = right, left, b, a
+    if name_of(_bare(left)) in _LITERALS:
+        return None
+    # Unsized literals must not stand in a concatenation; one more bit on the other side holds the carry.
+    other = f"({b})" if name_of(_bare(right)) in _LITERALS else f"{{1'b0, {b}}}"
+    return f"((({{1'b0, {a}}} + {other}) >> $bits({target})) != 0) ? ~0 : ({a}) + ({b})"
+
+
+def _stops_counting(condition: Node) -> bool:
+    """Whether an `if` compares something and counts only then."""
+    counts = {name_of(part) for part in walk(condition.statement)} & (_COUNTS.keys() | _COMPOUND.keys() | _STEPS.keys())
+    return bool(counts) and any(name_of(part) in _COMPARES for part in walk(condition.predicate))
+
+
+def _bare(node: Node) -> Node:
+    """An expression without the parentheses around it."""
+    while name_of(node) == "ParenthesizedExpression":
+        node = next(part for part in node if not is_token(part))
+    return node
+
+
+def _priority(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+    """Neighbours in an `if` chain, in nested `?:`, in a `casez` or `case (1'b1)`, and among `if`s of a block change places."""
+    kind = name_of(node)
+    if kind == "ConditionalStatement" and node.elseClause is not None:
+        other = node.elseClause.clause
+        if name_of(other) == "ConditionalStatement":
+            parts = [(node.predicate, other.predicate), (node.statement, other.statement)]
+            yield from _exchanged(tree, parts, node.predicate, other.predicate)
+    elif kind == "ConditionalExpression":
+        other = _bare(node.right)
+        if name_of(other) == "ConditionalExpression":
+            parts = [(node.predicate, other.predicate), (node.left, other.left)]
+            yield from _exchanged(tree, parts, node.predicate, other.predicate)
+    elif kind == "CaseStatement" and _overlapping(node):
+        items = [item for item in node.items if not is_token(item) and name_of(item) == "StandardCaseItem"]
+        for first, second in itertools.pairwise(items):
+            yield from _exchanged(tree, [(first, second)], first, second)
+    elif kind == "SequentialBlockStatement":
+        for first, second in itertools.pairwise(part for part in node.items if not is_token(part)):
+            if _lone_if(first) and _lone_if(second):
+                yield from _exchanged(tree, [(first, second)], first.predicate, second.predicate)
+
+
+def _exchanged(tree: SourceTree, parts: list[tuple[Node, Node]], first: Node, second: Node) -> Iterator[Mutation]:
+    changes = [change for a, b in parts for change in ((a, tree.text(b)), (b, tree.text(a)))]
+    before, behind = (short(tree.text(node).split(":", 1)[0]) for node in (first, second))
+    return changed(tree, "priority", f"`{behind}` goes before `{before}`", *changes)
+
+
+def _overlapping(case: Node) -> bool:
+    """Whether two items of a `case` can match at once: `casez`, `casex`, or a constant that is compared with conditions."""
+    return case.caseKeyword.rawText in ("casez", "casex") or "Literal" in name_of(case.expr)
+
+
+def _lone_if(node: Node) -> bool:
+    return name_of(node) == "ConditionalStatement" and node.elseClause is None
+
+
 _RULES: tuple[Callable[[SourceTree, Node], Iterator[Mutation]], ...] = (
     _binary, _unary, _edge, _condition, _case, _assigned, _concatenation, _instance, _number, _loop,
-    saturation, priority,
+    _saturation, _priority,
 )  # fmt: skip

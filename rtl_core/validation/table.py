@@ -65,14 +65,8 @@ def by_source(
             unfit.append(Unfit(source, problem_id, record.status, str(evidence.get("reason", ""))))
     for line in broken:
         rows[line.source].counts["broken"] += 1
-        unfit.append(
-            Unfit(
-                line.source,
-                f"{line.file}:{line.line} {line.id or ''}".strip(),
-                "broken",
-                f"{line.field}: {line.reason}",
-            )
-        )
+        place = f"{line.file}:{line.line} {line.id or ''}".strip()
+        unfit.append(Unfit(line.source, place, "broken", f"{line.field}: {line.reason}"))
     for entry in left_out:
         rows[entry.source].counts["unsupported"] += 1
         unfit.append(Unfit(entry.source, entry.id, "unsupported", entry.reason))
@@ -86,7 +80,7 @@ def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
     sums = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0))
     sums.add_column("source ", no_wrap=True)
     # Two lines a heading, so that all of it fits a terminal of 80 columns.
-    for name in (
+    headings = (
         "fit",
         "fit, no\ngolden",
         "weak",
@@ -95,7 +89,8 @@ def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
         "unsup-\nported",
         "golden\npasses",
         "mutants\nfound out",
-    ):
+    )
+    for name in headings:
         sums.add_column(name, justify="right", no_wrap=True)
     for source, row in rows.items():
         counts = [str(row.counts[name]) if row.counts[name] else "·" for name in VALIDATION_STATUSES]

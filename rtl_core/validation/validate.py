@@ -15,7 +15,6 @@ answer (`differential.py`), say nothing of the harness and count on neither side
 
 from __future__ import annotations
 
-import copy
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -25,15 +24,15 @@ from typing import Any
 from rtl_core.equivalence.differential import Comparison, compare
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.compose import read_services
+from rtl_core.grading.evidence import CONSTANT, HARNESS_FAILED
 from rtl_core.grading.grader import Grader
-from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.history.records import ValidationRecord, ValidationStatus
 from rtl_core.problems.interface import describe_interface
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Verdict
-from rtl_core.validation.level import Level, golden_digest, tools_key, with_seed
+from rtl_core.validation.level import Level, golden_digest, tools_key
 from rtl_core.validation.mutants import mutants
 from rtl_core.validation.stubs import WITHOUT_DESIGN, in_words, kind_of, stubs
 
@@ -61,7 +60,8 @@ def validate_problem(problem: Problem, grader: Grader, *, level: Level, found_go
         InfrastructureError: the executor failed for a reason that is not the problem's; worth trying again.
     """
     started = time.monotonic()
-    first = with_seed(grader, level.seeds[0])
+    # Without a cache: a verdict that may flip is found anew.
+    first = grader.but(seed=level.seeds[0], cache=None)
     work = _Validation(problem, first, level)
     work.evidence["golden"] = {
         "source": None if problem.golden is None else "found" if found_golden else "given",
@@ -146,7 +146,7 @@ class _Validation:
     def _golden(self, golden: Mapping[str, str]) -> tuple[ValidationStatus, str] | None:
         verdicts: list[Verdict] = []
         for seed in self.level.seeds:
-            verdicts.append(self._grade(golden, with_seed(self.first, seed)))
+            verdicts.append(self._grade(golden, self.first.but(seed=seed)))
             if len({v.passed for v in verdicts}) > 1:
                 break
             if verdicts[-1].outcome in _NOT_TESTED:
@@ -221,11 +221,11 @@ class _Validation:
 
     def _hasty(self) -> Grader:
         """A grader for wrong answers: one that never ends must not cost what a harness may. A golden answer limits them anyway."""
-        grader = copy.copy(self.first)
-        if self.problem.golden is None:
-            most = {name: min(getattr(grader.limits, name), WRONG_S) for name in ("wall_s", "cpu_s")}
-            grader.limits = grader.limits.model_copy(update=most)
-        return grader
+        if self.problem.golden is not None:
+            return self.first
+        limits = self.first.limits
+        most = {name: min(getattr(limits, name), WRONG_S) for name in ("wall_s", "cpu_s")}
+        return self.first.but(limits=limits.model_copy(update=most))
 
     def _compare(self, answer: Mapping[str, str]) -> Comparison | None:
         if self.problem.golden is None:

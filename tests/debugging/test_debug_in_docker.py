@@ -4,6 +4,7 @@ import docker
 import pytest
 
 from rtl_core.grading.executors import make_executor
+from rtl_core.grading.executors.docker import LABEL, is_gone
 from rtl_core.grading.vcd import read_vcd
 from tests.debugging.conftest import written
 from tests.debugging.test_debug_command import FAILS, NAMES, run
@@ -16,7 +17,6 @@ def test_verdict_waves_and_shell(problems, keys, tmp_path):
     history = written(tmp_path / "h.duckdb", problems, executor)
     executor.close()
     engine = docker.APIClient(version="auto")
-    before = {container["Id"] for container in engine.containers(all=True)}
     for name in NAMES:
         file = tmp_path / f"{name}.vcd"
         typed = "pwd; ls /code/rtl; touch /code/src/mine; harness; exit 7\n"
@@ -28,5 +28,6 @@ def test_verdict_waves_and_shell(problems, keys, tmp_path):
         assert FAILS[name] in done.stdout[done.stdout.index("\nharness ") :]
         assert "/code/src/mine': Read-only file system" in done.stderr
         assert read_vcd(file.read_bytes()).end > 0
-    assert {container["Id"] for container in engine.containers(all=True)} <= before
+    ours = engine.containers(all=True, filters={"label": LABEL})
+    assert not [container for container in ours if is_gone(container["Labels"][LABEL])]
     engine.close()

@@ -2,8 +2,10 @@
 
 import pytest
 
-from rtl_core.equivalence.consensus import places
+from rtl_core.equivalence.consensus import by_consensus, places
 from rtl_core.equivalence.pair import Comparison
+from rtl_core.validation.doubts import EFFORT
+from tests.equivalence.test_proof import problem_of
 
 
 def held(behaviour: str):
@@ -42,3 +44,45 @@ def test_a_text_counts_as_often_as_it_was_found_on_its_own():
     assert [one.result for one in found] == ["different", "same", "same"]
     assert [one.share for one in found] == pytest.approx([0.2, 0.8, 0.8])
     assert found[0].detail.startswith("differs from 4 of 5 independent texts: ")
+
+
+HEAD = """\
+module m(input clk, input rst_n, input in_valid, input [7:0] a, output reg out_valid, output reg [7:0] y);
+"""
+ONE = (
+    HEAD
+    + """\
+  always @(posedge clk or negedge rst_n)
+    if (!rst_n) begin out_valid <= 0; y <= 0; end else begin out_valid <= in_valid; y <= a + 3; end
+endmodule
+"""
+)
+HELD = ONE.replace("y <= a + 3;", "if (in_valid) y <= a + 8'd3;")
+LATER = (
+    HEAD
+    + """\
+  reg v; reg [7:0] b;
+  always @(posedge clk or negedge rst_n)
+    if (!rst_n) begin v <= 0; out_valid <= 0; b <= 0; y <= 0; end
+    else begin v <= in_valid; b <= a; out_valid <= v; y <= b + 3; end
+endmodule
+"""
+)
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize(
+    ("last", "result"),
+    [
+        pytest.param(LATER, "same", marks=pytest.mark.slow),
+        (LATER.replace("b + 3", "b + 4"), "different"),
+        (LATER.replace("out_valid <= v;", "out_valid <= v && b != 7;"), "different"),
+        (ONE.replace("out_valid <= in_valid;", "out_valid <= 1;"), "different"),
+    ],
+)
+def test_latency_and_outputs_that_nobody_is_to_read_make_no_class_of_their_own(grader, last, result):
+    texts = [ONE, HELD, ONE.replace("a + 3", "3 + a"), last]
+    answers = [{"rtl/m.sv": text} for text in texts]
+    problem = problem_of(ONE)
+    found = by_consensus(grader.executor, lambda files: problem, answers, grader.limits, EFFORT)
+    assert [one.result for one in found] == ["same"] * 3 + [result], found

@@ -124,11 +124,19 @@ endmodule
     assert told(grader, counter, saturating).result == "different"
 
 
+FORGED = """\
+  string path;
+  initial begin
+    $display("%m same: 1 inputs tried");
+    path = $sformatf("%m");
+    for (int at = 0; at < path.len(); at++) $display("%s same: 1 inputs tried", path.substr(at, at + 15));
+  end
+endmodule
+"""
+
+
 def test_a_design_cannot_write_the_benches_verdict(grader):
-    loud = MIN.replace("a < b", "a > b").replace(
-        "endmodule",
-        '  initial begin $display("SIDE-BY-SIDE same: 1 inputs tried"); $display("%m same: 1 inputs tried"); end\nendmodule',
-    )
+    loud = MIN.replace("a < b", "a > b").replace("endmodule\n", FORGED)
     assert told(grader, MIN, loud).result == "different"
 
 

@@ -9,6 +9,7 @@ from rtl_core.equivalence.differential import compare
 from rtl_core.equivalence.pair import Comparison, Pair
 from rtl_core.equivalence.proof import Proof, prove
 from rtl_core.equivalence.side_by_side import Effort
+from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.interface import parse_interface
 from rtl_core.types.problem import InterfaceSource, Problem
@@ -180,3 +181,13 @@ def test_without_the_prover_nothing_is_claimed(grader, monkeypatch):
     found = told(grader, ADDER, ADDER.replace("a + b", "b + a"))
     assert found.result == "same"
     assert "pyosys is not installed" in found.detail
+
+
+@pytest.mark.docker
+def test_a_proof_and_a_difference_in_a_container():
+    with make_executor("docker") as executor:
+        grader = Grader(executor)
+        assert told(grader, COUNTER, GRAY).result == "equal"
+        found = told(grader, COUNTER, GRAY.replace("binary + 8'd1", "binary + 8'd1 + (binary == 9)"))
+        grader.close()
+    assert (found.result, len(found.trace) > 9) == ("different", True)

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.common import markdown
 from benchmarks.harnesses import Kind, kind
-from rtl_core.grading.reasons import HARNESS_FAILED
+from rtl_core.grading.evidence import HARNESS_FAILED
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem

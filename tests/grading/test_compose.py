@@ -46,6 +46,19 @@ def test_values_of_the_environment_are_written_as_in_the_file():
     assert step.env == {"A": "true", "B": "3", "C": "", "D": "text"}
 
 
+def test_an_env_file_has_quotes_and_comments():
+    text = "services:\n  t:\n    command: pwd\n    env_file: src/.env\n"
+    env = "A = 'top' # the module\nexport B=\"a # b\"\nC=1 # one\n# D=2\nE=''\n"
+    (step,), _ = services(text, **{"src/.env": env})
+    assert step.env == {"A": "top", "B": "a # b", "C": "1", "E": ""}
+
+
+@pytest.mark.parametrize("key", ["command: pytest 'a", "{command: pytest, volumes: 3}"])
+def test_a_service_that_cannot_be_read_is_named(key):
+    with pytest.raises(InfrastructureError, match="service t cannot be read"):
+        services(f"services:\n  t:\n    {key}\n")
+
+
 LINT = """services:
   lint:
     image: __OSS_SIM_IMAGE__

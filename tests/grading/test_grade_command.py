@@ -13,7 +13,9 @@ from subprocess import PIPE
 import pytest
 from rich.console import Console
 
+from rtl_core.errors import ProblemError
 from rtl_core.grading.limits import Limits
+from rtl_core.grading.verdict_file import VerdictFile
 from rtl_core.observe.progress import progress
 from rtl_core.rollouts.grade_file import FileGrading, grade_file
 from rtl_core.types.verdict import Stage
@@ -274,6 +276,18 @@ def test_a_file_that_holds_no_verdicts_is_not_overwritten(files, tmp_path, conte
     assert done.returncode == 2
     assert "mine.txt:1" in done.stderr
     assert output.read_text() == content
+
+
+def test_of_two_commands_with_one_output_the_second_ends_and_no_verdict_is_lost(files, tmp_path):
+    problems, lines, _ = files
+    answers, output = write(tmp_path / "answers.jsonl", lines[2:3]), tmp_path / "verdicts.jsonl"
+    graded(problems, answers, output)
+    kept = output.read_text()
+    with contextlib.closing(VerdictFile(output, [])):
+        output.write_text(kept)
+        with pytest.raises(ProblemError, match="another process writes"):
+            graded(problems, answers, output)
+    assert output.read_text() == kept
 
 
 def test_what_got_through_all_graded_stages_is_no_failure(files, tmp_path):

@@ -1,12 +1,17 @@
 """Verdicts on real answers: the published goldens, the textbook arbiter, and each way to fail."""
 
+import asyncio
+import contextlib
+import os
+import resource
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from rtl_core.config.grading import RewardSection
 from rtl_core.grading.cache import MemoryCache, cache_key, normalised
-from rtl_core.grading.grader import Grader
+from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
+from rtl_core.grading.grader import Grader, grade_all
 from rtl_core.grading.limits import Limits
 from rtl_core.learning.reward import Graded, reward
 from rtl_core.prompting.extraction import extract_answer
@@ -182,7 +187,8 @@ def test_grading_can_stop_before_the_tests(executor, examples):
 
 def test_a_harness_that_needs_what_is_not_here_is_infrastructure_never_a_reward(grader, examples):
     harness = {**examples[LFSR].harness, "src/test_runner.py": "import no_such_module\n"}
-    verdict = grader.grade(examples[LFSR].model_copy(update={"harness": harness}), Answer(files=examples[LFSR].golden))
+    problem = examples[LFSR].model_copy(update={"harness": harness, "fingerprint": "another"})
+    verdict = grader.grade(problem, Answer(files=problem.golden))
     assert verdict.outcome is Outcome.INFRASTRUCTURE_ERROR
     assert "no_such_module" in verdict.reasons[0]
 
@@ -265,3 +271,38 @@ def test_an_infrastructure_error_is_never_cached(examples):
     assert verdict.outcome is Outcome.INFRASTRUCTURE_ERROR
     assert "no space left" in verdict.reasons[0]
     assert len(cache) == 0
+
+
+def test_half_a_character_gets_a_verdict_wherever_it_stands(grader, examples):
+    problem = examples[LFSR].model_copy(update={"targets": (*examples[LFSR].targets, "docs/notes.md")})
+    beside = Answer(files={**problem.golden, "docs/notes.md": "\ud800"})
+    within = Answer(files={path: text + "// \ud800\n" for path, text in problem.golden.items()})
+    with ThreadPoolExecutor() as pool:
+        graded = asyncio.run(grade_all(grader, pool, problem, [beside, within, beside]))
+    assert [(v.outcome, v.cached) for v in graded] == [
+        (Outcome.PASSED, False),
+        (Outcome.REJECTED, False),
+        (Outcome.PASSED, True),
+    ]
+
+
+def test_files_of_one_name_in_two_folders_hold_nothing_against_an_answer(grader, examples):
+    problem = examples[LFSR]
+    twice = {f"rtl/{place}/part.sv": f"module {place}; endmodule\n" for place in ("a", "b")}
+    verdict = grader.grade(
+        problem.model_copy(update={"context": {**problem.context, **twice}}), Answer(files=problem.golden)
+    )
+    assert verdict.outcome is Outcome.PASSED, verdict.reasons
+
+
+def test_a_process_with_more_than_1024_open_files_grades(examples):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1100):
+            stack.callback(os.close, os.open("/dev/null", os.O_RDONLY))
+        grader = Grader(stack.enter_context(BubblewrapExecutor()))
+        stack.callback(grader.close)
+        verdict = grader.grade(examples[LFSR], Answer(files=examples[LFSR].golden))
+    assert verdict.outcome is Outcome.PASSED, verdict.reasons

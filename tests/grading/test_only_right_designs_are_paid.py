@@ -5,12 +5,11 @@ import re
 import pytest
 
 from rtl_core.grading.cache import normalised
-from rtl_core.grading.evidence import refused_parameters
+from rtl_core.grading.evidence import CONSTANT, refused_parameters
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.inside.lib import compiled
 from rtl_core.grading.jobs import instructions
 from rtl_core.grading.limits import Limits
-from rtl_core.grading.reasons import CONSTANT
 from rtl_core.problems.cvdp import problem_from_record
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Interface, InterfaceSource, Parameter

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rtl_core.config import load_config
-from rtl_core.grading.pool import grade_all
+from rtl_core.grading.grader import grade_all
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.rollouts import batch
 from rtl_core.rollouts.datums import golden_response

@@ -125,6 +125,15 @@ def nobody_disturbed(service: httpx.Client, note: str) -> Iterator[None]:
         assert [verdict["outcome"] for verdict in batch.result()] == ["passed"] * 3
 
 
+def test_half_a_character_in_an_answer_gets_its_record(service):
+    asked = json.dumps({"answers": [golden(0, "\ud800")]})  # as JSON in ASCII has it
+    response = service.post("/v1/grade", content=asked, headers={"Content-Type": "application/json"})
+    assert response.status_code == 200, response.text
+    (verdict,) = response.json()["verdicts"]
+    assert verdict["outcome"] == "rejected"
+    assert changed_fields(verdict) == []
+
+
 def test_a_batch_gets_sealed_records_in_order_and_an_answer_is_graded_once(service, output):
     answers = [
         golden(0, "a"),

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection, Pipe
 
 from rtl_core.errors import InfrastructureError, ToolMissingError
 from rtl_core.grading.executors.attached import attached
@@ -28,6 +28,7 @@ from rtl_core.grading.executors.wire import (
     INSIDE,
     agent_environment,
     job_message,
+    receive,
     send,
     warm_command,
 )
@@ -71,7 +72,7 @@ class BubblewrapExecutor(CellExecutor):
         """Runs the only step of a job on this process' terminal or streams, in a sandbox of its own; its exit code."""
         message = job_message(job, self.toolchain)
         plain = [self.toolchain.python, "-E", "-s", "-S", f"{GUARD}/shell.py"]
-        ours, theirs = socket.socketpair()
+        ours, theirs = Pipe()
         with ours, theirs:
             # Beside the start: a large workspace does not fit into the socket before somebody reads.
             sender = threading.Thread(target=send, args=(ours, message), daemon=True)
@@ -116,7 +117,7 @@ class BubblewrapExecutor(CellExecutor):
         return [*command, "--", *warm_command(self.toolchain)]
 
 
-def _with_control(command: list[str], theirs: socket.socket) -> list[str]:
+def _with_control(command: list[str], theirs: Connection) -> list[str]:
     """The agent finds its socket by the environment: bwrap hands it on as it is."""
     at = command.index("--")
     return [*command[:at], "--setenv", "RTL_CONTROL_FD", str(theirs.fileno()), *command[at:]]
@@ -126,9 +127,8 @@ class _BubblewrapCell(Cell):
     """One bwrap process with the agent inside."""
 
     def __init__(self, command: list[str]) -> None:
-        super().__init__(None)
-        ours, theirs = socket.socketpair()
-        self.connect(ours)
+        self.kind = None
+        self.agent, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
                 _with_control(command, theirs),
@@ -138,7 +138,7 @@ class _BubblewrapCell(Cell):
                 stderr=subprocess.PIPE,
             )
         try:
-            hello = self.connection.receive(START_S)
+            hello = receive(self.agent, START_S)
         except ExecutorDiedError as error:
             self.close()
             raise InfrastructureError(
@@ -153,7 +153,7 @@ class _BubblewrapCell(Cell):
 
     def close(self) -> None:
         """Closes the socket, upon which the agent ends; what does not end by itself is killed."""
-        self.connection.close()
+        self.agent.close()
         try:
             self._process.wait(0.5)
         except subprocess.TimeoutExpired:

@@ -6,39 +6,34 @@ workspace of its own within the cell, so that nothing of a job outlives it.
 
 from __future__ import annotations
 
-import select
-import socket
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
+from multiprocessing.connection import Connection
 from typing import Any, Self
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult
+from rtl_core.grading.executors.base import Executor, ExecutorDiedError, Job, JobResult
 from rtl_core.grading.executors.toolchain import Toolchain
-from rtl_core.grading.executors.wire import Connection, job_message, job_result, patience
+from rtl_core.grading.executors.wire import ask, job_message, job_result, patience
 
 CAPABILITIES = ("SYS_ADMIN", "SETUID", "SETGID", "CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SYS_PTRACE")
 """What the agent keeps where it is root: to mount, to look at its jobs, and to become nobody before anything of a job runs."""
 
 
 class Cell(ABC):
-    """One sandbox, and our end of its agent's socket."""
+    """One sandbox."""
 
     kind: Hashable
     """What cells have to have in common to stand in for one another."""
-
-    def __init__(self, kind: Hashable) -> None:
-        self.kind = kind
-
-    def connect(self, channel: socket.socket) -> None:
-        """Takes the socket over; an agent says nothing between two jobs."""
-        self._channel, self.connection = channel, Connection(channel)
+    agent: Connection
+    """Our end of its agent's socket."""
 
     @property
     def alive(self) -> bool:
-        return not select.select([self._channel], [], [], 0)[0]
+        """An agent says nothing between two jobs, unless it has ended."""
+        return not self.agent.poll(0)
 
     @abstractmethod
     def kill(self) -> None:
@@ -49,7 +44,7 @@ class Cell(ABC):
         """Ends the sandbox and removes what there is of it."""
 
 
-class CellExecutor(ABC):
+class CellExecutor(Executor, ABC):
     """Runs jobs in cells, up to `tries` times each, with the tools of a `toolchain`. Thread-safe.
 
     It keeps as many cells as jobs were ever run at one time. Where none fits a job, one of another kind makes room.
@@ -66,7 +61,6 @@ class CellExecutor(ABC):
         self._busy: set[Cell] = set()
 
     def run(self, job: Job) -> JobResult:
-        """Runs one job. Raises InfrastructureError (or ExecutorDiedError) when nothing can be said of it."""
         for attempt in range(self.tries):
             last, started = attempt + 1 == self.tries, time.monotonic()
             try:
@@ -84,15 +78,13 @@ class CellExecutor(ABC):
         raise AssertionError("unreachable")
 
     def tools(self) -> dict[str, str]:
-        """Name -> version of what decides a verdict, and what another root file system was made of."""
         return dict(self.toolchain.tools)
 
     def has_module(self, name: str) -> bool:
-        """Whether a harness' Python can import a module."""
         return self.toolchain.has_module(name)
 
     def close(self) -> None:
-        """Ends every sandbox: whoever waits for one gets an ExecutorDiedError. Further runs are an error."""
+        """As the protocol says; whoever waits for a sandbox gets an ExecutorDiedError."""
         with self._lock:
             self._closed = True
             free, self._free = self._free, []
@@ -125,7 +117,7 @@ class CellExecutor(ABC):
         cell = self._take(self._kind_of(job), fresh=fresh)
         started, kept = time.monotonic(), False
         try:
-            answer = cell.connection.ask(job_message(job, self.toolchain), patience(job))
+            answer = ask(cell.agent, job_message(job, self.toolchain), patience(job))
             # One in which memory ran out may have lost more than the job's own processes.
             kept = "error" not in answer and not any(step["overrun"] == "memory" for step in answer["steps"])
             return answer

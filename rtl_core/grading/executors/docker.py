@@ -1,6 +1,6 @@
 """The Docker executor: a pinned image, a container for each core at work.
 
-A container has no network, no new privileges, few system calls and capabilities (docker_confinement.py), a read-only root,
+A container has no network, no new privileges, few system calls and capabilities (docker_container.py), a read-only root,
 and limits for memory, processes and CPU. It is kept: its agent, process 1, gives each job mounts, IPC, processes and a
 workspace of its own, as in a bubblewrap cell, and runs the job's steps as a user without any capability. Containers end when
 their grader does; those that a dead grader left behind are swept at the next start.
@@ -54,17 +54,18 @@ class DockerExecutor(CellExecutor):
             raise InfrastructureError(
                 f"no Docker engine answers: {error}", "start one (dockerd), or set DOCKER_HOST"
             ) from error
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{_start_of(os.getpid())}"
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{_start_of(str(os.getpid()))}"
         self._folder = Path(
             tempfile.mkdtemp(prefix="rtl-distill-docker-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         )
-        (self._folder / "owner").write_text(f"{os.getpid()}:{_start_of(os.getpid())}")
+        (self._folder / "owner").write_text(self._owner)
         self._folder.chmod(0o711)
         try:
             self.sweep()
             self.toolchain = look_into(self._api, image, {LABEL: self._owner})
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
+            self._api.close()
             raise
         self._images = DerivedImages(self._api, self.toolchain)
         labels = {LABEL: self._owner, "rtl.flow_run": os.environ.get("PREFECT__FLOW_RUN_ID", "none")}
@@ -92,9 +93,7 @@ class DockerExecutor(CellExecutor):
         """Removes containers whose grader is gone from this host; how many."""
         removed = 0
         for entry in self._api.containers(all=True, filters={"label": LABEL}):
-            host, _, rest = entry["Labels"][LABEL].partition(":")
-            pid, _, start = rest.partition(":")
-            if host == socket.gethostname() and _start_of(int(pid)) != start:
+            if is_gone(entry["Labels"][LABEL]):
                 removed += self._remove(entry["Id"])
         for folder in Path(self._folder.parent).glob("rtl-distill-docker-*"):
             if _is_orphan(folder):
@@ -103,7 +102,7 @@ class DockerExecutor(CellExecutor):
 
     def _start(self, kind: Hashable) -> Cell:
         assert isinstance(kind, Kind)
-        return Container(self._settings, kind)
+        return Container(self._settings, kind).start()
 
     def _kind_of(self, job: Job) -> Kind:
         # The agent watches the limit itself; the kernel's own, at which everything inside crawls, stands well behind it.
@@ -127,18 +126,23 @@ class DockerExecutor(CellExecutor):
         return 1
 
 
+def is_gone(owner: str) -> bool:
+    """Whether a grader, `host:process:start`, ran on this host and has ended."""
+    host, pid, start = owner.split(":")
+    return host == socket.gethostname() and _start_of(pid) != start
+
+
 def _is_orphan(folder: Path) -> bool:
     """Whether the grader that made a directory is gone. One that died before it signed it is given a minute."""
     try:
-        pid, _, start = (folder / "owner").read_text().partition(":")
-        return _start_of(int(pid)) != start
+        return is_gone((folder / "owner").read_text())
     except (OSError, ValueError):
         with contextlib.suppress(OSError):
             return time.time() - folder.stat().st_mtime > 60
         return False
 
 
-def _start_of(pid: int) -> str:
+def _start_of(pid: str) -> str:
     """When a process of this host started, in clock ticks; empty when there is none."""
     try:
         with open(f"/proc/{pid}/stat") as file:

@@ -1,8 +1,18 @@
-"""One container of the Docker executor, with its agent as process 1."""
+"""One container of the Docker executor, with its agent as process 1, and what it may ask of the kernel.
+
+The agent keeps the capabilities that it needs to give each job mounts, processes and a user of its own; the job's steps have none
+and cannot gain any (inside/namespaces.py). System calls are fewer than Docker's default profile allows: for the machine's own
+architecture alone (what calls the kernel by another one is killed), without what no simulator, compiler or Python harness
+needs: tracing, other processes' memory, io_uring, performance counters, keys, and every socket but local and Internet ones.
+What is refused fails with EPERM. `mount`, `umount2` and `unshare` are for the agent: its steps are refused them and every other way to a
+namespace (`refuse_namespaces` there).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import shutil
 import socket
 import subprocess
@@ -12,18 +22,55 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from rtl_core.errors import InfrastructureError, ToolMissingError
-from rtl_core.grading.executors import docker_confinement as confinement
 from rtl_core.grading.executors.base import ExecutorDiedError, Job
-from rtl_core.grading.executors.cells import Cell
+from rtl_core.grading.executors.cells import CAPABILITIES, Cell
 from rtl_core.grading.executors.toolchain import Toolchain
-from rtl_core.grading.executors.wire import GUARD, INSIDE, agent_environment, job_message, send, warm_command
+from rtl_core.grading.executors.wire import (
+    GUARD,
+    INSIDE,
+    agent_environment,
+    job_message,
+    receive,
+    send,
+    warm_command,
+)
 
 START_S = 120.0
 CONTROL = "/control"
+CPUS = 2
+
+_FILES = """read write open openat openat2 close close_range stat fstat lstat newfstatat statx lseek pread64 pwrite64 readv writev preadv
+pwritev preadv2 pwritev2 access faccessat faccessat2 dup dup2 dup3 fcntl flock fsync fdatasync sync syncfs truncate ftruncate getdents
+getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir creat link linkat unlink unlinkat symlink symlinkat
+readlink readlinkat chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat umask utime utimes utimensat futimesat mknod mknodat
+fallocate fadvise64 readahead sendfile splice tee copy_file_range statfs fstatfs getxattr lgetxattr fgetxattr listxattr llistxattr
+flistxattr setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr ioctl memfd_create
+inotify_init inotify_init1 inotify_add_watch inotify_rm_watch"""
+_MEMORY = """mmap mprotect munmap brk mremap msync mincore madvise mlock mlock2 munlock mlockall munlockall membarrier pkey_alloc pkey_free
+pkey_mprotect shmget shmat shmctl shmdt"""
+_PROCESSES = """fork vfork clone clone3 execve execveat exit exit_group wait4 waitid kill tkill tgkill getpid gettid getppid getpgrp getpgid setpgid getsid
+setsid getrlimit setrlimit prlimit64 getrusage getuid geteuid getgid getegid getresuid getresgid getgroups setuid setgid setreuid
+setregid setresuid setresgid setgroups setfsuid setfsgid capget capset prctl arch_prctl set_robust_list get_robust_list set_tid_address rseq sched_yield
+sched_getaffinity sched_setaffinity sched_getparam sched_getscheduler sched_setscheduler sched_setparam sched_get_priority_max sched_get_priority_min
+sched_rr_get_interval sched_getattr getpriority setpriority getcpu ioprio_get futex futex_waitv restart_syscall
+pidfd_open pidfd_send_signal seccomp uname sysinfo times getrandom"""
+_ISOLATION = "mount umount2 unshare"
+_EVENTS = """rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigqueueinfo rt_tgsigqueueinfo rt_sigsuspend sigaltstack
+pause poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2 signalfd
+signalfd4 pipe pipe2 nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time alarm setitimer getitimer timerfd_create
+timerfd_settime timerfd_gettime timer_create timer_settime timer_gettime timer_getoverrun timer_delete
+semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr"""
+_SOCKETS = """connect accept accept4 sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg shutdown bind listen getsockname getpeername
+socketpair setsockopt getsockopt"""
+
+_FAMILIES = (1, 2, 10)
+"""AF_UNIX, AF_INET, AF_INET6: within the container, which has no network."""
 
 
 @dataclass(frozen=True)
@@ -48,35 +95,89 @@ class Settings:
 
 
 class Container(Cell):
-    """A container whose agent waits for jobs."""
+    """A container with a program as process 1, by default the agent, which waits for jobs."""
 
-    def __init__(self, settings: Settings, kind: Kind) -> None:
-        """Returns when the agent is ready. Raises InfrastructureError when the engine refuses."""
-        super().__init__(kind)
-        self._settings = settings
-        self.name, self._folder = _create(settings, kind, warm_command(settings.toolchain))
+    def __init__(self, settings: Settings, kind: Kind, program: Sequence[str] = (), **streams: bool) -> None:
+        """Makes a container that is not started yet. Raises InfrastructureError when the engine refuses."""
+        self.kind, self._settings = kind, settings
+        self.name = f"rtl-distill-{uuid.uuid4().hex[:16]}"
+        self._folder = settings.folder / self.name
+        """What it shares with this host."""
+        self._folder.mkdir()
+        self._folder.chmod(0o777)  # where the engine maps users, its root is a stranger here
+        toolchain = settings.toolchain
+        agent = {**agent_environment(toolchain.python), "RTL_CONTROL_SOCKET": f"{CONTROL}/agent.sock"}
         try:
-            settings.api.start(self.name)
-            self.connect(_connect(settings, self._folder, self.name))
-            self.connection.receive(START_S)
+            settings.api.create_container(
+                kind.image,
+                entrypoint=list(program or warm_command(toolchain)),
+                name=self.name,
+                environment={**toolchain.environment(), **agent},
+                labels=dict(settings.labels),
+                host_config=settings.api.create_host_config(
+                    binds=[f"{INSIDE}:{GUARD}:ro", f"{self._folder}:{CONTROL}:rw"],
+                    **_confinement(kind.memory_mb, kind.processes),
+                ),
+                user="0:0",
+                working_dir="/",
+                network_disabled=True,
+                **streams,
+            )
+        except Exception as error:
+            self.close()
+            raise InfrastructureError(f"the engine cannot create a container: {error}", "is its disk full?") from error
+
+    def start(self) -> Container:
+        """Starts it, and returns it when the agent is ready. Raises InfrastructureError when the engine refuses."""
+        try:
+            self._settings.api.start(self.name)
+            self.agent = self.connect()
+            receive(self.agent, START_S)
         except Exception as error:
             self.close()
             raise InfrastructureError(f"the engine cannot start a container: {error}", "is its disk full?") from error
+        return self
+
+    def connect(self) -> Connection:
+        """The socket of its program, as soon as that listens. Raises ExecutorDiedError where it never does."""
+        deadline, look = time.monotonic() + START_S, time.monotonic() + 0.5
+        while True:
+            channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                channel.connect(str(self._folder / "agent.sock"))
+                return Connection(channel.detach())
+            except OSError as error:
+                channel.close()
+                now = time.monotonic()
+                ended = now > look and self._has_ended()
+                look = now + 0.5 if now > look else look
+                if now > deadline or ended:
+                    raise ExecutorDiedError(f"the container's agent does not answer: {error}") from error
+                time.sleep(0.01)
 
     def kill(self) -> None:
         with contextlib.suppress(Exception):
             self._settings.api.kill(self.name)
 
     def close(self) -> None:
-        _remove(self._settings, self._folder, self.name)
-        if hasattr(self, "connection"):
-            self.connection.close()
+        with contextlib.suppress(Exception):
+            self._settings.api.remove_container(self.name, force=True, v=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if hasattr(self, "agent"):
+            self.agent.close()
 
     def out_of_memory(self) -> bool:
         """Whether the kernel has killed something in it for want of memory."""
         with contextlib.suppress(Exception):
             return bool(self._settings.api.inspect_container(self.name)["State"]["OOMKilled"])
         return False
+
+    def _has_ended(self) -> bool:
+        """Whether it has run and ended, or the engine does not answer."""
+        try:
+            return str(self._settings.api.inspect_container(self.name)["State"]["Status"]) not in ("created", "running")
+        except Exception:
+            return True
 
 
 def shell(settings: Settings, kind: Kind, job: Job) -> int:
@@ -89,78 +190,47 @@ def shell(settings: Settings, kind: Kind, job: Job) -> int:
         raise ToolMissingError("the client `docker` is not installed", "apt-get install docker-cli")
     program = [settings.toolchain.python, "-E", "-s", "-S", f"{GUARD}/shell.py"]
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    name, folder = _create(settings, kind, program, stdin_open=True, tty=terminal)
+    container = Container(settings, kind, program, stdin_open=True, tty=terminal)
     message = job_message(job, settings.toolchain)
 
     def hand_over() -> None:
-        with contextlib.suppress(OSError, ExecutorDiedError), _connect(settings, folder, name) as channel:
+        with contextlib.suppress(OSError, ExecutorDiedError), container.connect() as channel:
             send(channel, message)
 
     try:
         sender = threading.Thread(target=hand_over, daemon=True)
         sender.start()
         sys.stdout.flush()
-        return subprocess.call([client, "start", "--attach", "--interactive", name])
+        return subprocess.call([client, "start", "--attach", "--interactive", container.name])
     finally:
-        _remove(settings, folder, name)
+        container.close()
 
 
-def _create(settings: Settings, kind: Kind, program: Sequence[str], **streams: bool) -> tuple[str, Path]:
-    """A container that is not started yet; its name, and the directory that it shares with this host."""
-    name = f"rtl-distill-{uuid.uuid4().hex[:16]}"
-    folder = settings.folder / name
-    folder.mkdir()
-    folder.chmod(0o777)  # where the engine maps users, its root is a stranger here
-    agent = {**agent_environment(settings.toolchain.python), "RTL_CONTROL_SOCKET": f"{CONTROL}/agent.sock"}
-    try:
-        settings.api.create_container(
-            kind.image,
-            entrypoint=list(program),
-            name=name,
-            environment={**settings.toolchain.environment(), **agent},
-            labels=dict(settings.labels),
-            host_config=settings.api.create_host_config(
-                binds=[f"{INSIDE}:{GUARD}:ro", f"{folder}:{CONTROL}:rw"],
-                **confinement.host(kind.memory_mb, kind.processes),
-            ),
-            user="0:0",
-            working_dir="/",
-            network_disabled=True,
-            **streams,
-        )
-    except Exception as error:
-        _remove(settings, folder, name)
-        raise InfrastructureError(f"the engine cannot create a container: {error}", "is its disk full?") from error
-    return name, folder
+def _confinement(memory_mb: int, processes: int) -> dict[str, Any]:
+    """Arguments of `create_host_config`."""
+    return {
+        "network_mode": "none",
+        "cap_drop": ["ALL"],
+        "cap_add": list(CAPABILITIES),
+        # AppArmor's profile for containers refuses every mount.
+        "security_opt": ["no-new-privileges", "apparmor=unconfined", f"seccomp={_profile()}"],
+        "read_only": True,
+        # So that every image has them: what a job mounts its own there.
+        "tmpfs": dict.fromkeys(("/code", "/src", "/rundir", "/tmp"), "size=1m,mode=755"),
+        "mem_limit": memory_mb << 20,
+        "memswap_limit": memory_mb << 20,
+        "pids_limit": processes,
+        "nano_cpus": min(CPUS, os.cpu_count() or 1) * 1_000_000_000,
+        "log_config": {"Type": "none", "Config": {}},
+    }
 
 
-def _remove(settings: Settings, folder: Path, name: str) -> None:
-    with contextlib.suppress(Exception):
-        settings.api.remove_container(name, force=True, v=True)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _connect(settings: Settings, folder: Path, name: str) -> socket.socket:
-    """The socket of the agent, as soon as it listens. Raises ExecutorDiedError where it never does."""
-    deadline, look = time.monotonic() + START_S, time.monotonic() + 0.5
-    while True:
-        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            channel.connect(str(folder / "agent.sock"))
-            return channel
-        except OSError as error:
-            channel.close()
-            now = time.monotonic()
-            ended = now > look and _ended(settings, name)
-            look = now + 0.5 if now > look else look
-            if now > deadline or ended:
-                raise ExecutorDiedError(f"the container's agent does not answer: {error}") from error
-            time.sleep(0.01)
-
-
-def _ended(settings: Settings, name: str) -> bool:
-    """Whether the container has run and ended, or the engine does not answer."""
-    try:
-        return str(settings.api.inspect_container(name)["State"]["Status"]) not in ("created", "running")
-    except Exception:
-        return True
+@cache
+def _profile() -> str:
+    """The profile as Docker takes it (`seccomp=...`)."""
+    plain = " ".join((_FILES, _MEMORY, _PROCESSES, _ISOLATION, _EVENTS, _SOCKETS)).split()
+    rules: list[dict[str, object]] = [{"names": plain, "action": "SCMP_ACT_ALLOW"}]
+    for name, firsts in (("socket", _FAMILIES), ("personality", (0, 0xFFFFFFFF))):
+        arguments = ([{"index": 0, "value": value, "op": "SCMP_CMP_EQ"}] for value in firsts)
+        rules += [{"names": [name], "action": "SCMP_ACT_ALLOW", "args": given} for given in arguments]
+    return json.dumps({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": rules})

@@ -34,9 +34,12 @@ def install(source: Source | None = None) -> Toolchain:
     fresh = home / f"root.{os.getpid()}"
     shutil.rmtree(fresh, ignore_errors=True)
     try:
-        if source is None:
-            source = "docker" if _engine_has_image() else "debootstrap"
-        made_of = _from_docker(fresh) if source == "docker" else _from_debootstrap(fresh)
+        try:
+            made_of = _from_debootstrap(fresh) if source == "debootstrap" else _from_docker(fresh)
+        except ToolMissingError:
+            if source == "docker":
+                raise
+            made_of = _from_debootstrap(fresh)
         manifest = {"made_of": made_of, "inside": json.loads(_probe(fresh))}
         (fresh / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
         fresh.chmod(0o755)
@@ -59,17 +62,6 @@ def scripts() -> Path:
         if (place / "root.sh").is_file():
             return place
     raise ToolMissingError("the scripts that make the toolchain are missing", "reinstall rtl-distill")
-
-
-def _engine_has_image() -> bool:
-    from rtl_core.grading.executors.docker_images import IMAGE
-
-    with contextlib.suppress(Exception):
-        import docker
-
-        with contextlib.closing(docker.APIClient(version="auto", **docker.utils.kwargs_from_env())) as api:
-            return bool(api.inspect_image(IMAGE)["Id"])
-    return False
 
 
 def _from_docker(root: Path) -> str:

@@ -1,16 +1,14 @@
-"""How jobs are handed to the agent in a sandbox: messages of eight bytes of length, then JSON."""
+"""How jobs are handed to the agent in a sandbox: messages in JSON over a socket, framed as `multiprocessing` does it."""
 
 from __future__ import annotations
 
 import base64
 import json
-import select
-import socket
-import struct
 import time
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -31,49 +29,28 @@ MAX_WAVE = 256 << 20
 """Bytes of one simulation's waves that are unpacked: what is packed may stand for far more."""
 
 
-class Connection:
-    """Our end of an agent's socket."""
-
-    def __init__(self, channel: socket.socket) -> None:
-        self._socket = channel
-
-    def ask(self, message: Mapping[str, Any], patience_s: float) -> dict[str, Any]:
-        """Sends a job and waits for its answer. Raises ExecutorDiedError when the agent ends or is silent too long."""
-        try:
-            send(self._socket, message)
-        except OSError as error:
-            raise ExecutorDiedError("the sandbox ended before it took the job") from error
-        return self.receive(patience_s)
-
-    def receive(self, patience_s: float) -> dict[str, Any]:
-        """The agent's next message. Raises ExecutorDiedError as `ask` does."""
-        deadline = time.monotonic() + patience_s
-        head = self._exactly(8, deadline)
-        return json.loads(self._exactly(struct.unpack("<Q", head)[0], deadline))
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _exactly(self, count: int, deadline: float) -> bytes:
-        data = bytearray()
-        while len(data) < count:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._socket], [], [], left)[0]:
-                raise ExecutorDiedError("the sandbox gave no answer in time")
-            try:
-                part = self._socket.recv(min(count - len(data), 1 << 20))
-            except OSError as error:
-                raise ExecutorDiedError(f"the sandbox ended: {error}") from error
-            if not part:
-                raise ExecutorDiedError("the sandbox ended in the middle of a job")
-            data += part
-        return bytes(data)
+def ask(agent: Connection, message: Mapping[str, Any], patience_s: float) -> dict[str, Any]:
+    """Sends a job and waits for its answer. Raises ExecutorDiedError when the agent ends or is silent too long."""
+    try:
+        send(agent, message)
+    except OSError as error:
+        raise ExecutorDiedError("the sandbox ended before it took the job") from error
+    return receive(agent, patience_s)
 
 
-def send(channel: socket.socket, message: Mapping[str, Any]) -> None:
+def receive(agent: Connection, patience_s: float) -> dict[str, Any]:
+    """The agent's next message. Raises ExecutorDiedError as `ask` does."""
+    try:
+        if agent.poll(patience_s):
+            return json.loads(agent.recv_bytes())
+    except (EOFError, OSError) as error:
+        raise ExecutorDiedError("the sandbox ended in the middle of a job") from error
+    raise ExecutorDiedError("the sandbox gave no answer in time")
+
+
+def send(agent: Connection, message: Mapping[str, Any]) -> None:
     """One message. OSError when the other side is gone."""
-    body = json.dumps(message).encode()
-    channel.sendall(struct.pack("<Q", len(body)) + body)
+    agent.send_bytes(json.dumps(message).encode())
 
 
 def job_message(job: Job, toolchain: Toolchain) -> dict[str, Any]:
@@ -122,20 +99,14 @@ def job_result(answer: Mapping[str, Any], started: float, *, last: bool) -> JobR
         Wave(zlib.decompressobj().decompress(base64.b64decode(wave["vcd"]), MAX_WAVE), wave["modules"])
         for wave in answer.get("waves", ())
     )
-    return JobResult(tuple(step_result(step) for step in answer["steps"]), time.monotonic() - started, waves)
+    return JobResult(tuple(_step_result(step) for step in answer["steps"]), time.monotonic() - started, waves)
 
 
-def step_result(step: Mapping[str, Any]) -> StepResult:
+def _step_result(step: Mapping[str, Any]) -> StepResult:
     """A step's result as the agent sent it."""
     lists = {key: tuple(step.get(key, ())) for key in ("builds", "refused")}
-    sessions = tuple(_session(session) for session in step.get("sessions", ()))
+    sessions = tuple(Session(**{**session, "tests": tuple(session["tests"])}) for session in step.get("sessions", ()))
     return StepResult(**{**step, **lists, "sessions": sessions})
-
-
-def _session(sent: Mapping[str, Any]) -> Session:
-    """The digest, which is there where no results file was, has been looked at by the agent."""
-    kept = {key: value for key, value in sent.items() if key != "digest"}
-    return Session(**{**kept, "tests": tuple(sent["tests"])})
 
 
 def _step(step: Step, job: Job, toolchain: Toolchain) -> dict[str, Any]:

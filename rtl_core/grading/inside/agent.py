@@ -13,8 +13,8 @@ import os
 import select
 import signal
 import socket
-import struct
 import traceback
+from multiprocessing.connection import Connection
 
 import namespaces
 import steps
@@ -28,37 +28,27 @@ SHARED = ("/control", "/dev/mqueue")
 
 
 def receive(control):
-    """One message (eight bytes of length, then JSON), or None when the other side is gone."""
-    head = _exactly(control, 8)
-    body = head and _exactly(control, struct.unpack("<Q", head)[0])
-    return json.loads(body) if body else None
+    """One message, or None when the other side is gone."""
+    try:
+        return json.loads(control.recv_bytes())
+    except (EOFError, OSError):
+        return None
 
 
 def send(control, message):
-    body = json.dumps(message).encode()
-    control.sendall(struct.pack("<Q", len(body)) + body)
-
-
-def _exactly(control, count):
-    data = bytearray()
-    while len(data) < count:
-        part = control.recv(min(count - len(data), 1 << 20))
-        if not part:
-            return None
-        data += part
-    return bytes(data)
+    control.send_bytes(json.dumps(message).encode())
 
 
 def control_socket():
     """The socket to the executor: inherited in a bubblewrap cell, the first connection at a path in a container."""
     path = os.environ.get("RTL_CONTROL_SOCKET")
     if path is None:
-        return socket.socket(fileno=int(os.environ["RTL_CONTROL_FD"]))
+        return Connection(int(os.environ["RTL_CONTROL_FD"]))
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.bind(path)
         os.chmod(path, 0o666)
         server.listen(1)
-        control = server.accept()[0]
+        control = Connection(server.accept()[0].detach())
     os.unlink(path)
     return control
 
@@ -145,7 +135,7 @@ def write_files(files):
             raise ValueError(f"path outside the workspace: {path!r}")
         full = WORKSPACE + "/" + path
         os.makedirs(os.path.dirname(full), exist_ok=True)
-        with open(full, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        with open(full, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
             file.write(text)
 
 

@@ -93,8 +93,8 @@ class Reports:
         connection.close()
         if state and state["session"]:
             session = state["session"]
-            found = digest(session["results_file"])
-            session["forged"] = found is not None and found != session.pop("digest", None)
+            found, told = digest(session["results_file"]), session.pop("digest", None)
+            session["forged"] = found is not None and found != told
 
     def close(self):
         for connection in list(self.buffers):

@@ -89,13 +89,6 @@ def protect_processes():
     mount(None, "/proc", None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
-def drop_capabilities():
-    """Clears all capability sets of this process (header version 3, this thread)."""
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    data = (ctypes.c_uint32 * 6)()
-    _check(_libc.capset(header, data), "capset")
-
-
 def become(uid):
     """From here on an ordinary user without capabilities or a way to gain them. `uid` None keeps the user."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
@@ -103,7 +96,9 @@ def become(uid):
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-    drop_capabilities()
+    _check(
+        _libc.capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()), "capset"
+    )  # version 3, this thread
     refuse_namespaces()
 
 

@@ -52,7 +52,7 @@ def run_steps(job, report, launch=None):
     """Runs the steps in order and calls `report(result)` after each. `launch` may start them from warm memory."""
     server = attestation.listen() if job["trusted"] else None
     for step in job["steps"]:
-        result = run_step(job, step, server, launch)
+        result = Running(job, step, server, launch).to_end()
         report(result)
         if result["overrun"] or (job["stop_at_failure"] and result["exit_code"] != 0):
             # What ran out of a limit has failed as a whole: further services would only cost as much again.
@@ -92,13 +92,8 @@ def plain(path):
     return os.fdopen(opened, "rb")
 
 
-def run_step(job, step, server, launch):
-    """Runs one step to its end, or to the end of its limits; everything that it started ends with it."""
-    return Running(job, step, server, launch).to_end()
-
-
 class Running:
-    """One step under way: an event loop over its output, its end, its simulators and their reports.
+    """One step under way: an event loop over its output, its end, its simulators and their reports. What it started ends with it.
 
     What a step may use does not depend on how busy the machine is. Its processes may together use `cpu_s` seconds of CPU,
     or the job's `budget_s` where that is given; then they may not all sleep for as long at a stretch either. `wall_s` counts

@@ -68,10 +68,10 @@ class BecomeSimulator(BaseException):
 
 def serve():
     """Serves jobs; returns only in a process that is to go on as a simulator."""
+    atexit.register(_keep_shared_modules)  # registered first, called last
     import agent
     import witness
 
-    atexit.register(_keep_shared_modules)  # registered first, called last
     base = [entry for entry in sys.path if not entry.startswith("/guard")]
     place = _argument_place()
     witness.install()

@@ -1,4 +1,4 @@
-"""A harness' own Dockerfile becomes a derived image when it adds something, and is told of when that cannot be had."""
+"""Docker alone: images derived from a harness' own Dockerfile, what a container may not do, and the verdicts of both executors."""
 
 import contextlib
 import io
@@ -7,12 +7,16 @@ import uuid
 import docker
 import pytest
 
+from benchmarks.agreement import agreement
+from benchmarks.answers import right_and_wrong
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
+from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_core.grading.executors.docker_images import IMAGE, instructions
 from rtl_core.grading.executors.toolchain import Toolchain
 from rtl_core.grading.grader import Grader
+from rtl_core.grading.limits import Limits
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.answer import Answer
 
@@ -97,3 +101,39 @@ def test_an_image_that_is_not_ours_grades_with_the_python_on_its_path():
         with contextlib.suppress(docker.errors.APIError):
             api.remove_image(tag, force=True)
         api.close()
+
+
+@pytest.mark.docker
+def test_system_calls_that_no_harness_needs_are_refused():
+    program = (
+        "import ctypes, os, socket\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "for name, number, *words in (('unshare', 272, 0x10000000), ('mount', 165, 0, 0, 0, 0, 0), ('ptrace', 101, 0, 0, 0, 0),\n"
+        "    ('process_vm_readv', 310, os.getppid(), 0, 0, 0, 0, 0), ('keyctl', 250, 0, 0, 0), ('bpf', 321, 0, 0, 0),\n"
+        "    ('io_uring_setup', 425, 1, 0), ('perf_event_open', 298, 0, 0, -1, -1, 0), ('setns', 308, 0, 0),\n"
+        "    ('userfaultfd', 323, 0), ('clone', 56, 0x10000011, 0, 0, 0, 0), ('personality', 135, 0x0040000)):\n"
+        "    if libc.syscall(number, *words) != -1 or ctypes.get_errno() != 1: print(name, 'is allowed', ctypes.get_errno())\n"
+        "for family in (16, 17, 38, 40):\n"
+        "    try: socket.socket(family, socket.SOCK_RAW); print('family', family, 'is allowed')\n"
+        "    except PermissionError: pass\n"
+        "server = socket.create_server(('127.0.0.1', 0)); socket.create_connection(server.getsockname())\n"
+        "print('the end')\n"
+    )
+    with make_executor("docker") as executor:
+        done = executor.run(Job({}, {}, (Step("direct", ("python3", "-c", program)),)))
+    assert done.steps[0].output == "the end\n"
+
+
+@pytest.mark.docker
+def test_executors_with_the_same_tools_agree_on_right_and_wrong_answers(installed, examples):
+    problems = [*starter_problems("heldout", 9, 3), *examples.values()]
+    pairs = [(problem, kind, files) for problem in problems for kind, files in right_and_wrong(problem)]
+    with BubblewrapExecutor(installed) as one, make_executor("docker") as other:
+        tools = [{name: version for name, version in e.tools().items() if name != "toolchain"} for e in (one, other)]
+        assert tools[0] == {name: version for name, version in tools[1].items() if name != "image"}
+        assert one.tools()["toolchain"] == other.tools()["image"]
+        found = agreement(pairs, {"bubblewrap": one, "docker": other}, Limits(wall_s=30, cpu_s=10))
+    assert [(p.problem.id, p.kind, {n: v.outcome for n, v in p.verdicts.items()}) for p in found if not p.agreed] == []
+    assert {"passed", "tests_failed", "compile_failed", "interface_mismatch"} <= {
+        p.verdicts["docker"].outcome.value for p in found
+    }
