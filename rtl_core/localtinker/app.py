@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
@@ -28,6 +29,8 @@ from rtl_core.localtinker.futures import Future
 from rtl_core.localtinker.listing import DOWNLOADS, Handler, Routes, checkpoint_routes, download_routes, run_routes
 from rtl_core.localtinker.service import Service
 from rtl_core.localtinker.wire import decode_train_request
+
+logger = logging.getLogger(__name__)
 
 _LONG_POLL = 30.0  # seconds; the SDK's own limit for this call is 45
 
@@ -91,9 +94,11 @@ class _RequireKey:
 async def _keep_house(service: Service) -> None:
     while True:
         await asyncio.sleep(service.settings.housekeeping_s)
-        service.keep_house()
-        with suppress(RequestError):  # the disk is full
+        try:
+            service.keep_house()
             await asyncio.to_thread(service.registry.collect_garbage)
+        except Exception:  # a full disk, a folder that is away: the next time may succeed
+            logger.exception("housekeeping failed")
         await asyncio.to_thread(give_back_free_memory)
 
 

@@ -99,7 +99,8 @@ class GenerationBatch:
             for request in requests_of(group)
             if request.prompt_options.wanted and request.scores is None
         ]
-        score_prompts(self.decoder, hidden_NH, [rows_P for rows_P, _ in asking], [request for _, request in asking])
+        places, requests = [rows_P for rows_P, _ in asking], [request for _, request in asking]
+        score_prompts(self.decoder, hidden_NH, places, requests, self._vocabulary.size)
         last = [int(rows_P[-1]) for rows_P, group in zip(positions, groups, strict=True) for _ in group]
         distinct = sorted(set(last))
         device = hidden_NH.device

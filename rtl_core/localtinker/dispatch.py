@@ -236,12 +236,11 @@ class SamplingProcesses:
         self._past_s += process.report.busy_s
         parts = [part for part in process.parts.values() if not part.whole.over]
         logger.warning("a sampling process died; %d jobs are done again", len(parts))
-        for part in reversed(parts):
+        for part in parts:
             part.deaths += 1
-            if part.deaths < _DEATHS:
-                self._queue.appendleft(part)
-            else:
+            if part.deaths == _DEATHS:
                 self._done(part, SamplingError(f"{_DEATHS} sampling processes died at work on this request"))
+        self._queue.extendleft(part for part in reversed(parts) if not part.whole.over)
         self._dispatch()
         loop.call_later(_PAUSE_S, self._start_one)
 

@@ -88,7 +88,8 @@ class LockstepBatch:
         }
         for request in scored.values():
             hidden, _ = self.decoder.prefill(self._tensor([request.prompt]), all_positions=True)
-            score_prompts(self.decoder, hidden[0], [np.arange(len(request.prompt))], [request])
+            places = [np.arange(len(request.prompt))]
+            score_prompts(self.decoder, hidden[0], places, [request], self._vocabulary.size)
         distinct = list({tuple(row.request.prompt): None for row in rows})
         logits, self._cache = self.decoder.prefill(self._tensor(distinct), all_positions=False)
         owner = self._tensor([distinct.index(tuple(row.request.prompt)) for row in rows])

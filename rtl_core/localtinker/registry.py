@@ -178,18 +178,23 @@ class Registry:
         """Let `write` fill a new folder; returns its name and size in bytes.
 
         A durable blob is flushed to the disk and survives a power cut; any blob survives the death of the process.
-        It is safe from `collect_garbage` until `release_blob`, or until a row names it.
+        It is safe from `collect_garbage` until `release_blob`, or until a row names it. Where `write` fails, nothing is left of it.
         """
         name = uuid.uuid4().hex
         folder = self._blobs / name
         with self._lock:
             self._held[name] += 1
-        folder.mkdir()
-        write(folder)
-        files = list(folder.iterdir())
-        if durable:
-            for path in (*files, folder, self._blobs):
-                _flush(path)
+        try:
+            folder.mkdir()
+            write(folder)
+            files = list(folder.iterdir())
+            if durable:
+                for path in (*files, folder, self._blobs):
+                    _flush(path)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            self.release_blob(name)
+            raise
         return name, sum(file.stat().st_size for file in files)
 
     def hold(self, path: str) -> SavedWeights:
@@ -215,7 +220,8 @@ class Registry:
             self.checkpoint(f"tinker://{run_id}/{kind}/{name}")
         except NotFoundError:
             return
-        raise RequestError(f"path: a checkpoint named {name!r} exists in this run; pass overwrite=True or another name")
+        overwrite = " or pass overwrite=True" if kind == "weights" else ""  # the SDK has it for states alone
+        raise RequestError(f"path: a checkpoint named {name!r} exists in this run; take another name{overwrite}")
 
     def add_checkpoint(
         self,
@@ -228,16 +234,18 @@ class Registry:
         user_metadata: dict | None = None,
         ephemeral_of: str | None = None,
     ) -> str:
-        """Name a blob, in place of any checkpoint of that name; returns its tinker:// path."""
+        """Name a blob that is held, in place of any checkpoint of that name, and release it; returns its tinker:// path."""
         path = f"tinker://{run_id}/{kind}/{name}"
         now = self._clock()
         expires = None if ttl_seconds is None else now + ttl_seconds
-        self._run(
-            "insert or replace into checkpoints values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
-            *(path, run_id, kind, name, saved.blob, saved.base_model, saved.lora, int(saved.has_optimizer)),
-            *(saved.size_bytes, now, expires, ephemeral_of, _dumps(user_metadata)),
-        )
-        self.release_blob(saved.blob)
+        try:
+            self._run(
+                "insert or replace into checkpoints values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
+                *(path, run_id, kind, name, saved.blob, saved.base_model, saved.lora, int(saved.has_optimizer)),
+                *(saved.size_bytes, now, expires, ephemeral_of, _dumps(user_metadata)),
+            )
+        finally:
+            self.release_blob(saved.blob)
         return path
 
     def checkpoint(self, path: str) -> SavedWeights:

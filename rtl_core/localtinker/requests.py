@@ -277,15 +277,15 @@ def _targets(tensor: TensorData, prompt_length: int, model: ServedModel) -> tupl
             f"{field}: must be int64 of shape [len(prompt) - 1, K] = [{prompt_length - 1}, K], got {shape}"
         )
     layout: dict = {}
-    values = np.asarray(tensor.data, np.int64)
     try:
+        values = np.asarray(tensor.data, np.int64)
         if tensor.sparse_crow_indices is not None and tensor.sparse_col_indices is not None:
             crow, col = np.asarray(tensor.sparse_crow_indices), np.asarray(tensor.sparse_col_indices, np.int64)
             layout = {"crow": crow, "col": col}
             values = densify(values, crow, col, shape, fill=-1)
         else:
             values = values.reshape(shape)
-    except (ValueError, IndexError) as error:
+    except (ValueError, IndexError, OverflowError) as error:
         raise RequestError(f"{field}: data does not fit its shape ({error})") from error
     if values.size and (values.min() < -1 or values.max() >= model.vocab_size):
         raise RequestError(f"{field}: token ids must be in [0, {model.vocab_size}), or -1 for no request")

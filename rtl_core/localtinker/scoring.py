@@ -27,8 +27,10 @@ class Head(Protocol):
     def logits(self, hidden: Tensor) -> Tensor: ...
 
 
-def score_prompts(head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest]) -> None:
-    """Fill `scores` of each request with everything that it asks about its prompt.
+def score_prompts(
+    head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest], known: int
+) -> None:
+    """Fill `scores` of each request with everything that it asks about its prompt. Alternatives are of the ids below `known`.
 
     `rows[i]` says where the final hidden states of the positions of request i's prompt are; requests may share rows. Plain
     log-probabilities of all requests are computed together, with one row of logits for a shared row.
@@ -53,7 +55,7 @@ def score_prompts(head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], req
         if options.targets_RK is not None:
             scores.targets = (_score_targets(head, hidden_PH, options.targets_RK), options.target_layout)
         if options.alternatives:
-            scores.alternatives = _draw_alternatives(head, hidden_PH, request)
+            scores.alternatives = _draw_alternatives(head, hidden_PH, request, known)
 
 
 def gather_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
@@ -125,7 +127,9 @@ def _score_targets(head: Head, hidden_PH: Tensor, targets_RK: np.ndarray) -> np.
     return values
 
 
-def _draw_alternatives(head: Head, hidden_PH: Tensor, request: SampleRequest) -> tuple[np.ndarray, np.ndarray]:
+def _draw_alternatives(
+    head: Head, hidden_PH: Tensor, request: SampleRequest, known: int
+) -> tuple[np.ndarray, np.ndarray]:
     """k independent draws at every position after the first, at the request's temperature, and their logprobs."""
     count, length = request.prompt_options.alternatives, len(request.prompt)
     temperature = request.options.temperature
@@ -138,10 +142,10 @@ def _draw_alternatives(head: Head, hidden_PH: Tensor, request: SampleRequest) ->
         logits = head.logits(hidden_PH[rows])
         u = torch.from_numpy(rng.random((end - start, count))).to(logits.device)
         if temperature > 0:
-            cdf = torch.softmax(logits / temperature, -1).cumsum(-1, dtype=torch.float64)
-            drawn = torch.searchsorted(cdf, u * cdf[:, -1:], right=True).clamp_(max=logits.shape[1] - 1)
+            cdf = torch.softmax(logits[:, :known] / temperature, -1).cumsum(-1, dtype=torch.float64)
+            drawn = torch.searchsorted(cdf, u * cdf[:, -1:], right=True).clamp_(max=known - 1)
         else:
-            drawn = logits.argmax(-1, keepdim=True).expand(-1, count)
+            drawn = logits[:, :known].argmax(-1, keepdim=True).expand(-1, count)
         tokens[rows] = drawn.cpu().numpy()
         logprobs[rows] = gather_logprobs(logits, drawn).cpu().numpy()
     return tokens, logprobs

@@ -55,7 +55,7 @@ class TrainRequest:
     """A decoded `forward_backward` request."""
 
     model_id: str
-    seq_id: int
+    seq_id: int | None
     loss_fn: str
     config: dict[str, float | str]
     forward_only: bool
@@ -108,7 +108,8 @@ def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequ
             name: decode_tensor(t, f"{where}.loss_fn_inputs[{name!r}]") for name, t in datum.loss_fn_inputs.items()
         }
         data.append(TrainDatum(decode_tokens(datum.model_input, f"{where}.model_input"), inputs))
-    return TrainRequest(message.model_id, message.seq_id, message.loss_fn, config, message.forward_only, data)
+    seq_id = message.seq_id or None  # the SDK counts from 1
+    return TrainRequest(message.model_id, seq_id, message.loss_fn, config, message.forward_only, data)
 
 
 def decode_tokens(chunks: Sequence[pb.Chunk], where: str) -> np.ndarray:
@@ -118,6 +119,8 @@ def decode_tokens(chunks: Sequence[pb.Chunk], where: str) -> np.ndarray:
         kind = chunk.WhichOneof("chunk")
         if kind != "encoded_text":
             raise RequestError(f"{where}: only encoded_text chunks are served here, got {kind}")
+        if len(chunk.encoded_text.tokens) % 4:
+            raise RequestError(f"{where}: tokens must be 32-bit numbers")
         parts.append(np.frombuffer(chunk.encoded_text.tokens, dtype=np.int32))
     return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
 
