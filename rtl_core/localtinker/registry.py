@@ -105,6 +105,13 @@ class Registry:
             # An internal error would be sent again for minutes, in silence.
             raise RequestError(f"the service cannot write to {self._blobs.parent}, whose disk is full") from error
 
+    def _one(self, table: str, row_id: str, missing: str) -> sqlite3.Row:
+        """A row by its id. NotFoundError, which begins with `missing`: there is none."""
+        rows = self._run(f"select * from {table} where id = ?", row_id)
+        if not rows:
+            raise NotFoundError(f"{missing} {row_id!r} on this service")
+        return rows[0]
+
     # Sessions ---------------------------------------------------------------------------------------------------
     def add_session(self, session_id: str, display_name: str | None, user_metadata: dict | None) -> None:
         now = self._clock()
@@ -126,10 +133,7 @@ class Registry:
         return not rows or bool(rows[0]["finished"]) or rows[0]["last_seen"] < self._clock() - SESSION_LIFE
 
     def session(self, session_id: str) -> sqlite3.Row:
-        rows = self._run("select * from sessions where id = ?", session_id)
-        if not rows:
-            raise NotFoundError(f"session_id: no session {session_id!r} on this service")
-        return rows[0]
+        return self._one("sessions", session_id, "session_id: no session")
 
     def sessions(self) -> list[str]:
         return [row["id"] for row in self._run("select id from sessions order by created desc")]
@@ -146,10 +150,7 @@ class Registry:
         self._run("update runs set last_request = ? where id = ?", self._clock(), run_id)
 
     def run(self, run_id: str) -> sqlite3.Row:
-        rows = self._run("select * from runs where id = ?", run_id)
-        if not rows:
-            raise NotFoundError(f"training_run_id: no training run {run_id!r} on this service")
-        return rows[0]
+        return self._one("runs", run_id, "training_run_id: no training run")
 
     def runs(self, session_id: str | None = None) -> list[sqlite3.Row]:
         """Newest activity first."""
@@ -165,10 +166,7 @@ class Registry:
         )
 
     def sampler(self, sampler_id: str) -> sqlite3.Row:
-        rows = self._run("select * from samplers where id = ?", sampler_id)
-        if not rows:
-            raise NotFoundError(f"sampling_session_id: no sampler {sampler_id!r} on this service")
-        return rows[0]
+        return self._one("samplers", sampler_id, "sampling_session_id: no sampler")
 
     def samplers(self, session_id: str) -> list[str]:
         return [r["id"] for r in self._run("select id from samplers where session_id = ? order by created", session_id)]

@@ -14,7 +14,10 @@ import torch
 from torch import Tensor
 
 from rtl_core.localtinker import RequestError
-from rtl_core.localtinker.wire import PromptScores, SampledSequence
+from rtl_core.localtinker.wire import Cells, PromptScores, SampledSequence, encode_sample_response
+
+Take = Callable[[bytes | Exception], None]
+"""Takes what a job is answered: a serialised SampleResponse, or why there is none."""
 
 # So far below 1 that u * total < total after rounding: no token of probability zero can be hit.
 _LARGEST_UNIFORM = 1.0 - 2.0**-50
@@ -56,7 +59,7 @@ class PromptOptions:
     topk: int = 0
     last_n: int | None = None
     targets_RK: np.ndarray | None = None  # R = P - 1 rows, -1 where nothing is asked
-    target_layout: dict = field(default_factory=dict)
+    target_cells: Cells | None = None
     alternatives: int = 0
 
     @property
@@ -91,10 +94,9 @@ class SampleJob:
 
 @dataclass
 class SampleRequest(SampleJob):
-    """A job at work: where its answer goes (`finish`, `fail`), and its rows."""
+    """A job at work: what takes its answer, and its rows."""
 
-    finish: Callable[[list[SampledSequence], PromptScores | None], None]
-    fail: Callable[[Exception], None]
+    take: Take
     cancelled: threading.Event = field(default_factory=threading.Event)
     scores: PromptScores | None = None
     open_rows: int = 0
@@ -120,7 +122,7 @@ class SampleRequest(SampleJob):
         """One of the rows has stopped; the last one delivers the answer."""
         self.open_rows -= 1
         if self.open_rows == 0:
-            self.finish([row.sequence for row in self.rows], self.scores)
+            self.take(encode_sample_response([row.sequence for row in self.rows], self.scores))
 
 
 def _entropy(seed: int | None, index: int) -> list[int] | None:

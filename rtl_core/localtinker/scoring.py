@@ -53,7 +53,7 @@ def score_prompts(
         if options.topk:
             _score_topk(head, hidden_PH, request, scores)
         if options.targets_RK is not None:
-            scores.targets = (_score_targets(head, hidden_PH, options.targets_RK), options.target_layout)
+            scores.targets = (_score_targets(head, hidden_PH, options.targets_RK), options.target_cells)
         if options.alternatives:
             scores.alternatives = _draw_alternatives(head, hidden_PH, request, known)
 

@@ -42,6 +42,10 @@ MISSING_LOGPROB = -99999.0  # the proto's mark of an empty cell in a top-k matri
 _MAX_BODY = 256 * 1024 * 1024
 
 
+Cells = tuple[np.ndarray, np.ndarray]
+"""Which cells of a matrix a sparse (CSR) tensor names: its row pointers and its columns."""
+
+
 @dataclass(frozen=True)
 class TrainDatum:
     """One training sequence: T input tokens and the arrays of its loss, each [T] or [T, K]."""
@@ -79,7 +83,7 @@ class PromptScores:
     logprobs_P: np.ndarray | None = None
     topk_ids_PK: np.ndarray | None = None
     topk_logprobs_PK: np.ndarray | None = None
-    targets: tuple[np.ndarray, dict] | None = None
+    targets: tuple[np.ndarray, Cells | None] | None = None
     alternatives: tuple[np.ndarray, np.ndarray] | None = None
 
 
@@ -216,15 +220,14 @@ def _fill_topk(message: pb.TopkLogprobs, ids: np.ndarray, logprobs: np.ndarray) 
     message.logprobs = logprobs.astype(np.float32).tobytes()
 
 
-def _fill_targets(message: pb.Tensor, values_RK: np.ndarray, layout: dict) -> None:
-    """Scores in the layout of the request: dense, or the same CSR cells."""
+def _fill_targets(message: pb.Tensor, values_RK: np.ndarray, cells: Cells | None) -> None:
+    """Scores as they were asked for: dense, or the same CSR cells."""
+    if cells is None:
+        _fill_dense(message, values_RK.astype(np.float32), pb.DTYPE_FLOAT32)
+        return
     message.dtype = pb.DTYPE_FLOAT32
     message.shape.extend(values_RK.shape)
-    if layout.get("crow") is None:
-        message.dense = values_RK.astype(np.float32).tobytes()
-        return
-    crow = np.asarray(layout["crow"], np.int64)
-    col = np.asarray(layout["col"], np.int64)
+    crow, col = cells
     rows = np.repeat(np.arange(values_RK.shape[0]), np.diff(crow))
     message.sparse_csr.values = values_RK[rows, col].astype(np.float32).tobytes()
     message.sparse_csr.crow_indices = crow.tobytes()
