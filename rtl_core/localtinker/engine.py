@@ -92,18 +92,14 @@ class Engine:
             time.sleep(_LINGER)
 
     def _run_call(self) -> None:
-        with self._wake:
-            call = self._calls.popleft() if self._calls else None
-        if call is not None:
+        if self._calls:
             use_threads(self._threads)
             try:
-                call()
+                self._calls.popleft()()
             except Exception:
                 logger.exception("housekeeping failed")
 
     def _advance_sampling(self) -> bool:
-        with self._wake:
-            incoming, self._incoming = self._incoming, deque()
-        for weights, request in incoming:
-            self._sampling.add(weights, request)
+        while self._incoming:
+            self._sampling.add(*self._incoming.popleft())
         return self._sampling.advance()

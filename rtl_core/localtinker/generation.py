@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from rtl_core.localtinker.devices import use_threads
 from rtl_core.localtinker.packing import common_length
-from rtl_core.localtinker.samplers import Batch, SampledWeights, Sampler, SamplerPool
-from rtl_core.localtinker.sampling import Row, SampleRequest, requests_of
+from rtl_core.localtinker.samplers import SampledWeights, Sampler, SamplerPool
+from rtl_core.localtinker.sampling import Batch, Row, SampleRequest, requests_of
 
 logger = logging.getLogger(__name__)
 

@@ -18,14 +18,10 @@ from rtl_core.localtinker.decoder import DenseDecoder
 from rtl_core.localtinker.devices import give_back_free_memory
 from rtl_core.localtinker.lockstep import LockstepBatch, LockstepDecoder
 from rtl_core.localtinker.lora import LoraSpec, read_adapter
-from rtl_core.localtinker.sampling import Row, Vocabulary
+from rtl_core.localtinker.sampling import Batch, Row, Vocabulary
 
 if TYPE_CHECKING:
     from rtl_core.localtinker.models import ServedModel
-
-
-Batch = GenerationBatch | LockstepBatch
-"""A set of rows that advance together."""
 
 
 class Sampler:

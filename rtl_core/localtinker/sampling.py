@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -162,6 +163,46 @@ class Row:
         tail = 4 * max(len(s) for s in self.request.options.stop_strings) + 4
         text = decode(self.sequence.tokens[-tail:])
         return any(s in text for s in self.request.options.stop_strings)
+
+
+class Batch:
+    """Rows of one set of weights that are sampled together."""
+
+    def __init__(self, decoder: Any, vocabulary: Vocabulary) -> None:
+        self.decoder = decoder
+        self.rows: list[Row] = []
+        self._vocabulary = vocabulary
+        self._cache: Any = None  # the decoder's; None before the first row, and where none goes on
+        self._tokens_B: list[int] = []  # the last ones
+
+    @property
+    def live(self) -> int:
+        return len(self.rows) - sum([row.done for row in self.rows])
+
+    def positions(self) -> int:
+        """Cache positions that this batch needs at most."""
+        live = [row for row in self.rows if not row.done]
+        requests = requests_of(live)
+        return len(live) * max((len(request.prompt) + request.options.max_tokens for request in requests), default=0)
+
+    def admit(self, rows: Sequence[Row]) -> None:
+        """Prefill the prompts of `rows`, score them if asked, take each row's first token, keep those that go on.
+
+        Rows with the same prompt share one prefill.
+        """
+        raise NotImplementedError
+
+    def step(self) -> None:
+        """One more token for every live row."""
+        raise NotImplementedError
+
+    def _take(self, logits_BV: Tensor, rows: Sequence[Row]) -> list[int]:
+        """Draw and record a token a row."""
+        tokens, logprobs = choose(logits_BV, rows, self._vocabulary.size)
+        for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
+            if not row.done and row.take(token, logprob, self._vocabulary.decode):
+                row.request.row_done()
+        return tokens
 
 
 def requests_of(rows: Iterable[Row]) -> list[SampleRequest]:

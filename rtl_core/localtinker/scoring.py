@@ -36,13 +36,9 @@ def score_prompts(
     log-probabilities of all requests are computed together, with one row of logits for a shared row.
     """
     for request in requests:
-        options, length = request.prompt_options, len(request.prompt)
         request.scores = PromptScores()
-        if options.logprobs:
-            request.scores.logprobs_P = np.full(length, np.nan, np.float32)
-        if options.topk:
-            request.scores.topk_ids_PK = np.zeros((length, options.topk), np.int32)
-            request.scores.topk_logprobs_PK = np.full((length, options.topk), MISSING_LOGPROB, np.float32)
+        if request.prompt_options.logprobs:
+            request.scores.logprobs_P = np.full(len(request.prompt), np.nan, np.float32)
     _score_tokens(head, hidden_NH, rows, requests)
     for rows_P, request in zip(rows, requests, strict=True):
         options, scores = request.prompt_options, request.scores
@@ -51,7 +47,7 @@ def score_prompts(
             continue
         hidden_PH = hidden_NH[torch.from_numpy(rows_P).to(hidden_NH.device)]
         if options.topk:
-            _score_topk(head, hidden_PH, request, scores)
+            scores.topk = _score_topk(head, hidden_PH, request)
         if options.targets_RK is not None:
             scores.targets = (_score_targets(head, hidden_PH, options.targets_RK), options.target_cells)
         if options.alternatives:
@@ -104,14 +100,15 @@ def _score_tokens(head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], req
         start += len(request.prompt) - first
 
 
-def _score_topk(head: Head, hidden_PH: Tensor, request: SampleRequest, scores: PromptScores) -> None:
-    assert scores.topk_ids_PK is not None
-    assert scores.topk_logprobs_PK is not None
+def _score_topk(head: Head, hidden_PH: Tensor, request: SampleRequest) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and log-probabilities of the likeliest tokens at each position, [P, K] each."""
+    shape = len(request.prompt), request.prompt_options.topk
+    ids_PK, logprobs_PK = np.zeros(shape, np.int32), np.full(shape, MISSING_LOGPROB, np.float32)
     for start, end in _chunks(head, _first_scored(request), len(request.prompt)):
         logp = torch.log_softmax(head.logits(hidden_PH[start - 1 : end - 1]), -1)
         top = logp.topk(request.prompt_options.topk, -1)
-        scores.topk_ids_PK[start:end] = top.indices.cpu().numpy()
-        scores.topk_logprobs_PK[start:end] = top.values.cpu().numpy()
+        ids_PK[start:end], logprobs_PK[start:end] = top.indices.cpu().numpy(), top.values.cpu().numpy()
+    return ids_PK, logprobs_PK
 
 
 def _score_targets(head: Head, hidden_PH: Tensor, targets_RK: np.ndarray) -> np.ndarray:

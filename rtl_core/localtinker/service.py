@@ -63,9 +63,8 @@ class Service:
         """Kind of request -> how many were done; of sampling, how many answers, and of scoring, how many sequences."""
 
     def _start_processes(self, limits: SamplingLimits) -> SamplingProcesses | None:
-        count = self.settings.sampling_processes
-        if count is None:
-            count = self.settings.threads
+        asked = self.settings.sampling_processes
+        count = self.settings.threads if asked is None else asked
         if count == 0 or not any(model.small for model in self.models.values()):
             return None
         return SamplingProcesses(self.models, count, limits, deterministic=self.settings.deterministic)

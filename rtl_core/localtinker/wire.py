@@ -81,8 +81,7 @@ class PromptScores:
     """What was asked about the P prompt positions. Rows that were not scored hold NaN or `MISSING_LOGPROB`."""
 
     logprobs_P: np.ndarray | None = None
-    topk_ids_PK: np.ndarray | None = None
-    topk_logprobs_PK: np.ndarray | None = None
+    topk: tuple[np.ndarray, np.ndarray] | None = None
     targets: tuple[np.ndarray, Cells | None] | None = None
     alternatives: tuple[np.ndarray, np.ndarray] | None = None
 
@@ -203,8 +202,8 @@ def encode_sample_response(sequences: Sequence[SampledSequence], prompt: PromptS
     if prompt is not None:
         if prompt.logprobs_P is not None:
             message.prompt_logprobs = prompt.logprobs_P.astype(np.float32).tobytes()
-        if prompt.topk_ids_PK is not None and prompt.topk_logprobs_PK is not None:
-            _fill_topk(message.topk_prompt_logprobs, prompt.topk_ids_PK, prompt.topk_logprobs_PK)
+        if prompt.topk is not None:
+            _fill_topk(message.topk_prompt_logprobs, *prompt.topk)
         if prompt.targets is not None:
             _fill_targets(message.target_prompt_logprobs, *prompt.targets)
         if prompt.alternatives is not None:

@@ -74,9 +74,9 @@ def test_scores_and_samples_are_those_of_each_prompt_alone(model, tokens, monkey
             np.testing.assert_allclose(mine, truth[first - 1 :][np.arange(len(mine)), prompts[i][first:]], atol=1e-5)
         if ASKED[i].topk:
             assert scores is not None
-            assert scores.topk_logprobs_PK is not None
+            assert scores.topk is not None
             best = np.sort(truth, -1)[:, ::-1][: len(prompts[i]) - 1, : ASKED[i].topk]
-            np.testing.assert_allclose(scores.topk_logprobs_PK[1:], best, atol=1e-5)
+            np.testing.assert_allclose(scores.topk[1][1:], best, atol=1e-5)
         if ASKED[i].targets_RK is not None:
             assert scores is not None
             assert scores.targets is not None
