@@ -156,16 +156,15 @@ class TrainingModel:
         `params` are the SDK's AdamParams. The gradient's norm is reported before clipping. Without any gradient the
         step changes nothing, as torch's optimizers do.
         """
-        grads = [p.grad for p in self._parameters if p.grad is not None]
-        norm = float(torch.nn.utils.get_total_norm(grads)) if grads else 0.0
+        total = torch.nn.utils.get_total_norm([p.grad for p in self._parameters if p.grad is not None])
+        norm = float(total)
         if not math.isfinite(norm):
             self._optimizer.zero_grad(set_to_none=True)
             raise RequestError(
                 f"optim_step: the gradient norm is {norm}; the gradients were dropped, nothing was changed"
             )
-        limit = params["grad_clip_norm"]
-        if limit > 0 and norm > limit:
-            torch._foreach_mul_(grads, limit / norm)
+        if params["grad_clip_norm"] > 0:
+            torch.nn.utils.clip_grads_with_norm_(self._parameters, params["grad_clip_norm"], total)
         for group in self._optimizer.param_groups:
             group.update(
                 lr=params["learning_rate"],
