@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rtl_core.localtinker import RequestError
 from rtl_core.localtinker import requests as rq
@@ -28,6 +27,8 @@ from rtl_core.localtinker.futures import Future
 from rtl_core.localtinker.listing import DOWNLOADS, Handler, Routes, checkpoint_routes, download_routes, run_routes
 from rtl_core.localtinker.service import Service
 from rtl_core.localtinker.wire import decode_train_request
+
+logger = logging.getLogger(__name__)
 
 _LONG_POLL = 30.0  # seconds; the SDK's own limit for this call is 45
 
@@ -47,17 +48,20 @@ def create_app(service: Service, api_key: str | None) -> Starlette:
     tables = [table(service) for table in (_sampling_routes, _training_routes, _session_routes)]
     tables += [table(service.registry) for table in (run_routes, checkpoint_routes, download_routes)]
     return Starlette(
-        routes=[_route(*route) for table in tables for route in table.items()],
+        routes=[_route(*route, api_key) for table in tables for route in table.items()],
         exception_handlers={RequestError: _refuse, HTTPException: _refuse},
-        middleware=[] if api_key is None else [Middleware(_RequireKey, api_key=api_key)],
         lifespan=lifespan,
     )
 
 
-def _route(name: str, handler: Handler) -> Route:
+def _route(name: str, handler: Handler, api_key: str | None) -> Route:
+    """What answers at a method and path. It asks for the key, but for downloads, whose URLs are signed."""
     method, path = name.split()
+    key = None if api_key is None or path.startswith(DOWNLOADS) else api_key.encode()
 
     async def endpoint(request: Request) -> Response:
+        if key is not None and not hmac.compare_digest(request.headers.get("X-API-Key", "").encode(), key):
+            raise RequestError("X-API-Key: missing or not this service's key", status=401)
         answer = await handler(request)
         return answer if isinstance(answer, Response) else JSONResponse(answer)
 
@@ -71,29 +75,14 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": error.detail}, status_code=error.status_code)
 
 
-class _RequireKey:
-    """Answers 401 to whoever does not send the service's key, but for downloads, whose URLs are signed."""
-
-    def __init__(self, app: ASGIApp, api_key: str) -> None:
-        self._app = app
-        self._key = api_key.encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not scope["path"].startswith(f"/api/v1{DOWNLOADS}/"):
-            sent = next((value for name, value in scope["headers"] if name == b"x-api-key"), b"")
-            if not hmac.compare_digest(sent, self._key):
-                response = JSONResponse({"detail": "X-API-Key: missing or not this service's key"}, status_code=401)
-                await response(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
-
-
 async def _keep_house(service: Service) -> None:
     while True:
         await asyncio.sleep(service.settings.housekeeping_s)
-        service.keep_house()
-        with suppress(RequestError):  # the disk is full
+        try:
+            service.keep_house()
             await asyncio.to_thread(service.registry.collect_garbage)
+        except Exception:  # a full disk, a folder that is away: the next time may succeed
+            logger.exception("housekeeping failed")
         await asyncio.to_thread(give_back_free_memory)
 
 

@@ -11,43 +11,29 @@ from torch import Tensor
 from rtl_core.localtinker.decoder import DenseDecoder
 from rtl_core.localtinker.kv_cache import KVCache, round_up
 from rtl_core.localtinker.packing import Layout, packed_passes, padded, padded_passes
-from rtl_core.localtinker.sampling import Row, SampleRequest, Vocabulary, choose, requests_of, tensor_of
+from rtl_core.localtinker.sampling import Batch, Row, SampleRequest, Vocabulary, requests_of, tensor_of
 from rtl_core.localtinker.scoring import score_prompts
 
 _DEAD_SHARE = 0.15  # compact the cache when more than this share of its slots has stopped
 
 
-class GenerationBatch:
-    """The rows of one set of weights that are being sampled together.
+class GenerationBatch(Batch):
+    """A batch that rows join at any time.
 
-    Every slot has its own length, so that prompts of any lengths share a batch without padding the sequences.
+    Every slot has its own length, so that prompts of any lengths share a batch without padding the sequences. Prompts that are
+    scored and go no further share what they have in common.
     """
 
+    decoder: DenseDecoder
+    _cache: KVCache | None
+
     def __init__(self, decoder: DenseDecoder, vocabulary: Vocabulary) -> None:
-        self.decoder = decoder
-        self.rows: list[Row] = []
-        self._requests: list[SampleRequest] = []  # of these rows
-        self._vocabulary = vocabulary
-        self._cache: KVCache | None = None
-        self._tokens_B: list[int] = []
+        super().__init__(decoder, vocabulary)
+        self._requests: list[SampleRequest] = []  # of the rows
         self._positions_B: list[int] = []
-
-    @property
-    def live(self) -> int:
-        return len(self.rows) - sum([row.done for row in self.rows])
-
-    def positions(self) -> int:
-        """Cache positions that this batch needs at most."""
-        live = [row for row in self.rows if not row.done]
-        requests = requests_of(live)
-        return len(live) * max((len(request.prompt) + request.options.max_tokens for request in requests), default=0)
 
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:
-        """Prefill the prompts of `rows`, score them if asked, take each row's first token, keep those that go on.
-
-        Rows with the same prompt share one prefill. Prompts that are scored and go no further share what they have in common.
-        """
         by_prompt: dict[tuple[int, ...], list[Row]] = {}
         for row in rows:
             by_prompt.setdefault(tuple(row.request.prompt), []).append(row)
@@ -99,7 +85,8 @@ class GenerationBatch:
             for request in requests_of(group)
             if request.prompt_options.wanted and request.scores is None
         ]
-        score_prompts(self.decoder, hidden_NH, [rows_P for rows_P, _ in asking], [request for _, request in asking])
+        places, requests = [rows_P for rows_P, _ in asking], [request for _, request in asking]
+        score_prompts(self.decoder, hidden_NH, places, requests, self._vocabulary.size)
         last = [int(rows_P[-1]) for rows_P, group in zip(positions, groups, strict=True) for _ in group]
         distinct = sorted(set(last))
         device = hidden_NH.device
@@ -109,7 +96,6 @@ class GenerationBatch:
 
     @torch.inference_mode()
     def step(self) -> None:
-        """One more token for every live row."""
         for request in self._requests:
             if request.cancelled.is_set():
                 for row in request.rows:
@@ -131,13 +117,6 @@ class GenerationBatch:
         tokens_B = tensor_of(self._tokens_B, np.int64, device)
         positions_B = tensor_of(self._positions_B, np.int64, device)
         return self.decoder.step(tokens_B, positions_B, self._cache)
-
-    def _take(self, logits_BV: Tensor, rows: Sequence[Row]) -> list[int]:
-        tokens, logprobs = choose(logits_BV, rows, self._vocabulary.size)
-        for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
-            if not row.done and row.take(token, logprob, self._vocabulary.decode):
-                row.request.row_done()
-        return tokens
 
     def _compact(self) -> None:
         """Drop the slots of rows that have stopped."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Client:
-    """One training client. `model` is None before its creation has run and while it is parked in blob `parked`."""
+    """One training client. `model` is None while it is parked in blob `parked`."""
 
     model_id: str
     session_id: str
@@ -60,11 +61,27 @@ class Clients:
         return client
 
     def create(
-        self, model_id: str, session_id: str, base: ServedModel, spec: LoraSpec, metadata: dict[str, Any] | None
+        self,
+        model_id: str,
+        session_id: str,
+        base: ServedModel,
+        spec: LoraSpec,
+        metadata: dict[str, Any] | None,
+        loaded: Callable[[TrainingModel], None] = lambda model: None,
+    ) -> None:
+        """A new client; `loaded` gives its model saved weights, and without them there is no client."""
+        self._registry.add_run(model_id, session_id, base.name, spec.to_json(), metadata)
+        self._clients[model_id] = Client(model_id, session_id, base, spec, self._model(model_id, base, spec, loaded))
+
+    def _model(
+        self, model_id: str, base: ServedModel, spec: LoraSpec, loaded: Callable[[TrainingModel], None]
     ) -> TrainingModel:
         model = TrainingModel(model_id, base, spec, micro_tokens=self._micro_tokens)
-        self._registry.add_run(model_id, session_id, base.name, spec.to_json(), metadata)
-        self._clients[model_id] = Client(model_id, session_id, base, spec, model)
+        try:
+            loaded(model)
+        except BaseException:
+            model.release()
+            raise
         return model
 
     def live(self, model_id: str) -> TrainingModel:
@@ -72,8 +89,10 @@ class Clients:
         client = self.get(model_id)
         if client.model is None:
             assert client.parked is not None
-            client.model = TrainingModel(model_id, client.base, client.spec, micro_tokens=self._micro_tokens)
-            client.model.load(self._registry.blob_path(client.parked), optimizer=True)
+            folder = self._registry.blob_path(client.parked)
+            client.model = self._model(
+                model_id, client.base, client.spec, lambda model: model.load(folder, optimizer=True)
+            )
             self._registry.release_blob(client.parked)
             client.parked = None
         return client.model

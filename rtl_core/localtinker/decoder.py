@@ -99,7 +99,7 @@ class DenseDecoder:
         self.head = self._linear("lm_head", model.lm_head)
         self.layers = [self._layer(f"model.layers.{i}", layer) for i, layer in enumerate(inner.layers)]
         self._rotary = inner.rotary_emb
-        self._cos_sin = self._rope_table(256)
+        self._cos_sin = self._rotary.table(self.embed, 256)
         self.vocab_size: int = self.head.weight.shape[0]
         element = torch.empty(0, dtype=self.dtype).element_size()
         self.position_bytes: int = 2 * len(self.layers) * self.kv_heads * self.head_dim * element
@@ -195,7 +195,7 @@ class DenseDecoder:
         qk, v = qkv.split_with_sizes((self.heads + self.kv_heads, self.kv_heads), -2)
         if layer.norm_qk_SD is not None:
             qk = self._rms(qk, layer.norm_qk_SD)
-        # rotate_half(x) sin = swap_halves(x) (-sin, sin): the sign lives in the table.
+        # See `Rotary.table` for the sign.
         return torch.addcmul(qk * cos, qk.roll(self.head_dim // 2, -1), sin), v
 
     def _finish(self, layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
@@ -219,17 +219,10 @@ class DenseDecoder:
         return weight * weight.shape[-1] ** 0.5 if self._exact_norms else weight
 
     def _rope(self, length: int) -> Tensor:
+        """Of at least `length` positions, as `Rotary.table` gives it."""
         if length > self._cos_sin.shape[0]:
-            self._cos_sin = self._rope_table(2 * length)
+            self._cos_sin = self._rotary.table(self.embed, 2 * length)
         return self._cos_sin
-
-    def _rope_table(self, length: int) -> Tensor:
-        """Cosines, then sines with the sign of `rotate_half`, of at least `length` positions: [., 2 D]."""
-        positions = torch.arange(length, device=self.device)[None]
-        with torch.no_grad():
-            cos, sin = self._rotary(self.embed[:1, None], positions)
-        half = self.head_dim // 2
-        return torch.cat((cos[0], -sin[0, :, :half], sin[0, :, half:]), -1)
 
     def _layer(self, name: str, layer: Any) -> Layer:
         attn, mlp = layer.self_attn, layer.mlp

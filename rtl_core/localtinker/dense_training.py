@@ -154,7 +154,7 @@ class _Layer:
 
 
 def _rotate(x: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
-    """rotate_half(x) sin = swap_halves(x) (-sin, sin): the sign lives in the table."""
+    """With what `Rotary.table` gives."""
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), signed_sin)
 
 
@@ -280,11 +280,9 @@ class DenseTraining:
         return logp_BLK.detach(), loss_BLK.detach(), d_hidden
 
     def _rope(self, layout: Layout) -> tuple[Tensor, Tensor]:
-        """Cosines, and sines with the sign of `rotate_half`, of each row: [N, 1, D] each."""
-        cos, sin = self._rotary(self._embed[:1, None], torch.arange(layout.longest, device=self._embed.device)[None])
-        half = cos.shape[-1] // 2
-        signed_sin = torch.cat((-sin[0, :, :half], sin[0, :, half:]), -1)
-        return cos[0][layout.positions_N, None], signed_sin[layout.positions_N, None]
+        """Cosines, and signed sines, of each row: [N, 1, D] each."""
+        cos, signed_sin = self._rotary.table(self._embed, layout.longest)[layout.positions_N, None].chunk(2, -1)
+        return cos, signed_sin
 
 
 def layer_bytes(model: Any) -> tuple[int, int]:

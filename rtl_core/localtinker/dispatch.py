@@ -21,12 +21,12 @@ from functools import partial
 from multiprocessing.connection import Connection
 
 from rtl_core.localtinker import SamplingError
-from rtl_core.localtinker.generation import MAX_ROWS, Take
+from rtl_core.localtinker.generation import MAX_ROWS
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.samplers import SampledWeights, SamplingLimits
-from rtl_core.localtinker.sampling import SampleJob
+from rtl_core.localtinker.sampling import SampleJob, Take
 from rtl_core.localtinker.template import Template
-from rtl_core.localtinker.worker import Report, Task, run_worker
+from rtl_core.localtinker.worker import Answers, Task, run_worker
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,6 @@ class _Process:
 
     connection: Connection
     parts: dict[int, _Part] = field(default_factory=dict)
-    report: Report = field(default_factory=Report)
 
     @property
     def rows(self) -> int:
@@ -119,7 +118,6 @@ class SamplingProcesses:
         self._processes: list[_Process] = []
         self._queue: deque[_Part] = deque()
         self._numbers = itertools.count()
-        self._past_s = 0.0  # computed by processes that have died
         self._started = self._stopped = False
         self._patience: tuple[asyncio.TimerHandle, float] | None = None
         """While processes wait for companions of a request: the timer, and until when they wait at the latest."""
@@ -144,15 +142,12 @@ class SamplingProcesses:
             process.connection.close()
         self._template.close()
 
-    def load(self) -> dict[str, float]:
-        """What waits and runs, for the status page; `sampling_busy_s` is the mean over the processes."""
-        busy = self._past_s + sum(process.report.busy_s for process in self._processes)
+    def load(self) -> dict[str, int]:
+        """What waits and runs, for the status page."""
         return {
             "sampling_processes": len(self._processes),
-            "sampling_busy_s": busy / self._count,
             "rows_waiting": sum(part.job.num_samples for part in self._queue),
             "rows_running": sum(process.rows for process in self._processes),
-            "samplers": sum(process.report.samplers for process in self._processes),
         }
 
     def _wait_for_companions(self, job: SampleJob) -> None:
@@ -214,14 +209,13 @@ class SamplingProcesses:
         self._dispatch()
 
     def _read(self, process: _Process) -> None:
-        """Take a report that has come, or the news that the process has died."""
+        """Take answers that have come, or the news that the process has died."""
         try:
-            report: Report = process.connection.recv()
+            answers: Answers = process.connection.recv()
         except (EOFError, OSError):
             self._bury(process)
             return
-        process.report = report
-        for number, answer in report.answers.items():
+        for number, answer in answers.items():
             part = process.parts.pop(number)
             if answer is not None:
                 self._done(part, answer)
@@ -233,15 +227,13 @@ class SamplingProcesses:
         loop.remove_reader(process.connection.fileno())
         process.connection.close()
         self._processes.remove(process)
-        self._past_s += process.report.busy_s
         parts = [part for part in process.parts.values() if not part.whole.over]
         logger.warning("a sampling process died; %d jobs are done again", len(parts))
-        for part in reversed(parts):
+        for part in parts:
             part.deaths += 1
-            if part.deaths < _DEATHS:
-                self._queue.appendleft(part)
-            else:
+            if part.deaths == _DEATHS:
                 self._done(part, SamplingError(f"{_DEATHS} sampling processes died at work on this request"))
+        self._queue.extendleft(part for part in reversed(parts) if not part.whole.over)
         self._dispatch()
         loop.call_later(_PAUSE_S, self._start_one)
 

@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Callable
 
 from rtl_core.localtinker.devices import use_threads
-from rtl_core.localtinker.generation import SamplingLoop, Take, as_request
+from rtl_core.localtinker.generation import SamplingLoop
 from rtl_core.localtinker.samplers import SampledWeights
-from rtl_core.localtinker.sampling import SampleJob, SampleRequest
+from rtl_core.localtinker.sampling import SampleJob, SampleRequest, Take
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,6 @@ class Engine:
         self._wake = threading.Condition()
         self._calls: deque[Callable[[], None]] = deque()
         self._incoming: deque[tuple[SampledWeights, SampleRequest]] = deque()
-        self._busy_s = 0.0
         self._stopping = False
         self._thread = threading.Thread(target=self._main, name="localtinker-compute", daemon=True)
         self._thread.start()
@@ -47,7 +46,7 @@ class Engine:
 
     def sample(self, weights: SampledWeights, job: SampleJob, take: Take) -> Callable[[], None]:
         """Queue a sampling job; returns what cancels it. A cancelled job is not answered."""
-        request = as_request(job, take)
+        request = SampleRequest(**vars(job), take=take)
         with self._wake:
             self._incoming.append((weights, request))
             self._wake.notify()
@@ -59,15 +58,13 @@ class Engine:
             self._wake.notify()
         self._thread.join(timeout=10)
 
-    def load(self) -> dict[str, float]:
-        """What waits and runs, and for how many seconds the thread has computed so far, for the status page."""
+    def load(self) -> dict[str, int]:
+        """What waits and runs, for the status page."""
         waiting, running = self._sampling.rows()
         return {
-            "busy_s": self._busy_s,
             "calls_waiting": len(self._calls),
             "rows_waiting": len(self._incoming) + waiting,
             "rows_running": running,
-            "samplers": len(self._sampling.pool),
         }
 
     # The compute thread ------------------------------------------------------------------------------------------
@@ -81,13 +78,11 @@ class Engine:
                 idle = self._sampling.idle and not self._calls
             if idle:
                 self._linger()
-            began = time.monotonic()
             self._run_call()
             deadline = time.monotonic() + _SLICE
             while self._advance_sampling() and not (self._calls and time.monotonic() > deadline):
                 if self._stopping:
                     return
-            self._busy_s += time.monotonic() - began
 
     def _linger(self) -> None:
         began = time.monotonic()
@@ -97,18 +92,14 @@ class Engine:
             time.sleep(_LINGER)
 
     def _run_call(self) -> None:
-        with self._wake:
-            call = self._calls.popleft() if self._calls else None
-        if call is not None:
+        if self._calls:
             use_threads(self._threads)
             try:
-                call()
+                self._calls.popleft()()
             except Exception:
                 logger.exception("housekeeping failed")
 
     def _advance_sampling(self) -> bool:
-        with self._wake:
-            incoming, self._incoming = self._incoming, deque()
-        for weights, request in incoming:
-            self._sampling.add(weights, request)
+        while self._incoming:
+            self._sampling.add(*self._incoming.popleft())
         return self._sampling.advance()

@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,7 @@ class Future:
     answer: bytes | dict[str, Any] | None = None
     finished_at: float | None = None
     retrieved_at: float | None = None
+    """When it was collected last, or cancelled, so that nobody comes for it."""
     cancel: Callable[[], None] | None = None
     on_done: Callable[[], None] | None = None
 
@@ -47,9 +49,9 @@ class FutureStore:
     def __len__(self) -> int:
         return len(self._futures)
 
-    def create(self, key: tuple | None = None) -> Future:
+    def create(self, key: tuple | None = None, on_done: Callable[[], None] | None = None) -> Future:
         """A new future. `key` names the request that it answers, so that a repeated send finds it again."""
-        future = Future(uuid.uuid4().hex, key)
+        future = Future(uuid.uuid4().hex, key, on_done=on_done)
         self._futures[future.request_id] = future
         if key is not None:
             self._by_key[key] = future
@@ -63,7 +65,13 @@ class FutureStore:
         return self._futures.get(request_id)
 
     def resolve(self, future: Future, answer: bytes | dict[str, Any] | Exception) -> None:
-        """Answer, or say why there is no answer: by the user's fault (`RequestError`), or by the server's own."""
+        """Answer, or say why there is no answer: by the user's fault (`RequestError`), or by the server's own. The first answer stays."""
+        with suppress(RuntimeError):  # the loop is closed: the service is going down
+            self._loop.call_soon_threadsafe(self._resolve, future, answer)
+
+    def _resolve(self, future: Future, answer: bytes | dict[str, Any] | Exception) -> None:
+        if future.done:
+            return
         if isinstance(answer, RequestError):
             answer = {"error": answer.message, "category": "user"}
         elif isinstance(answer, Exception):
@@ -71,13 +79,9 @@ class FutureStore:
             answer = {"error": message, "category": "server"}
         future.answer, future.finished_at = answer, time.monotonic()
         future.cancel = None
-        on_done, future.on_done = future.on_done, None
-        if on_done is not None:
-            on_done()
-        try:
-            self._loop.call_soon_threadsafe(future.event.set)
-        except RuntimeError:  # the loop is closed: the service is going down
-            return
+        if future.on_done is not None:
+            future.on_done()
+        future.event.set()
 
     def purge(self) -> None:
         """Release answers that were collected a while ago, and those that nobody came for."""

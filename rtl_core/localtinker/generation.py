@@ -12,15 +12,12 @@ from collections.abc import Callable
 
 from rtl_core.localtinker.devices import use_threads
 from rtl_core.localtinker.packing import common_length
-from rtl_core.localtinker.samplers import Batch, SampledWeights, Sampler, SamplerPool
-from rtl_core.localtinker.sampling import Row, SampleJob, SampleRequest, requests_of
-from rtl_core.localtinker.wire import encode_sample_response
+from rtl_core.localtinker.samplers import SampledWeights, Sampler, SamplerPool
+from rtl_core.localtinker.sampling import Batch, Row, SampleRequest, requests_of
 
 logger = logging.getLogger(__name__)
 
 MAX_ROWS = 256  # rows of one set of weights that run at once
-Take = Callable[[bytes | Exception], None]
-"""Takes what a job is answered: a serialised SampleResponse, or why there is none."""
 
 
 class SamplingLoop:
@@ -63,7 +60,7 @@ class SamplingLoop:
             rows += [*self._in_hand, *self._waiting.pop(weights, ())]
             self._in_hand = []
             for request in requests_of(rows):
-                request.fail(error)
+                request.take(error)
 
     def _admit(self, weights: SampledWeights) -> None:
         waiting = deque(row for row in self._waiting[weights] if not row.request.cancelled.is_set())
@@ -118,17 +115,3 @@ def _shared(before: SampleRequest, request: SampleRequest) -> int:
     if request.prompt == before.prompt:
         return len(request.prompt)
     return 0 if before.goes_on or request.goes_on else common_length(before.prompt, request.prompt)
-
-
-def as_request(job: SampleJob, take: Take) -> SampleRequest:
-    """A job at work."""
-    return SampleRequest(
-        job.prompt,
-        job.num_samples,
-        job.seed,
-        job.options,
-        job.prompt_options,
-        lambda sequences, scores: take(encode_sample_response(sequences, scores)),
-        take,
-        first_sample=job.first_sample,
-    )

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rtl_core.localtinker.decoder import PREFILL_TOKENS
 from rtl_core.localtinker.lora import AdapterBank
-from rtl_core.localtinker.sampling import Row, Vocabulary, choose
+from rtl_core.localtinker.sampling import Batch, Row
 from rtl_core.localtinker.scoring import score_prompts
 
 
@@ -62,59 +62,39 @@ class LockstepDecoder:
             self._adapters.remove(self._adapter)
 
 
-class LockstepBatch:
-    """Rows whose prompts have one length; nothing joins after `admit`."""
+class LockstepBatch(Batch):
+    """A batch of rows whose prompts have one length; nothing joins after `admit`."""
 
-    def __init__(self, decoder: LockstepDecoder, vocabulary: Vocabulary) -> None:
-        self.decoder = decoder
-        self._vocabulary = vocabulary
-        self._cache: Any = None
-        self._tokens: list[int] = []
-        self.rows: list[Row] = []
-
-    @property
-    def live(self) -> int:
-        return sum(not row.done for row in self.rows)
-
-    def positions(self) -> int:
-        """Cache positions needed at most."""
-        return sum(len(r.request.prompt) + r.request.options.max_tokens for r in self.rows if not r.done)
+    decoder: LockstepDecoder
 
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:
-        """Prefill (each distinct prompt once), score, and take the first token of every row."""
         scored = {
             id(r.request): r.request for r in rows if r.request.prompt_options.wanted and r.request.scores is None
         }
         for request in scored.values():
             hidden, _ = self.decoder.prefill(self._tensor([request.prompt]), all_positions=True)
-            score_prompts(self.decoder, hidden[0], [np.arange(len(request.prompt))], [request])
+            places = [np.arange(len(request.prompt))]
+            score_prompts(self.decoder, hidden[0], places, [request], self._vocabulary.size)
         distinct = list({tuple(row.request.prompt): None for row in rows})
         logits, self._cache = self.decoder.prefill(self._tensor(distinct), all_positions=False)
         owner = self._tensor([distinct.index(tuple(row.request.prompt)) for row in rows])
         self._cache.reorder_cache(owner)
         self.rows = list(rows)
-        self._take(logits[:, -1].float().index_select(0, owner))
+        self._tokens_B = self._take(logits[:, -1].float().index_select(0, owner), self.rows)
 
     @torch.inference_mode()
     def step(self) -> None:
-        """One more token for every live row; rows that have stopped leave the cache."""
         for row in self.rows:
             row.done = row.done or row.request.cancelled.is_set()
         live = [i for i, row in enumerate(self.rows) if not row.done]
         if len(live) < len(self.rows):
-            self.rows, self._tokens = [self.rows[i] for i in live], [self._tokens[i] for i in live]
+            self.rows, self._tokens_B = [self.rows[i] for i in live], [self._tokens_B[i] for i in live]
             if not live:
                 self._cache = None
                 return
             self._cache.reorder_cache(self._tensor(live))
-        self._take(self.decoder.step(self._tensor(self._tokens), self._cache))
-
-    def _take(self, logits_BV: Tensor) -> None:
-        self._tokens, logprobs = choose(logits_BV, self.rows, self._vocabulary.size)
-        for row, token, logprob in zip(self.rows, self._tokens, logprobs, strict=True):
-            if row.take(token, logprob, self._vocabulary.decode):
-                row.request.row_done()
+        self._tokens_B = self._take(self.decoder.step(self._tensor(self._tokens_B), self._cache), self.rows)
 
     def _tensor(self, values: Sequence) -> Tensor:
         return torch.tensor(values, device=self.decoder.device)

@@ -92,14 +92,13 @@ class ServedModel:
     def sampler(self, adapter: tuple[Mapping[str, Tensor], LoraSpec] | None, *, deterministic: bool) -> Sampler:
         """What samples from the base alone, or from a frozen adapter on it."""
         if self.dense:
-            return Sampler(self.decoder(adapter), self.vocabulary, deterministic=deterministic)
+            return Sampler(self.decoder(adapter), self.vocabulary, deterministic)
         name = None
         if adapter is not None:
             name = f"sampler-{next(_names)}"
             self.adapters.add(name, adapter[1])
             self.adapters.load(name, adapter[0])
-        decoder = LockstepDecoder(self.model, self.adapters, name)
-        return Sampler(decoder, self.vocabulary, deterministic=deterministic)
+        return Sampler(LockstepDecoder(self.model, self.adapters, name), self.vocabulary, deterministic)
 
 
 def room_on(device: str, models: Iterable[ServedModel]) -> tuple[int, int]:
@@ -119,8 +118,6 @@ def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: i
 
     Raises PolicyError naming the folder when neither can load it.
     """
-    if not (path / "config.json").is_file():
-        raise PolicyError(f"model {name!r}: no config.json in {path}", "give the folder of a transformers model")
     try:
         model: Any = load_dense(path, getattr(torch, dtype), device)
         dense = model is not None

@@ -121,6 +121,15 @@ class Rotary:
         angles = torch.cat((angles, angles), -1)
         return (angles.cos() * self._factor).to(x.dtype), (angles.sin() * self._factor).to(x.dtype)
 
+    def table(self, x: Tensor, length: int) -> Tensor:
+        """Cosines, then signed sines, of the first positions, in the dtype of x: [length, 2 D].
+
+        rotate_half(x) sin = swap_halves(x) (-sin, sin): the sign lives in the table.
+        """
+        cos, sin = self(x, torch.arange(length, device=x.device)[None])
+        first, second = sin[0].chunk(2, -1)
+        return torch.cat((cos[0], -first, second), -1)
+
 
 class Attention(nn.Module):
     """Causal self-attention over whole sequences."""

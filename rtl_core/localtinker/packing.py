@@ -60,9 +60,8 @@ def families_of(sequences: Sequence[Tokens]) -> list[Family]:
     arrays = [np.asarray(sequence) for sequence in sequences]
     order = sorted(range(len(arrays)), key=lambda i: arrays[i].tolist())
     alike = [common_length(arrays[a], arrays[b]) for a, b in itertools.pairwise(order)]
-    runs = [
-        [Family((i,), len(arrays[i]) - 1)] for i in order
-    ]  # of each place, the family that it is part of, in a shared list
+    # Of each place, the family that it is part of, in a shared list.
+    runs = [[Family((i,), len(arrays[i]) - 1)] for i in order]
     for place in sorted(range(len(alike)), key=lambda place: (-alike[place], place)):
         (left,), (right,) = runs[place], runs[place + 1]
         both = Family(left.members + right.members, min(left.prefix, right.prefix, alike[place]))

@@ -145,7 +145,10 @@ class KeptTinker(LocalTinker):
     def stop(self, timeout_s: float = 3.0) -> None:
         """End the service for good. Nothing is lost by force: what is saved survives any end, and a cancelled run has seconds to be gone."""
         self._stopping.set()
-        self._watcher.join()
+        self._watcher.join(timeout_s)
+        while self._watcher.is_alive():  # the service starts, which may take minutes
+            self._process.kill()
+            self._watcher.join(0.1)
         super().stop(timeout_s)
 
     def kill(self) -> None:
@@ -161,9 +164,12 @@ class KeptTinker(LocalTinker):
             try:
                 self._reap()
                 self._start()
-            except InfrastructureError as error:
+            except (InfrastructureError, OSError) as error:
+                if self._stopping.is_set():
+                    return
+                said = error.message if isinstance(error, InfrastructureError) else error
                 self._on_restart(
-                    f"the embedded Tinker service does not come up again, next try in {pause:.0f} s: {error.message}"
+                    f"the embedded Tinker service does not come up again, next try in {pause:.0f} s: {said}"
                 )
                 self._stopping.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)

@@ -105,6 +105,13 @@ class Registry:
             # An internal error would be sent again for minutes, in silence.
             raise RequestError(f"the service cannot write to {self._blobs.parent}, whose disk is full") from error
 
+    def _one(self, table: str, row_id: str, missing: str) -> sqlite3.Row:
+        """A row by its id. NotFoundError, which begins with `missing`: there is none."""
+        rows = self._run(f"select * from {table} where id = ?", row_id)
+        if not rows:
+            raise NotFoundError(f"{missing} {row_id!r} on this service")
+        return rows[0]
+
     # Sessions ---------------------------------------------------------------------------------------------------
     def add_session(self, session_id: str, display_name: str | None, user_metadata: dict | None) -> None:
         now = self._clock()
@@ -126,10 +133,7 @@ class Registry:
         return not rows or bool(rows[0]["finished"]) or rows[0]["last_seen"] < self._clock() - SESSION_LIFE
 
     def session(self, session_id: str) -> sqlite3.Row:
-        rows = self._run("select * from sessions where id = ?", session_id)
-        if not rows:
-            raise NotFoundError(f"session_id: no session {session_id!r} on this service")
-        return rows[0]
+        return self._one("sessions", session_id, "session_id: no session")
 
     def sessions(self) -> list[str]:
         return [row["id"] for row in self._run("select id from sessions order by created desc")]
@@ -146,10 +150,7 @@ class Registry:
         self._run("update runs set last_request = ? where id = ?", self._clock(), run_id)
 
     def run(self, run_id: str) -> sqlite3.Row:
-        rows = self._run("select * from runs where id = ?", run_id)
-        if not rows:
-            raise NotFoundError(f"training_run_id: no training run {run_id!r} on this service")
-        return rows[0]
+        return self._one("runs", run_id, "training_run_id: no training run")
 
     def runs(self, session_id: str | None = None) -> list[sqlite3.Row]:
         """Newest activity first."""
@@ -165,10 +166,7 @@ class Registry:
         )
 
     def sampler(self, sampler_id: str) -> sqlite3.Row:
-        rows = self._run("select * from samplers where id = ?", sampler_id)
-        if not rows:
-            raise NotFoundError(f"sampling_session_id: no sampler {sampler_id!r} on this service")
-        return rows[0]
+        return self._one("samplers", sampler_id, "sampling_session_id: no sampler")
 
     def samplers(self, session_id: str) -> list[str]:
         return [r["id"] for r in self._run("select id from samplers where session_id = ? order by created", session_id)]
@@ -178,18 +176,23 @@ class Registry:
         """Let `write` fill a new folder; returns its name and size in bytes.
 
         A durable blob is flushed to the disk and survives a power cut; any blob survives the death of the process.
-        It is safe from `collect_garbage` until `release_blob`, or until a row names it.
+        It is safe from `collect_garbage` until `release_blob`, or until a row names it. Where `write` fails, nothing is left of it.
         """
         name = uuid.uuid4().hex
         folder = self._blobs / name
         with self._lock:
             self._held[name] += 1
-        folder.mkdir()
-        write(folder)
-        files = list(folder.iterdir())
-        if durable:
-            for path in (*files, folder, self._blobs):
-                _flush(path)
+        try:
+            folder.mkdir()
+            write(folder)
+            files = list(folder.iterdir())
+            if durable:
+                for path in (*files, folder, self._blobs):
+                    _flush(path)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            self.release_blob(name)
+            raise
         return name, sum(file.stat().st_size for file in files)
 
     def hold(self, path: str) -> SavedWeights:
@@ -215,7 +218,8 @@ class Registry:
             self.checkpoint(f"tinker://{run_id}/{kind}/{name}")
         except NotFoundError:
             return
-        raise RequestError(f"path: a checkpoint named {name!r} exists in this run; pass overwrite=True or another name")
+        overwrite = " or pass overwrite=True" if kind == "weights" else ""  # the SDK has it for states alone
+        raise RequestError(f"path: a checkpoint named {name!r} exists in this run; take another name{overwrite}")
 
     def add_checkpoint(
         self,
@@ -228,16 +232,18 @@ class Registry:
         user_metadata: dict | None = None,
         ephemeral_of: str | None = None,
     ) -> str:
-        """Name a blob, in place of any checkpoint of that name; returns its tinker:// path."""
+        """Name a blob that is held, in place of any checkpoint of that name, and release it; returns its tinker:// path."""
         path = f"tinker://{run_id}/{kind}/{name}"
         now = self._clock()
         expires = None if ttl_seconds is None else now + ttl_seconds
-        self._run(
-            "insert or replace into checkpoints values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
-            *(path, run_id, kind, name, saved.blob, saved.base_model, saved.lora, int(saved.has_optimizer)),
-            *(saved.size_bytes, now, expires, ephemeral_of, _dumps(user_metadata)),
-        )
-        self.release_blob(saved.blob)
+        try:
+            self._run(
+                "insert or replace into checkpoints values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
+                *(path, run_id, kind, name, saved.blob, saved.base_model, saved.lora, int(saved.has_optimizer)),
+                *(saved.size_bytes, now, expires, ephemeral_of, _dumps(user_metadata)),
+            )
+        finally:
+            self.release_blob(saved.blob)
         return path
 
     def checkpoint(self, path: str) -> SavedWeights:

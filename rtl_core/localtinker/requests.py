@@ -15,7 +15,7 @@ from rtl_core.localtinker.lora import MAX_RANK
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.registry import MAX_TTL, MIN_TTL
 from rtl_core.localtinker.sampling import PromptOptions, SamplingOptions
-from rtl_core.localtinker.wire import TrainDatum, TrainRequest, densify
+from rtl_core.localtinker.wire import Cells, TrainDatum, TrainRequest, densify
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,127}")
 MAX_SAMPLES = 1024
@@ -255,41 +255,39 @@ def prompt_options(request: Sample, prompt_length: int, model: ServedModel) -> P
             raise RequestError(f"prompt_logprobs_last_n: must be between 1 and len(prompt) - 1 = {prompt_length - 1}")
     if request.topk_prompt_logprobs > model.vocab_size:
         raise RequestError(f"topk_prompt_logprobs: at most the vocabulary, {model.vocab_size}")
-    targets: np.ndarray | None = None
-    layout: dict = {}
+    targets, cells = None, None
     if request.target_prompt_logprobs is not None:
-        targets, layout = _targets(request.target_prompt_logprobs, prompt_length, model)
+        targets, cells = _targets(request.target_prompt_logprobs, prompt_length, model)
     return PromptOptions(
         bool(request.prompt_logprobs),
         request.topk_prompt_logprobs,
         last_n,
         targets,
-        layout,
+        cells,
         request.prompt_alt_tokens_k if prompt_length > 1 else 0,
     )
 
 
-def _targets(tensor: TensorData, prompt_length: int, model: ServedModel) -> tuple[np.ndarray, dict]:
+def _targets(tensor: TensorData, prompt_length: int, model: ServedModel) -> tuple[np.ndarray, Cells | None]:
     field = "target_prompt_logprobs"
     shape = tensor.shape
     if tensor.dtype != "int64" or shape is None or len(shape) != 2 or shape[0] != prompt_length - 1:
         raise RequestError(
             f"{field}: must be int64 of shape [len(prompt) - 1, K] = [{prompt_length - 1}, K], got {shape}"
         )
-    layout: dict = {}
-    values = np.asarray(tensor.data, np.int64)
+    cells = None
     try:
+        values = np.asarray(tensor.data, np.int64)
         if tensor.sparse_crow_indices is not None and tensor.sparse_col_indices is not None:
-            crow, col = np.asarray(tensor.sparse_crow_indices), np.asarray(tensor.sparse_col_indices, np.int64)
-            layout = {"crow": crow, "col": col}
-            values = densify(values, crow, col, shape, fill=-1)
+            cells = np.asarray(tensor.sparse_crow_indices, np.int64), np.asarray(tensor.sparse_col_indices, np.int64)
+            values = densify(values, *cells, shape, fill=-1)
         else:
             values = values.reshape(shape)
-    except (ValueError, IndexError) as error:
+    except (ValueError, IndexError, OverflowError) as error:
         raise RequestError(f"{field}: data does not fit its shape ({error})") from error
     if values.size and (values.min() < -1 or values.max() >= model.vocab_size):
         raise RequestError(f"{field}: token ids must be in [0, {model.vocab_size}), or -1 for no request")
-    return values, layout
+    return values, cells
 
 
 def check_train_request(request: TrainRequest, model: ServedModel) -> None:

@@ -18,27 +18,23 @@ from rtl_core.localtinker.decoder import DenseDecoder
 from rtl_core.localtinker.devices import give_back_free_memory
 from rtl_core.localtinker.lockstep import LockstepBatch, LockstepDecoder
 from rtl_core.localtinker.lora import LoraSpec, read_adapter
-from rtl_core.localtinker.sampling import Row, Vocabulary
+from rtl_core.localtinker.sampling import Batch, Row, Vocabulary
 
 if TYPE_CHECKING:
     from rtl_core.localtinker.models import ServedModel
 
 
-Batch = GenerationBatch | LockstepBatch
-"""A set of rows that advance together."""
-
-
+@dataclass(frozen=True)
 class Sampler:
     """One set of weights, ready to sample."""
 
-    def __init__(self, decoder: DenseDecoder | LockstepDecoder, vocabulary: Vocabulary, *, deterministic: bool) -> None:
-        self.decoder = decoder
-        self._vocabulary = vocabulary
-        self._deterministic = deterministic
+    decoder: DenseDecoder | LockstepDecoder
+    vocabulary: Vocabulary
+    deterministic: bool
 
     def place(self, rows: Sequence[Row], batches: list[Batch]) -> list[tuple[Batch, list[Row]]]:
         """The batches, running (from `batches`) or new, that `rows` should be admitted to."""
-        if self._deterministic:
+        if self.deterministic:
             return [(self._new_batch(), [row]) for row in rows]
         if isinstance(self.decoder, DenseDecoder):
             return [(batches[0] if batches else self._new_batch(), list(rows))]
@@ -49,8 +45,8 @@ class Sampler:
 
     def _new_batch(self) -> Batch:
         if isinstance(self.decoder, DenseDecoder):
-            return GenerationBatch(self.decoder, self._vocabulary)
-        return LockstepBatch(self.decoder, self._vocabulary)
+            return GenerationBatch(self.decoder, self.vocabulary)
+        return LockstepBatch(self.decoder, self.vocabulary)
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,17 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rtl_core.localtinker import RequestError
-from rtl_core.localtinker.wire import PromptScores, SampledSequence
+from rtl_core.localtinker.wire import Cells, PromptScores, SampledSequence, encode_sample_response
+
+Take = Callable[[bytes | Exception], None]
+"""Takes what a job is answered: a serialised SampleResponse, or why there is none."""
 
 # So far below 1 that u * total < total after rounding: no token of probability zero can be hit.
 _LARGEST_UNIFORM = 1.0 - 2.0**-50
@@ -56,7 +60,7 @@ class PromptOptions:
     topk: int = 0
     last_n: int | None = None
     targets_RK: np.ndarray | None = None  # R = P - 1 rows, -1 where nothing is asked
-    target_layout: dict = field(default_factory=dict)
+    target_cells: Cells | None = None
     alternatives: int = 0
 
     @property
@@ -91,10 +95,9 @@ class SampleJob:
 
 @dataclass
 class SampleRequest(SampleJob):
-    """A job at work: where its answer goes (`finish`, `fail`), and its rows."""
+    """A job at work: what takes its answer, and its rows."""
 
-    finish: Callable[[list[SampledSequence], PromptScores | None], None]
-    fail: Callable[[Exception], None]
+    take: Take
     cancelled: threading.Event = field(default_factory=threading.Event)
     scores: PromptScores | None = None
     open_rows: int = 0
@@ -120,7 +123,7 @@ class SampleRequest(SampleJob):
         """One of the rows has stopped; the last one delivers the answer."""
         self.open_rows -= 1
         if self.open_rows == 0:
-            self.finish([row.sequence for row in self.rows], self.scores)
+            self.take(encode_sample_response([row.sequence for row in self.rows], self.scores))
 
 
 def _entropy(seed: int | None, index: int) -> list[int] | None:
@@ -160,6 +163,46 @@ class Row:
         tail = 4 * max(len(s) for s in self.request.options.stop_strings) + 4
         text = decode(self.sequence.tokens[-tail:])
         return any(s in text for s in self.request.options.stop_strings)
+
+
+class Batch:
+    """Rows of one set of weights that are sampled together."""
+
+    def __init__(self, decoder: Any, vocabulary: Vocabulary) -> None:
+        self.decoder = decoder
+        self.rows: list[Row] = []
+        self._vocabulary = vocabulary
+        self._cache: Any = None  # the decoder's; None before the first row, and where none goes on
+        self._tokens_B: list[int] = []  # the last ones
+
+    @property
+    def live(self) -> int:
+        return len(self.rows) - sum([row.done for row in self.rows])
+
+    def positions(self) -> int:
+        """Cache positions that this batch needs at most."""
+        live = [row for row in self.rows if not row.done]
+        requests = requests_of(live)
+        return len(live) * max((len(request.prompt) + request.options.max_tokens for request in requests), default=0)
+
+    def admit(self, rows: Sequence[Row]) -> None:
+        """Prefill the prompts of `rows`, score them if asked, take each row's first token, keep those that go on.
+
+        Rows with the same prompt share one prefill.
+        """
+        raise NotImplementedError
+
+    def step(self) -> None:
+        """One more token for every live row."""
+        raise NotImplementedError
+
+    def _take(self, logits_BV: Tensor, rows: Sequence[Row]) -> list[int]:
+        """Draw and record a token a row."""
+        tokens, logprobs = choose(logits_BV, rows, self._vocabulary.size)
+        for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
+            if not row.done and row.take(token, logprob, self._vocabulary.decode):
+                row.request.row_done()
+        return tokens
 
 
 def requests_of(rows: Iterable[Row]) -> list[SampleRequest]:

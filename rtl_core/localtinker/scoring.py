@@ -27,20 +27,18 @@ class Head(Protocol):
     def logits(self, hidden: Tensor) -> Tensor: ...
 
 
-def score_prompts(head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest]) -> None:
-    """Fill `scores` of each request with everything that it asks about its prompt.
+def score_prompts(
+    head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest], known: int
+) -> None:
+    """Fill `scores` of each request with everything that it asks about its prompt. Alternatives are of the ids below `known`.
 
     `rows[i]` says where the final hidden states of the positions of request i's prompt are; requests may share rows. Plain
     log-probabilities of all requests are computed together, with one row of logits for a shared row.
     """
     for request in requests:
-        options, length = request.prompt_options, len(request.prompt)
         request.scores = PromptScores()
-        if options.logprobs:
-            request.scores.logprobs_P = np.full(length, np.nan, np.float32)
-        if options.topk:
-            request.scores.topk_ids_PK = np.zeros((length, options.topk), np.int32)
-            request.scores.topk_logprobs_PK = np.full((length, options.topk), MISSING_LOGPROB, np.float32)
+        if request.prompt_options.logprobs:
+            request.scores.logprobs_P = np.full(len(request.prompt), np.nan, np.float32)
     _score_tokens(head, hidden_NH, rows, requests)
     for rows_P, request in zip(rows, requests, strict=True):
         options, scores = request.prompt_options, request.scores
@@ -49,11 +47,11 @@ def score_prompts(head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], req
             continue
         hidden_PH = hidden_NH[torch.from_numpy(rows_P).to(hidden_NH.device)]
         if options.topk:
-            _score_topk(head, hidden_PH, request, scores)
+            scores.topk = _score_topk(head, hidden_PH, request)
         if options.targets_RK is not None:
-            scores.targets = (_score_targets(head, hidden_PH, options.targets_RK), options.target_layout)
+            scores.targets = (_score_targets(head, hidden_PH, options.targets_RK), options.target_cells)
         if options.alternatives:
-            scores.alternatives = _draw_alternatives(head, hidden_PH, request)
+            scores.alternatives = _draw_alternatives(head, hidden_PH, request, known)
 
 
 def gather_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
@@ -102,14 +100,15 @@ def _score_tokens(head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], req
         start += len(request.prompt) - first
 
 
-def _score_topk(head: Head, hidden_PH: Tensor, request: SampleRequest, scores: PromptScores) -> None:
-    assert scores.topk_ids_PK is not None
-    assert scores.topk_logprobs_PK is not None
+def _score_topk(head: Head, hidden_PH: Tensor, request: SampleRequest) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and log-probabilities of the likeliest tokens at each position, [P, K] each."""
+    shape = len(request.prompt), request.prompt_options.topk
+    ids_PK, logprobs_PK = np.zeros(shape, np.int32), np.full(shape, MISSING_LOGPROB, np.float32)
     for start, end in _chunks(head, _first_scored(request), len(request.prompt)):
         logp = torch.log_softmax(head.logits(hidden_PH[start - 1 : end - 1]), -1)
         top = logp.topk(request.prompt_options.topk, -1)
-        scores.topk_ids_PK[start:end] = top.indices.cpu().numpy()
-        scores.topk_logprobs_PK[start:end] = top.values.cpu().numpy()
+        ids_PK[start:end], logprobs_PK[start:end] = top.indices.cpu().numpy(), top.values.cpu().numpy()
+    return ids_PK, logprobs_PK
 
 
 def _score_targets(head: Head, hidden_PH: Tensor, targets_RK: np.ndarray) -> np.ndarray:
@@ -125,7 +124,9 @@ def _score_targets(head: Head, hidden_PH: Tensor, targets_RK: np.ndarray) -> np.
     return values
 
 
-def _draw_alternatives(head: Head, hidden_PH: Tensor, request: SampleRequest) -> tuple[np.ndarray, np.ndarray]:
+def _draw_alternatives(
+    head: Head, hidden_PH: Tensor, request: SampleRequest, known: int
+) -> tuple[np.ndarray, np.ndarray]:
     """k independent draws at every position after the first, at the request's temperature, and their logprobs."""
     count, length = request.prompt_options.alternatives, len(request.prompt)
     temperature = request.options.temperature
@@ -138,10 +139,10 @@ def _draw_alternatives(head: Head, hidden_PH: Tensor, request: SampleRequest) ->
         logits = head.logits(hidden_PH[rows])
         u = torch.from_numpy(rng.random((end - start, count))).to(logits.device)
         if temperature > 0:
-            cdf = torch.softmax(logits / temperature, -1).cumsum(-1, dtype=torch.float64)
-            drawn = torch.searchsorted(cdf, u * cdf[:, -1:], right=True).clamp_(max=logits.shape[1] - 1)
+            cdf = torch.softmax(logits[:, :known] / temperature, -1).cumsum(-1, dtype=torch.float64)
+            drawn = torch.searchsorted(cdf, u * cdf[:, -1:], right=True).clamp_(max=known - 1)
         else:
-            drawn = logits.argmax(-1, keepdim=True).expand(-1, count)
+            drawn = logits[:, :known].argmax(-1, keepdim=True).expand(-1, count)
         tokens[rows] = drawn.cpu().numpy()
         logprobs[rows] = gather_logprobs(logits, drawn).cpu().numpy()
     return tokens, logprobs

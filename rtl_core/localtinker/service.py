@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
+import os
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from rtl_core.errors import ConfigError
 from rtl_core.localtinker import NotFoundError, RequestError
 from rtl_core.localtinker import requests as rq
 from rtl_core.localtinker.clients import Clients
@@ -24,9 +29,12 @@ from rtl_core.localtinker.registry import Blob, Registry, parse_path
 from rtl_core.localtinker.samplers import SampledWeights, SamplerPool, SamplingLimits
 from rtl_core.localtinker.sampling import SampleJob
 from rtl_core.localtinker.settings import Settings
+from rtl_core.localtinker.trainer import TrainingModel
 from rtl_core.localtinker.wire import TrainRequest, encode_train_output
 
 logger = logging.getLogger(__name__)
+PATIENCE_S = 10.0
+"""How long the end of another service on the same folder is waited for."""
 
 
 class Service:
@@ -34,7 +42,7 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        settings.state.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(settings.state)
         self.device = device_for(settings.device, settings.models.values())
         use_threads(1)  # until the template of the sampling processes is made: a copy of it has no threads
         self.models: dict[str, ServedModel] = {
@@ -55,9 +63,8 @@ class Service:
         """Kind of request -> how many were done; of sampling, how many answers, and of scoring, how many sequences."""
 
     def _start_processes(self, limits: SamplingLimits) -> SamplingProcesses | None:
-        count = self.settings.sampling_processes
-        if count is None:
-            count = self.settings.threads
+        asked = self.settings.sampling_processes
+        count = self.settings.threads if asked is None else asked
         if count == 0 or not any(model.small for model in self.models.values()):
             return None
         return SamplingProcesses(self.models, count, limits, deterministic=self.settings.deterministic)
@@ -70,6 +77,7 @@ class Service:
             self._processes.stop()
         self.engine.stop()
         self.registry.close()
+        os.close(self._lock)
 
     def model(self, name: str, field_name: str) -> ServedModel:
         if name not in self.models:
@@ -130,7 +138,7 @@ class Service:
         if future is not None and not future.done and future.cancel is not None:
             future.cancel()
             self.futures.resolve(future, RequestError("cancelled by the client"))
-            future.retrieved_at = future.finished_at  # nobody comes for it
+            future.retrieved_at = time.monotonic()
         return {}
 
     # Training ---------------------------------------------------------------------------------------------------
@@ -259,12 +267,18 @@ class Service:
                 )
             key = _key(model_id, request.seq_id)
 
+        def load(model: TrainingModel) -> None:
+            saved = self.registry.hold(request.path)  # what the requests before this one left there
+            try:
+                model.load(self.registry.blob_path(saved.blob), optimizer=request.optimizer)
+            finally:
+                self.registry.release_blob(saved.blob)
+
         def run() -> dict[str, Any]:
             if session_id is not None:
-                model = self.clients.create(model_id, session_id, base, spec, request.user_metadata)
+                self.clients.create(model_id, session_id, base, spec, request.user_metadata, load)
             else:
-                model = self.clients.live(model_id)
-            model.load(self.registry.blob_path(checkpoint.blob), optimizer=request.optimizer)
+                load(self.clients.live(model_id))
             return {"path": request.path, "model_id": model_id, "type": "load_weights"}
 
         return self._submit("load_weights", key, run)
@@ -272,7 +286,7 @@ class Service:
     def copy_weights(self, request: rq.CopyWeights) -> str:
         """Give a checkpoint a second name, in a run of its own that cannot be trained on; the files are shared."""
         parse_path(request.source_path, "source_path")
-        source = self.registry.checkpoint(request.source_path)
+        source = self.registry.hold(request.source_path)
         session_id = request.session_id or f"copies-{uuid.uuid4()}"
         run_id = f"{session_id}:train:{request.model_seq_id or 0}"
         self.registry.add_run(run_id, session_id, source.base_model, source.lora, None)
@@ -347,13 +361,13 @@ class Service:
         self, model: ServedModel, path: str | None, job: SampleJob, key: tuple | None, kind: str
     ) -> Future:
         """Give a job to what samples this model. The weights stay what they are at this moment, until the job is done."""
-        future = self.futures.create(key)
-        weights = SampledWeights(model.name)
+        weights, release = SampledWeights(model.name), None
         if path is not None:
             checkpoint = self.registry.hold(path)
-            future.on_done = partial(self.registry.release_blob, checkpoint.blob)
+            release = partial(self.registry.release_blob, checkpoint.blob)
             folder = self.registry.blob_path(checkpoint.blob)
             weights = SampledWeights(model.name, folder, LoraSpec.from_json(checkpoint.lora))
+        future = self.futures.create(key, on_done=release)
 
         def take(answer: bytes | Exception) -> None:
             if isinstance(answer, bytes):
@@ -363,6 +377,28 @@ class Service:
         where = self._processes if self._processes is not None and model.small else self.engine
         future.cancel = where.sample(weights, job, take)
         return future
+
+
+def _locked(state: Path) -> int:
+    """A descriptor that keeps every other service from this folder, in which it would delete what is not named yet; it ends with the process.
+
+    Raises:
+        ConfigError: another service holds it, and does not end. One whose run was killed is gone in a moment.
+    """
+    state.mkdir(parents=True, exist_ok=True)
+    blobs = state / "blobs"
+    blobs.mkdir(exist_ok=True)
+    handle = os.open(blobs, os.O_RDONLY | os.O_DIRECTORY)
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return handle
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                os.close(handle)
+                raise ConfigError(f"another service works in {state}", "end it, or give another --state") from error
+        time.sleep(0.05)
 
 
 def _key(model_id: str, seq_id: int | None) -> tuple | None:

@@ -156,16 +156,15 @@ class TrainingModel:
         `params` are the SDK's AdamParams. The gradient's norm is reported before clipping. Without any gradient the
         step changes nothing, as torch's optimizers do.
         """
-        grads = [p.grad for p in self._parameters if p.grad is not None]
-        norm = float(torch.nn.utils.get_total_norm(grads)) if grads else 0.0
+        total = torch.nn.utils.get_total_norm([p.grad for p in self._parameters if p.grad is not None])
+        norm = float(total)
         if not math.isfinite(norm):
             self._optimizer.zero_grad(set_to_none=True)
             raise RequestError(
                 f"optim_step: the gradient norm is {norm}; the gradients were dropped, nothing was changed"
             )
-        limit = params["grad_clip_norm"]
-        if limit > 0 and norm > limit:
-            torch._foreach_mul_(grads, limit / norm)
+        if params["grad_clip_norm"] > 0:
+            torch.nn.utils.clip_grads_with_norm_(self._parameters, params["grad_clip_norm"], total)
         for group in self._optimizer.param_groups:
             group.update(
                 lr=params["learning_rate"],
@@ -224,18 +223,16 @@ def collate(data: Sequence[TrainDatum], names: Sequence[str]) -> tuple[dict[str,
 
     `weights` defaults to 1; other inputs in `names` are taken if the first datum has them.
     """
-    batch = len(data)
-    length = max(len(d.tokens_T) for d in data)
-    shapes = [d.inputs["target_tokens"].shape for d in data]
-    width = max(1 if len(s) == 1 else s[1] for s in shapes)
-    mask = np.zeros((batch, length, width), np.float32)
-    present = ["target_tokens", *[n for n in names if n in data[0].inputs or n == "weights"]]
-    arrays = {n: np.zeros((batch, length, width), np.int64 if n == "target_tokens" else np.float32) for n in present}
-    for row, (datum, shape) in enumerate(zip(data, shapes, strict=True)):
-        rows, columns = shape[0], 1 if len(shape) == 1 else shape[1]
-        mask[row, :rows, :columns] = 1.0
-        for name in present:
-            value = datum.inputs.get(name)
-            arrays[name][row, :rows, :columns] = 1.0 if value is None else value.reshape(rows, columns)
-    inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    return inputs, torch.from_numpy(mask)
+    targets = [d.inputs["target_tokens"].reshape(len(d.tokens_T), -1) for d in data]
+    ones = [np.ones(target.shape) for target in targets]
+    shape = len(data), *np.max([target.shape for target in targets], axis=0)
+
+    def padded(values: Sequence[np.ndarray], dtype: type[np.generic] = np.float32) -> Tensor:
+        array = np.zeros(shape, dtype)
+        for row, value, one in zip(array, values, ones, strict=True):
+            row[: one.shape[0], : one.shape[1]] = value.reshape(one.shape)
+        return torch.from_numpy(array)
+
+    present = [name for name in names if name in data[0].inputs or name == "weights"]
+    inputs = {name: padded([d.inputs.get(name, one) for d, one in zip(data, ones, strict=True)]) for name in present}
+    return {"target_tokens": padded(targets, np.int64), **inputs}, padded(ones)

@@ -42,6 +42,10 @@ MISSING_LOGPROB = -99999.0  # the proto's mark of an empty cell in a top-k matri
 _MAX_BODY = 256 * 1024 * 1024
 
 
+Cells = tuple[np.ndarray, np.ndarray]
+"""Which cells of a matrix a sparse (CSR) tensor names: its row pointers and its columns."""
+
+
 @dataclass(frozen=True)
 class TrainDatum:
     """One training sequence: T input tokens and the arrays of its loss, each [T] or [T, K]."""
@@ -55,7 +59,7 @@ class TrainRequest:
     """A decoded `forward_backward` request."""
 
     model_id: str
-    seq_id: int
+    seq_id: int | None
     loss_fn: str
     config: dict[str, float | str]
     forward_only: bool
@@ -77,9 +81,8 @@ class PromptScores:
     """What was asked about the P prompt positions. Rows that were not scored hold NaN or `MISSING_LOGPROB`."""
 
     logprobs_P: np.ndarray | None = None
-    topk_ids_PK: np.ndarray | None = None
-    topk_logprobs_PK: np.ndarray | None = None
-    targets: tuple[np.ndarray, dict] | None = None
+    topk: tuple[np.ndarray, np.ndarray] | None = None
+    targets: tuple[np.ndarray, Cells | None] | None = None
     alternatives: tuple[np.ndarray, np.ndarray] | None = None
 
 
@@ -108,7 +111,8 @@ def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequ
             name: decode_tensor(t, f"{where}.loss_fn_inputs[{name!r}]") for name, t in datum.loss_fn_inputs.items()
         }
         data.append(TrainDatum(decode_tokens(datum.model_input, f"{where}.model_input"), inputs))
-    return TrainRequest(message.model_id, message.seq_id, message.loss_fn, config, message.forward_only, data)
+    seq_id = message.seq_id or None  # the SDK counts from 1
+    return TrainRequest(message.model_id, seq_id, message.loss_fn, config, message.forward_only, data)
 
 
 def decode_tokens(chunks: Sequence[pb.Chunk], where: str) -> np.ndarray:
@@ -118,6 +122,8 @@ def decode_tokens(chunks: Sequence[pb.Chunk], where: str) -> np.ndarray:
         kind = chunk.WhichOneof("chunk")
         if kind != "encoded_text":
             raise RequestError(f"{where}: only encoded_text chunks are served here, got {kind}")
+        if len(chunk.encoded_text.tokens) % 4:
+            raise RequestError(f"{where}: tokens must be 32-bit numbers")
         parts.append(np.frombuffer(chunk.encoded_text.tokens, dtype=np.int32))
     return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
 
@@ -196,8 +202,8 @@ def encode_sample_response(sequences: Sequence[SampledSequence], prompt: PromptS
     if prompt is not None:
         if prompt.logprobs_P is not None:
             message.prompt_logprobs = prompt.logprobs_P.astype(np.float32).tobytes()
-        if prompt.topk_ids_PK is not None and prompt.topk_logprobs_PK is not None:
-            _fill_topk(message.topk_prompt_logprobs, prompt.topk_ids_PK, prompt.topk_logprobs_PK)
+        if prompt.topk is not None:
+            _fill_topk(message.topk_prompt_logprobs, *prompt.topk)
         if prompt.targets is not None:
             _fill_targets(message.target_prompt_logprobs, *prompt.targets)
         if prompt.alternatives is not None:
@@ -213,15 +219,14 @@ def _fill_topk(message: pb.TopkLogprobs, ids: np.ndarray, logprobs: np.ndarray) 
     message.logprobs = logprobs.astype(np.float32).tobytes()
 
 
-def _fill_targets(message: pb.Tensor, values_RK: np.ndarray, layout: dict) -> None:
-    """Scores in the layout of the request: dense, or the same CSR cells."""
+def _fill_targets(message: pb.Tensor, values_RK: np.ndarray, cells: Cells | None) -> None:
+    """Scores as they were asked for: dense, or the same CSR cells."""
+    if cells is None:
+        _fill_dense(message, values_RK.astype(np.float32), pb.DTYPE_FLOAT32)
+        return
     message.dtype = pb.DTYPE_FLOAT32
     message.shape.extend(values_RK.shape)
-    if layout.get("crow") is None:
-        message.dense = values_RK.astype(np.float32).tobytes()
-        return
-    crow = np.asarray(layout["crow"], np.int64)
-    col = np.asarray(layout["col"], np.int64)
+    crow, col = cells
     rows = np.repeat(np.arange(values_RK.shape[0]), np.diff(crow))
     message.sparse_csr.values = values_RK[rows, col].astype(np.float32).tobytes()
     message.sparse_csr.crow_indices = crow.tobytes()

@@ -61,13 +61,9 @@ def answered(
     sampler: Sampler, jobs: Sequence[SampleJob]
 ) -> tuple[list[tuple[list[SampledSequence], PromptScores | None]], list[int]]:
     """What a sampler in this process answers to jobs that come at once, and how many rows each of its batches was given."""
-    answers: dict[int, tuple[list[SampledSequence], PromptScores | None]] = {}
-
-    def fail(error: BaseException) -> None:
-        raise error
-
+    answers: dict[int, bytes | Exception] = {}
     requests = [
-        SampleRequest(**vars(job), finish=lambda *answer, i=i: answers.__setitem__(i, answer), fail=fail)
+        SampleRequest(**vars(job), take=lambda answer, i=i: answers.__setitem__(i, answer))
         for i, job in enumerate(jobs)
     ]
     placed = sampler.place([row for request in requests for row in request.make_rows()], [])
@@ -76,7 +72,9 @@ def answered(
     while any(batch.live for batch, _ in placed):
         for batch, _ in placed:
             batch.step()
-    return [answers[i] for i in range(len(jobs))], [len(rows) for _, rows in placed]
+    assert all(isinstance(answers[i], bytes) for i in range(len(jobs)))
+    found = [([row.sequence for row in request.rows], request.scores) for request in requests]
+    return found, [len(rows) for _, rows in placed]
 
 
 def prompt(tokens: Sequence[int] = PROMPT) -> types.ModelInput:

@@ -17,7 +17,7 @@ from localtinker_helpers import (
 from tinker import types
 
 from rtl_core.localtinker import NotFoundError, RequestError
-from rtl_core.localtinker.registry import SESSION_LIFE, Blob, Registry
+from rtl_core.localtinker.registry import SESSION_LIFE, Blob, Registry, find_checkpoint
 
 SEQUENCES = random_sequences(4, seed=12)
 
@@ -48,6 +48,32 @@ def test_load_state_brings_a_client_back(client):
     with pytest.warns(FutureWarning):
         training.load_state_with_optimizer(path).result()
     assert continued(training) == first
+
+
+def test_a_state_is_loaded_as_the_requests_before_left_it(client):
+    """The SDK sends both at once; requests of a client are done in the order in which they were made."""
+    training = client.create_lora_training_client("student", rank=8, seed=1).result()
+    path = training.save_state("moving").result().path
+    train(training, 2, learning_rate=5e-3)
+    training.save_state("moving", overwrite=True)
+    with pytest.warns(FutureWarning):
+        loading = training.load_state_with_optimizer(path)
+    loading.result()
+    resumed = client.create_training_client_from_state_with_optimizer(path).result()
+    assert continued(training) == continued(resumed)
+
+
+def test_a_state_with_damaged_files_gives_an_error_and_no_training_client(client, tinker_service):
+    training = client.create_lora_training_client("student", rank=2).result()
+    path = training.save_state("damaged").result().path
+    folder = find_checkpoint(tinker_service.state, path).folder(tinker_service.state)
+    (folder / "optimizer.safetensors").write_bytes(b"nothing")
+    with pytest.raises(tinker.RequestFailedError):
+        client.create_training_client_from_state_with_optimizer(path).result()
+    failed = {"model_id": training.model_id.removesuffix("0") + "1"}
+    headers = {"X-API-Key": tinker_service.api_key}
+    answer = httpx.post(f"{tinker_service.base_url}/api/v1/get_info", json=failed, headers=headers)
+    assert answer.status_code == 404
 
 
 def test_more_snapshots_than_are_kept_in_memory_all_keep_their_logprobs(client):
@@ -169,6 +195,19 @@ def test_a_crash_before_the_row_leaves_no_trace(tmp_path):
     registry.close()
     assert len(list((tmp_path / "blobs").iterdir())) == 1
     Registry(tmp_path).close()
+    assert list((tmp_path / "blobs").iterdir()) == []
+
+
+def test_files_that_cannot_be_written_leave_nothing_behind(tmp_path):
+    """A training client is parked again and again while the disk is full."""
+    registry = Registry(tmp_path)
+
+    def half(folder):
+        (folder / "w").write_bytes(b"1")
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        registry.write_blob(half)
     assert list((tmp_path / "blobs").iterdir()) == []
 
 

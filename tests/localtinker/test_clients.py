@@ -20,7 +20,12 @@ from localtinker_helpers import (
 )
 from tinker import types
 
+from rtl_core.localtinker.clients import Clients
+from rtl_core.localtinker.lora import LoraSpec
+from rtl_core.localtinker.models import load_model
 from rtl_core.localtinker.process import LocalTinker
+from rtl_core.localtinker.registry import Registry
+from tests import waiting
 
 
 def test_two_interleaved_training_clients_do_not_touch_each_other(client):
@@ -126,6 +131,30 @@ def test_an_idle_training_client_moves_to_disk_and_comes_back_unchanged(models_b
             c.forward(cross_entropy_data(seed=9), "cross_entropy").result().loss_fn_outputs for c in (idle, witness)
         ]
         assert [o["logprobs"].data for o in shown[0]] == [o["logprobs"].data for o in shown[1]]
+
+
+def test_a_parked_client_whose_files_are_gone_does_not_come_back_with_fresh_weights(models_by_name, tmp_path):
+    base = load_model("student", models_by_name["student"], dtype="float32", device="cpu", max_context=2048)
+    clients = Clients(Registry(tmp_path), micro_tokens=512)
+    clients.create("run", "session", base, LoraSpec(rank=2, seed=0), None)
+    clients.park("run")
+    (blob,) = (tmp_path / "blobs").iterdir()
+    away = blob.rename(tmp_path / "away")
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            clients.live("run")
+    away.rename(blob)
+    assert clients.live("run")
+
+
+def test_housekeeping_goes_on_after_a_failure(models_by_name, tmp_path):
+    models = {"student": models_by_name["student"]}
+    with LocalTinker(models, tmp_path, idle_s=0.0, housekeeping_s=0.1) as service, connect(service) as client:
+        away = (tmp_path / "blobs").rename(tmp_path / "away")
+        waiting.wait_for(lambda: "housekeeping failed" in service.log_path.read_text(), "a failure")
+        away.rename(tmp_path / "blobs")
+        client.create_lora_training_client("student", rank=2).result()
+        wait_for(service, lambda s: s["training_clients"] == 1 and s["adapters_in_memory"] == 0)
 
 
 def test_diverged_weights_fail_only_their_own_requests(client):

@@ -6,11 +6,11 @@ import pytest
 from tinker.proto import tinker_public_pb2 as pb
 
 from rtl_core.localtinker.engine import Engine
-from rtl_core.localtinker.generation import SamplingLoop, as_request
+from rtl_core.localtinker.generation import SamplingLoop
 from rtl_core.localtinker.lora import LoraSpec, write_adapter
 from rtl_core.localtinker.models import load_model
 from rtl_core.localtinker.samplers import SampledWeights, SamplerPool, SamplingLimits
-from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
+from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SampleRequest, SamplingOptions
 
 BASE = SampledWeights("student")
 
@@ -89,7 +89,7 @@ def test_samplers_beyond_the_limit_go_when_nothing_is_sampled_from_them(models_b
     limits = SamplingLimits(samplers=8, sampler_bytes=3 * model.nbytes // 2, cache_bytes=1 << 28)
     loop = SamplingLoop(SamplerPool({"student": model}, limits, deterministic=False), threads=1)
     for weights in adapted:
-        loop.add(weights, as_request(job(2, 9), lambda _: None))
+        loop.add(weights, SampleRequest(**vars(job(2, 9)), take=lambda _: None))
     loop.advance()
     assert len(loop.pool) == 2
     while loop.advance():

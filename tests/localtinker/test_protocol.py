@@ -1,12 +1,19 @@
 """What the service tells clients about itself, and how it refuses bad requests."""
 
+import asyncio
 import time
 
 import httpx
 import pytest
 import tinker
+import zstandard
 from localtinker_helpers import PROMPT, connect, cross_entropy_data, datum, params, prompt
 from tinker import types
+from tinker.proto import tinker_public_pb2 as pb
+from tinker.proto.request_conv import forward_backward_request_to_proto
+
+from rtl_core.localtinker import RequestError
+from rtl_core.localtinker.futures import FutureStore
 
 
 @pytest.fixture
@@ -139,22 +146,53 @@ def test_no_route_answers_5xx_to_nonsense(tinker_service):
             for body in bodies:
                 assert http.post(route, content=body).status_code < 500, (route, body)
         assert http.post("forward_backward", content=b"x", headers={"Content-Encoding": "zstd"}).status_code == 400
+        torn = pb.ForwardBackwardRequest(data=[pb.Datum(model_input=[pb.Chunk(encoded_text={"tokens": b"abc"})])])
+        assert http.post("forward_backward", content=torn.SerializeToString()).status_code == 400
+        huge = {"data": [2**70], "dtype": "int64", "shape": [1, 1]}
+        asked = {"base_model": "student", "prompt": {"chunks": [{"tokens": [5, 6]}]}, "sampling_params": {}}
+        assert http.post("asample", json={**asked, "target_prompt_logprobs": huge}).status_code == 400
         for route in ("training_runs?limit=x", "checkpoints?offset=-", "samplers/none", "sessions/none"):
             assert 400 <= http.get(route).status_code < 500
 
 
+def training_request(training, seq_id: int | None) -> bytes:
+    inputs = types.ForwardBackwardInput(data=cross_entropy_data(), loss_fn="cross_entropy")
+    request = types.ForwardBackwardRequest(forward_backward_input=inputs, model_id=training.model_id, seq_id=seq_id)
+    return forward_backward_request_to_proto(request).SerializeToString()
+
+
 def test_a_compressed_training_request_is_understood(tinker_service, training):
     """The SDK compresses when the service asks it to; the wire format must be read either way."""
-    import zstandard
-    from tinker.proto.request_conv import forward_backward_request_to_proto
-
-    request = types.ForwardBackwardRequest(
-        forward_backward_input=types.ForwardBackwardInput(data=cross_entropy_data(), loss_fn="cross_entropy"),
-        model_id=training.model_id,
-        seq_id=1,
-    )
-    body = zstandard.ZstdCompressor().compress(forward_backward_request_to_proto(request).SerializeToString())
+    body = zstandard.ZstdCompressor().compress(training_request(training, 1))
     headers = {"X-API-Key": tinker_service.api_key, "Content-Encoding": "zstd"}
     answer = httpx.post(f"{tinker_service.base_url}/api/v1/forward_backward", content=body, headers=headers)
     assert answer.status_code == 200
     assert "request_id" in answer.json()
+
+
+def test_a_request_that_is_sent_twice_is_done_once_where_it_has_a_number(tinker_service, training):
+    headers = {"X-API-Key": tinker_service.api_key}
+
+    def promised(seq_id: int | None) -> list[str]:
+        answers = [http.post("forward_backward", content=training_request(training, seq_id)) for _ in range(2)]
+        return [answer.json()["request_id"] for answer in answers]
+
+    with httpx.Client(base_url=f"{tinker_service.base_url}/api/v1/", headers=headers) as http:
+        assert len(set(promised(7))) == 1
+        assert len(set(promised(None))) == 2
+
+
+def test_an_answer_once_given_stays():
+    """A batch that fails tells the error to every request in it, also to those that were answered before."""
+
+    async def answered(*answers):
+        store, released = FutureStore(asyncio.get_running_loop()), []
+        future = store.create(on_done=lambda: released.append(1))
+        for answer in answers:
+            await asyncio.to_thread(store.resolve, future, answer)
+        await future.event.wait()
+        return future.answer, len(released)
+
+    assert asyncio.run(answered(b"tokens", RuntimeError("later"))) == (b"tokens", 1)
+    refusal = {"error": "cancelled", "category": "user"}
+    assert asyncio.run(answered(RequestError("cancelled"), b"tokens")) == (refusal, 1)

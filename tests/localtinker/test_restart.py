@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from queue import Queue
 
 import numpy as np
 import psutil
@@ -11,8 +13,10 @@ import pytest
 import tinker
 from localtinker_helpers import connect, cross_entropy_data, params, prompt, random_sequences, score, train, wait_for
 
-from rtl_core.errors import InfrastructureError
-from rtl_core.localtinker.process import LocalTinker
+from rtl_core.errors import ConfigError, InfrastructureError
+from rtl_core.localtinker import service
+from rtl_core.localtinker.process import KeptTinker, LocalTinker
+from rtl_core.localtinker.settings import Settings
 from tests import waiting
 
 SEQUENCES = random_sequences(3, seed=21)
@@ -70,6 +74,48 @@ def test_the_service_dies_with_its_parent_even_by_kill_9(models_by_name, tmp_pat
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     waiting.wait_for(lambda: not waiting.lives(pid), "the end of the service with its parent")
+
+
+def test_two_services_never_write_to_one_folder(models_by_name, tmp_path, monkeypatch):
+    """Each would delete what the other one has not named yet."""
+    monkeypatch.setattr(service, "PATIENCE_S", 0.0)
+    settings = Settings(models={"student": models_by_name["student"]}, state=tmp_path, sampling_processes=0)
+    first = service.Service(settings)
+    with pytest.raises(ConfigError, match="another service"):
+        service.Service(settings)
+    first.stop()
+    service.Service(settings).stop()
+
+
+def test_a_kept_service_is_started_again_also_where_no_process_could_be_made_at_first(
+    models_by_name, tmp_path, monkeypatch
+):
+    told = Queue()
+    with KeptTinker({"student": models_by_name["student"]}, tmp_path, on_restart=told.put) as kept:
+        with monkeypatch.context() as broken:
+            broken.setattr(sys, "executable", str(tmp_path / "none"))
+            os.kill(kept.pid, signal.SIGKILL)
+            assert "does not come up again" in told.get(timeout=300)
+        while "was started again" not in told.get(timeout=300):
+            continue
+        assert kept.alive
+
+
+def test_a_kept_service_is_stopped_also_while_it_starts(models_by_name, tmp_path, monkeypatch):
+    kept = KeptTinker({"student": models_by_name["student"]}, tmp_path, on_restart=print)
+    starting = tmp_path / "starting"
+    (tmp_path / "slow").write_text(
+        f"#!/bin/sh\necho $$ > {starting}.new\nmv {starting}.new {starting}\nexec sleep 3000\n"
+    )
+    (tmp_path / "slow").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "slow"))
+    os.kill(kept.pid, signal.SIGKILL)
+    pid = int(waiting.wait_for(lambda: starting.exists() and starting.read_text(), "a second start"))
+    stopping = threading.Thread(target=kept.stop, daemon=True)
+    stopping.start()
+    stopping.join(100)
+    assert not stopping.is_alive()
+    assert not waiting.lives(pid)
 
 
 def test_a_service_that_cannot_start_says_why(tmp_path):

@@ -70,6 +70,24 @@ def test_what_a_killed_process_was_at_work_on_is_done_again(service, sampler):
     assert processes[0] not in sampling_processes(service)
 
 
+def test_weights_that_were_copied_and_deleted_are_sampled_by_who_asked_before(service, sampler):
+    rest = tinker.RestClient(base_url=service.base_url, api_key=service.api_key)
+    with connect(service, project_id="any") as client:
+        training = client.create_lora_training_client("student", rank=2).result()
+        path = training.save_weights_for_sampler("short-lived").result().path
+        frozen = client.create_sampling_client(model_path=path).result()
+        processes = sampling_processes(service)
+        for process in processes:
+            process.suspend()
+        asked = frozen.sample(prompt(), 1, params(3))
+        wait_for(service, lambda s: s["rows_running"] == 1)
+        for saved in (path, client.copy_weights(path).result()):
+            rest.delete_checkpoint_from_tinker_path(saved).result()
+        for process in processes:
+            process.resume()
+        assert len(drawn(asked)) == 1
+
+
 def test_a_request_that_kills_every_process_is_answered_with_an_error(service, sampler):
     deadly = sampler.sample(prompt(), 64, params(1900)).future()
     while not deadly.done():

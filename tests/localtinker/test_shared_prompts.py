@@ -10,7 +10,6 @@ from rtl_core.localtinker import decoder
 from rtl_core.localtinker.batching import GenerationBatch
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SampleRequest, SamplingOptions
-from rtl_core.localtinker.wire import SampledSequence
 
 CONFIG = LlamaConfig(
     vocab_size=300,
@@ -75,9 +74,9 @@ def test_scores_and_samples_are_those_of_each_prompt_alone(model, tokens, monkey
             np.testing.assert_allclose(mine, truth[first - 1 :][np.arange(len(mine)), prompts[i][first:]], atol=1e-5)
         if ASKED[i].topk:
             assert scores is not None
-            assert scores.topk_logprobs_PK is not None
+            assert scores.topk is not None
             best = np.sort(truth, -1)[:, ::-1][: len(prompts[i]) - 1, : ASKED[i].topk]
-            np.testing.assert_allclose(scores.topk_logprobs_PK[1:], best, atol=1e-5)
+            np.testing.assert_allclose(scores.topk[1][1:], best, atol=1e-5)
         if ASKED[i].targets_RK is not None:
             assert scores is not None
             assert scores.targets is not None
@@ -94,20 +93,17 @@ def test_groups_that_join_and_leave_a_batch_are_sampled_as_each_alone(tmp_path, 
         model = served(tmp_path, CONFIG, dtype)
     prompts = group()
     batch = GenerationBatch(model.decoder(None), model.vocabulary)
-    said: dict[int, list[SampledSequence]] = {}
-
-    def fail(error):
-        raise error
+    requests: dict[int, SampleRequest] = {}
+    answered: set[int] = set()
 
     def admit(numbers):
         rows = []
         for i in numbers:
             options = SamplingOptions(max_tokens=(90, 3, 20, 40, 70, 2)[i])
             prompt, count = prompts[i], (4, 1, 2, 3, 2, 5)[i]
-            request = SampleRequest(
-                prompt, count, i, options, PromptOptions(), lambda rows, _, i=i: said.__setitem__(i, rows), fail
-            )
-            rows += request.make_rows()
+            take = lambda _, i=i: answered.add(i)  # noqa: E731
+            requests[i] = SampleRequest(prompt, count, i, options, PromptOptions(), take=take)
+            rows += requests[i].make_rows()
         batch.admit(rows)
 
     admit([5, 1, 3])
@@ -116,9 +112,9 @@ def test_groups_that_join_and_leave_a_batch_are_sampled_as_each_alone(tmp_path, 
             admit([0, 2] if number == 1 else [4])
         batch.step()
     assert not batch.live
-    assert sorted(said) == list(range(6))
-    for i, sequences in said.items():
-        for sequence in sequences:
+    assert sorted(answered) == list(range(6))
+    for i, request in requests.items():
+        for sequence in (row.sequence for row in request.rows):
             whole = prompts[i] + sequence.tokens
             truth = true_logprobs(model, whole[:-1])[len(prompts[i]) - 1 :]
             theirs = truth[np.arange(len(sequence.tokens)), sequence.tokens]

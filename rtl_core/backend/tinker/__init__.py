@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 # The SDK reads these when it is imported or first used: no telemetry, and no wait for a hub that is not needed.
 os.environ.setdefault("TINKER_TELEMETRY", "0")
@@ -48,6 +48,7 @@ from rtl_core.learning.distributions import Choices
 from rtl_core.types.tokenizer import Tokenizer
 
 Entered = TypeVar("Entered")
+Made = TypeVar("Made")
 MOST_SAMPLERS = 5
 """Sampling clients that are kept, the last ones used; and one for each further teacher."""
 
@@ -87,7 +88,7 @@ class TinkerBackend:
             requests = [
                 client.sample(prompt, number, types.SamplingParams(**shape, seed=seed)) for number, seed in asked
             ]
-            responses = await asyncio.gather(*(request.coroutine() for request in requests))
+            responses = await _all_or_none([request.coroutine() for request in requests])
             answers = [
                 SampledAnswer.of(list(one.tokens), one.logprobs, str(one.stop_reason) == "stop", self.tokenizer, params)
                 for response in responses
@@ -264,6 +265,16 @@ class _Tinker:
             async with tinker_session(endpoint) as service:
                 rest = tinker.RestClient(base_url=endpoint.base_url)
                 return await checkpoints.download_adapter(service, rest, state_path, name, folder)
+
+
+async def _all_or_none(work: Sequence[Coroutine[Any, Any, Made]]) -> list[Made]:
+    """What all give. Where one fails the others are cancelled: they will be asked for again together."""
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def _readiness(service: TinkerService) -> Readiness:

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from collections import defaultdict
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -35,11 +36,9 @@ async def delete(rest: tinker.RestClient, paths: Collection[str]) -> int:
         except tinker.NotFoundError:
             continue
         for path in sorted(wanted & present):
-            try:
+            with suppress(tinker.NotFoundError):
                 await rest.delete_checkpoint_from_tinker_path(path)
                 deleted += 1
-            except tinker.NotFoundError:
-                continue
     return deleted
 
 

@@ -53,11 +53,8 @@ def credential(service: TinkerService | None = None) -> tuple[AuthTokenProvider,
         if isinstance(found, CredentialCmdAuthProvider):
             return found, "what TINKER_CREDENTIAL_CMD prints"
         return found, "TINKER_API_KEY" if ApiKeyAuthProvider.create_or_env() else "the key of `tinker auth login`"
-    except (
-        OSError,
-        ValueError,
-        tinker.TinkerError,
-    ) as error:  # a stored file may be unreadable, or hold something else
+    except (OSError, ValueError, tinker.TinkerError) as error:
+        # A stored file may be unreadable, or hold something else.
         why = "" if str(error) == MISSING_API_KEY_MESSAGE else f" that can be used: {str(error).splitlines()[0]}"
         raise PolicyError(f"there is no key for the Tinker service{why}", sign_in(service)) from error
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import tinker
 
@@ -88,8 +87,6 @@ class Sessions:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: Any) -> None:
         for session in self._opened:
-            await session.closing.__aexit__(kind, error, traceback)
+            await session.closing.__aexit__(*error)
