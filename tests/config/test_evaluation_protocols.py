@@ -1,13 +1,12 @@
 """A protocol and a command line make one configuration; what belongs together goes on, what does not never mixes."""
 
 import pytest
-from typer.testing import CliRunner
 
 from rtl_core.config import load_config
 from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
 from rtl_core.errors import ConfigError
 from rtl_core.problems.load import load_problems
-from rtl_distill import cli
+from tests.command import invoke
 
 CVDP = protocol_file("cvdp")
 
@@ -99,7 +98,6 @@ def test_what_is_no_protocol_is_refused(tmp_path, cvdp):
     ],
 )
 def test_a_mistake_is_told_before_anything_starts(given, told):
-    cli.register()
-    done = CliRunner().invoke(cli.app, ["evaluate", *given])
+    done = invoke("evaluate", *given)
     assert done.exit_code != 0
     assert told in str(done.exception.message)

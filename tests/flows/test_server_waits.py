@@ -2,9 +2,6 @@
 
 import asyncio
 import logging
-import os
-import subprocess
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -16,6 +13,7 @@ from rtl_core.errors import MalformedAnswerError
 from rtl_core.run import session
 from rtl_core.run.stopping import is_transient
 from rtl_distill.tasks import logs, steps
+from tests.command import run
 
 
 class Server(ThreadingHTTPServer):
@@ -112,11 +110,8 @@ def test_a_task_that_takes_long_is_named(monkeypatch, caplog):
 
 def test_a_command_whose_server_stays_busy_ends_in_a_sentence(server, tmp_path):
     server.refusals = 10**6
-    done = subprocess.run(
-        [sys.executable, "-m", "rtl_distill.cli", "train", "demo", f"--set=run.directory={tmp_path}"],
-        env={**os.environ, "PREFECT_API_URL": f"{server.url}/api", "PREFECT_CLIENT_MAX_RETRIES": "1"},
-        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    busy = {"PREFECT_API_URL": f"{server.url}/api", "PREFECT_CLIENT_MAX_RETRIES": "1"}
+    done = run("train", "demo", sets=[f"run.directory={tmp_path}"], env=busy, cwd=tmp_path, timeout=300)
     said = done.stdout + done.stderr
     assert f"Prefect's server at {server.url}/api fails" in said
     assert "503" in said

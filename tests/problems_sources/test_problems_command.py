@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,16 +12,13 @@ from pathlib import Path
 import pytest
 
 from rtl_core.problems.fetch import CVDP
+from tests.command import run
 
 FILES = {"cvdp_a.jsonl": b'{"id": 1}\n', "nested/cvdp_b.jsonl": b'{"id": 2}\n', "README.md": b"# hello\n"}
 
 
 def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    plain = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "RTL_DISTILL__"))}
-    return subprocess.run(
-        [sys.executable, "-c", "from rtl_distill.cli import main; main()", *words],
-        capture_output=True, text=True, timeout=600, check=False, env={**plain, "COLUMNS": "200", **environment},
-    )  # fmt: skip
+    return run(*words, timeout=600, env=environment)
 
 
 class Hub:

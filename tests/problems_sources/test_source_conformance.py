@@ -2,9 +2,7 @@
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.problems.sources import SOURCES, FileSource, GeneratedSource, ProblemSource, override_of, source_of
 from rtl_core.validation.level import quick_level
 from rtl_core.validation.validate import validate_problem
+from tests.command import run
 
 OWN = "own_benches:Benches"
 COCOTB = "own_cocotb:Tests"
@@ -116,15 +115,10 @@ def demo_with(settings: dict[str, Any], path: Path, *lines: str) -> Path:
     return path
 
 
-def command(*words: str) -> str:
+def command(*words: str, sets: Sequence[str] = ()) -> str:
     """What `rtl-distill` prints, the folder of these tests being importable as a user's would be."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("RTL_DISTILL__")}
-    path = os.pathsep.join([str(Path(__file__).parent), environment.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-c", "from rtl_distill.cli import main; main()", *words],
-        capture_output=True, text=True, timeout=600, check=False,
-        env={**environment, "PYTHONPATH": path, "COLUMNS": "200"},
-    )  # fmt: skip
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    done = run(*words, sets=sets, timeout=600, env={"PYTHONPATH": path})
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -263,15 +257,7 @@ def test_the_kinds_are_listed_with_their_keys():
 def test_a_source_of_the_users_own_is_validated_by_the_command(tmp_path, data):
     path = demo_with({"kind": OWN, **own(tmp_path, data), "heldout_fraction": 0}, tmp_path / "run.toml")
     places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}")
-    printed = command(
-        "validate",
-        str(path),
-        "--mutants",
-        "1",
-        "--seeds",
-        "1",
-        *(word for place in places for word in ("--set", place)),
-    )
+    printed = command("validate", str(path), "--mutants", "1", "--seeds", "1", sets=places)
     assert "own-benches" in printed
     assert "1/1" in printed, "golden answers that pass"
     assert "torn.md:1" in printed

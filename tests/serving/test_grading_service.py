@@ -14,7 +14,6 @@ from typing import Any
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
 from rtl_core.errors import ConfigError, ProblemError
 from rtl_core.grading.executors import make_executor
@@ -27,7 +26,7 @@ from rtl_core.rollouts.reproducing import reproduce
 from rtl_core.serving import app as http
 from rtl_core.serving.grading_queue import MOST_FAILED, GradingQueue
 from rtl_core.serving.store import VerdictStore
-from rtl_distill.cli import app, register
+from tests.command import invoke
 
 PROBLEMS = starter_problems("train", 3, 0)
 TOKEN = {"Authorization": "Bearer secret"}
@@ -280,7 +279,6 @@ def test_a_file_is_gone_on_with_and_has_one_owner(grader, output, service, tmp_p
 
 def test_other_machines_are_served_only_with_a_token(monkeypatch):
     monkeypatch.delenv("RTL_DISTILL_GRADER_TOKEN", raising=False)
-    register()
-    done = CliRunner().invoke(app, ["serve-grader", "--host", "0.0.0.0"])
+    done = invoke("serve-grader", "--host", "0.0.0.0")
     assert isinstance(done.exception, ConfigError)
     assert "RTL_DISTILL_GRADER_TOKEN" in str(done.exception)
