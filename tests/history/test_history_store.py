@@ -227,19 +227,6 @@ def test_what_known_good_answers_took_is_found_again(tmp_path):
     assert history.cpu_of_known_good() == ({problem.fingerprint: 0.25}, {other.fingerprint: 0.75})
 
 
-def test_regrades_leave_the_verdict_that_training_saw(tmp_path):
-    history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=1, train=6, heldout=3))
-    stored = history.rollouts_of("demo", 0)
-    flipped = [
-        (s.rollout.key, s.verdict.model_copy(update={"outcome": Outcome.TIMEOUT, "seed": 7}) if i == 0 else s.verdict)
-        for i, s in enumerate(stored)
-    ]
-    history.record_regrades("seed 7", flipped)
-    changed = history.query("SELECT * FROM changed_verdicts").to_pylist()
-    assert [(c["label"], c["rollout"], c["now"]) for c in changed] == [("seed 7", stored[0].rollout.key, "timeout")]
-    assert history.rollouts_of("demo", 0) == stored
-
-
 def test_a_batch_is_all_or_nothing(history, tmp_path):
     history.start_run(RunRecord(name="r"))
 
@@ -265,18 +252,6 @@ def test_a_reader_can_neither_write_nor_create(tmp_path, demo):
     with pytest.raises(HistoryError, match="read-only"):
         reader.query("DELETE FROM runs")
     assert reader.run("demo").status == "finished"
-
-
-def test_a_wrong_query_gets_the_databases_own_words(demo):
-    with pytest.raises(HistoryError, match="nonsense"):
-        demo.query("SELECT nonsense FROM runs")
-
-
-def test_query_takes_parameters(demo):
-    assert demo.query(
-        "SELECT count(*) AS n FROM rollouts WHERE run = $run AND step = $step AND purpose = 'train'",
-        {"run": "demo", "step": 3},
-    ).to_pylist() == [{"n": 24}]
 
 
 def test_the_last_verdict_counts_beside_another_face_of_the_file(history, tmp_path):

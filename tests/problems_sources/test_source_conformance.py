@@ -268,6 +268,8 @@ def test_a_source_of_the_users_own_is_validated_by_the_command(tmp_path, data):
     [
         ("cvpd", "there is no source 'cvpd'; choose one of cvdp, rtllm, starter, verilog-eval, or module:name"),
         ("no_such_module:Benches", "cannot be imported: No module named 'no_such_module'"),
+        (":Benches", "is not of the form module:name"),
+        (".own_benches:Benches", "is not of the form module:name"),
         ("own_benches:Bench", "`Bench` in own_benches is no source"),
         ("rtl_core.problems.sources:FileSource", "`FileSource` in rtl_core.problems.sources is no source"),
     ],

@@ -16,7 +16,7 @@ from benchmarks.redteam import bases, fuzz, grading
 from benchmarks.redteam.attack import PAID, UNPAID, Attack
 from benchmarks.redteam.bases import COUNTER, INC
 from benchmarks.redteam.catalogue import GROUPS, chosen
-from benchmarks.redteam.grading import Graded, confirmed, core_share, grade, grade_all, grader_for
+from benchmarks.redteam.grading import Graded, confirmed, grade, grade_all, grader_for
 from benchmarks.redteam.problems import find
 from rtl_core.types.verdict import Outcome
 
@@ -157,10 +157,6 @@ def test_the_time_of_a_second_grade_does_not_come_from_the_cache(grader):
     again = confirmed(grader, replace(first, wall_s=60.0))
     assert again.outcome is first.outcome
     assert grade(grader, "g", attack).wall_s < again.wall_s < 60.0
-
-
-def test_the_share_of_a_core_is_a_share():
-    assert 0 < core_share() <= 1
 
 
 def test_the_runner_prints_its_table_and_fails_for_an_offender(tmp_path, monkeypatch, capsys):

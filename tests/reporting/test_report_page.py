@@ -138,9 +138,7 @@ def test_it_prints_in_light_with_every_figure(page, path):
 def test_nothing_sticks_out_at_any_width(opened, width):
     opened.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
     opened.wait(f"document.documentElement.clientWidth <= {width}")
-    opened.wait(
-        f"document.documentElement.scrollWidth <= {width}", patience_s=5
-    )  # Plotly follows a resize with a delay
+    opened.wait(f"document.documentElement.scrollWidth <= {width}")  # Plotly follows a resize with a delay
 
 
 def test_a_run_that_has_just_begun_has_a_page_too(page, demo, tmp_path):
