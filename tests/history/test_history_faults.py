@@ -9,14 +9,14 @@ from pathlib import Path
 
 import duckdb
 import pytest
-import synthetic
-from writer_child import writing
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import connection, schema, undo
 from rtl_core.history.connection import HistoryBusyError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
+from tests import synthetic
+from tests.history.writer_child import writing
 
 
 def test_kill_minus_nine_loses_nothing_acknowledged_and_leaves_nothing_in_part(tmp_path):

@@ -5,7 +5,6 @@ import contextlib
 import duckdb
 import numpy as np
 import pytest
-import synthetic
 
 from rtl_core.errors import HistoryError
 from rtl_core.history.connection import ROW_GROUP
@@ -13,6 +12,7 @@ from rtl_core.history.records import RunRecord, StepPlan, StepRecord
 from rtl_core.history.store import History
 from rtl_core.learning.credit import Credit
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
+from tests import synthetic
 from tests.nouns import a_rollout
 
 

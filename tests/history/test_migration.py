@@ -4,7 +4,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-import synthetic
 
 from rtl_core.config import load_config
 from rtl_core.errors import HistoryError
@@ -12,6 +11,7 @@ from rtl_core.history import connection, schema
 from rtl_core.history.export import take_snapshot
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
+from tests import synthetic
 from tests.command import invoke
 
 OLDEST = (Path(__file__).parent / "schema_v9.sql").read_text(encoding="utf-8")

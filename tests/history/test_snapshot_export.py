@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import synthetic
-from writer_child import writing
 
 from rtl_core.errors import HistoryError
 from rtl_core.history.export import export_parquet, export_rollouts, metrics, take_snapshot
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
+from tests import synthetic
+from tests.history.writer_child import writing
 
 
 def counts(history: History) -> dict[str, int]:

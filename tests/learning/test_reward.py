@@ -8,22 +8,17 @@ from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import TERMS, Conduct, Graded, Reward, reward, term
-from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
-from tests.nouns import a_rollout
+from tests.nouns import a_problem, a_rollout, a_verdict
 
-PROBLEM = Problem(
-    id="p", source="test", category="cid003", difficulty="easy", prompt="p", targets=("rtl/a.sv",), harness={}
-)
+PROBLEM = a_problem()
 WEIGHTS = {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}
 
 
 def verdict(outcome: Outcome, passed: str, failed: str = "", tests: tuple[int, int] = (0, 0)) -> Verdict:
     stages = [StageResult(stage=Stage(name), status="passed") for name in passed.split()]
     stages += [StageResult(stage=Stage(name), status="failed") for name in failed.split()]
-    return Verdict(
-        outcome=outcome, stages=tuple(stages), tests_passed=tests[0], tests_total=tests[1], executor="bubblewrap"
-    )
+    return a_verdict(outcome, stages=tuple(stages), tests_passed=tests[0], tests_total=tests[1])
 
 
 def earned(of: Verdict, weights: dict[str, float] = WEIGHTS, text: str = "module a; endmodule") -> Reward:

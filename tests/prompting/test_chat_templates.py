@@ -29,7 +29,8 @@ from rtl_core.prompting.budget import build_prompt
 from rtl_core.prompting.chat import Chat, decoded
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.prompting.hints import after_verdict, hinted
-from rtl_core.types.verdict import Outcome, Verdict
+from rtl_core.types.verdict import Outcome
+from tests.nouns import a_verdict
 
 SETTINGS = [(model, thinking) for model in MODELS for thinking, ending in model.prompts.items() if ending is not None]
 IDS = [f"{model.file}-{thinking}" for model, thinking in SETTINGS]
@@ -95,7 +96,7 @@ def test_a_hint_shows_the_answer_without_its_thought(tokenizers, model, thinking
     opening = chat.opening(first.tokens_P)
     said = FIRST.replace("endmodule", "  // not a </think> at all\nendmodule")
     finished = next(cases(chat, opening)).completion.replace(FIRST, said)
-    failed = Verdict(outcome=Outcome.COMPILE_FAILED, stages=(), reasons=("no semicolon",), executor="test")
+    failed = a_verdict(Outcome.COMPILE_FAILED, "no semicolon")
     prompt_P = hinted(chat, after_verdict(first.messages, opening + finished, failed, 500), 8192)
     text = decoded(chat.tokenizer, prompt_P)
     assert "no semicolon" in text

@@ -5,11 +5,11 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from chromium import browser
-from report_tab import assert_quiet, cells, open_whole, rows, traces
 
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.store import History
+from tests.reporting.chromium import browser
+from tests.reporting.report_tab import assert_quiet, cells, open_whole, rows, traces
 
 COMPARED = {
     "result", "pass-at-k", "by-difficulty", "by-family", "reward", "equal-difficulty", "pass-rate", "outcomes", "funnel", "groups", "teacher-kl",

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from chromium import Page, browser
 
 from rtl_core.history.store import History
 from rtl_core.view.links import link, rollout_link
 from tests.command import command
+from tests.reporting.chromium import Page, browser
 from tests.waiting import wait_for
 
 PATIENCE_S = 1200
