@@ -18,18 +18,14 @@ class Scripted:
 
     def __init__(self, calls, delay_s=0.0):
         self.calls, self.delay_s, self.asked, self.status = calls, delay_s, [], []
-        self.dies_after = None
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
                 asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                dead = outer.dies_after is not None and len(outer.asked) >= outer.dies_after
-                if not dead:
-                    outer.asked.append(asked)
+                outer.asked.append(asked)
                 time.sleep(outer.delay_s)
                 status, body = outer.status.pop(0) if outer.status else (200, outer.answer(asked))
-                status = 401 if dead else status
                 data = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))

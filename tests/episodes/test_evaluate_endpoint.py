@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
-from rtl_core.episodes.endpoint import Endpoint
-from rtl_core.errors import MalformedAnswerError
 from rtl_core.history.store import History
+from rtl_core.reporting.blocks import Source, Table
+from rtl_core.reporting.figures.episodes import blocks
 from tests.command import command, run
 from tests.episodes.endpoint import EXAMPLE, Scripted, scripted_calls
 from tests.waiting import wait_for
@@ -24,14 +24,6 @@ def calls(cvdp):
 def evaluate(url, cvdp, db):
     place = ("--problems", cvdp / EXAMPLE, "--samples", 2, "--db", db, "--name", "agents")
     return "evaluate", "--model", "scripted", "--endpoint", url, "--agentic", *place
-
-
-@pytest.mark.parametrize("message", [None, {"content": 7}, {"content": [{"type": "text"}]}, {"reasoning": [1]}])
-def test_a_completion_without_text_is_an_answer_that_may_be_asked_for_again(message):
-    with Scripted(()) as server:
-        server.status.append((200, {"choices": [{"message": message}]}))
-        with pytest.raises(MalformedAnswerError, match="chat completion"):
-            Endpoint(server.url, "m").reply([{"role": "user", "content": "hello"}])
 
 
 @pytest.mark.slow
@@ -53,6 +45,17 @@ def test_an_agent_is_evaluated_beside_single_shot_and_its_transcript_is_shown(cv
     history = History(db, read_only=True)
     keys = history.query("SELECT rollout FROM verdicts WHERE outcome = 'passed' ORDER BY 1").column(0).to_pylist()
     assert len(keys) == 2
+    for key in keys:
+        messages = history.messages(key)
+        assert [(m.who, m.position) for m in messages] == list(zip(("model", "tool") * 7, range(14), strict=True))
+        assert [m.ok for m in messages if m.who == "tool"] == [True, True, False, True, False, True, True]
+        assert (messages[2].thought, messages[2].n_tokens) == ("thought 1", 10)
+    assert history.query("SELECT turns, calls, failed_calls, tokens, ended, passed FROM episodes").to_pylist() == 2 * [
+        {"turns": 7, "calls": 7, "failed_calls": 2, "tokens": 70, "ended": "submitted", "passed": True}
+    ]
+    (table,) = (one for one in blocks.blocks(Source(history, "agents")) if isinstance(one, Table))
+    printed = [row[1:] for row in rows]
+    assert [list(map(str, row[2:])) in printed for row in table.rows] == [True] * 3  # one table, shown twice
     shown = run("show", keys[0], "--db", db, timeout=120).stdout
     for said in ("turn 3: 10 tokens", "compile", "syntax error", "write rtl/fixed_priority_arbiter.sv, content (79 lines)",
                  "the tools are list, read", "7 turns, 70 tokens written, 7 calls (2 failed)"):  # fmt: skip
@@ -62,6 +65,21 @@ def test_an_agent_is_evaluated_beside_single_shot_and_its_transcript_is_shown(cv
         again = run(*evaluate(server.url, cvdp, db), sets=[f'evaluation.endpoint="{server.url}"'], timeout=600)
         assert "choose another --name" in again.stderr  # another endpoint is another evaluation
         assert not server.asked
+
+
+@pytest.mark.slow
+def test_a_model_that_samples_here_is_evaluated_in_episodes(cvdp, knows_tools, tmp_path):
+    db = tmp_path / "h.duckdb"
+    model = ("--model", "student", "--base-url", "local", "--agentic", "--samples", 2, "--db", db)
+    sets = ["evaluation.max_tokens=24", f'tinker.local_models={{"student" = "{knows_tools}"}}']
+    done = run("evaluate", *model, "--problems", cvdp / EXAMPLE, sets=sets, cwd=tmp_path, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    history = History(db, read_only=True)
+    keys = history.query("SELECT rollout FROM rollouts WHERE evaluation LIKE '%turns%'").column(0).to_pylist()
+    assert len(keys) == 2
+    for key in keys:
+        said = history.messages(key)[0]
+        assert said.n_tokens == len(said.tokens_T) == len(said.logprobs_T) > 0
 
 
 @pytest.mark.slow
