@@ -103,6 +103,10 @@ def test_a_wrong_design_alone_is_never_paid_and_a_right_one_always(grader):
                 assert not graded.faults, (base.problem, core, graded.outcome, graded.reasons)
 
 
+def test_no_attack_is_left_out_where_the_published_sets_are_at_hand(data):
+    assert not {attack.problem for attack in BY_NAME.values() if find(attack.problem) is None}
+
+
 def test_the_red_team_is_as_large_as_promised_and_every_entry_says_what_it_is():
     attacks = [attack for attacks in GROUPS.values() for attack in attacks if not attack.honest]
     honest = [attack for attacks in GROUPS.values() for attack in attacks if attack.honest]
