@@ -209,19 +209,19 @@ def test_the_split_for_reported_figures_is_apart_or_refused(source):
     assert not seen & {problem.fingerprint for problem in reported.heldout}
 
 
+@pytest.mark.parametrize("kind", ["starter"])
 def test_a_generated_set_may_be_for_training_alone(source):
-    if isinstance(source, GeneratedSource):
-        loaded = loaded_by(source.model_copy(update={"heldout": 0, "heldout_split": "test"}))
-        assert loaded.train == loaded_by(source).train
-        assert (loaded.heldout, loaded.heldout_split) == ([], "heldout")
+    loaded = loaded_by(source.model_copy(update={"heldout": 0, "heldout_split": "test"}))
+    assert loaded.train == loaded_by(source).train
+    assert (loaded.heldout, loaded.heldout_split) == ([], "heldout")
 
 
+@pytest.mark.parametrize("kind", ["starter"])
 @pytest.mark.parametrize(("own_seed", "shared"), [(None, False), (7, True)])
 def test_runs_of_two_seeds_share_training_problems_where_a_generated_source_has_its_own(source, own_seed, shared):
-    if isinstance(source, GeneratedSource):
-        first, second = (loaded_by(source.model_copy(update={"seed": own_seed}), seed) for seed in (0, 1))
-        assert ([p.id for p in first.train] == [p.id for p in second.train]) is shared
-        assert first.heldout == second.heldout
+    first, second = (loaded_by(source.model_copy(update={"seed": own_seed}), seed) for seed in (0, 1))
+    assert ([p.id for p in first.train] == [p.id for p in second.train]) is shared
+    assert first.heldout == second.heldout
 
 
 def test_its_golden_answers_pass(source, grader):
