@@ -114,24 +114,6 @@ def test_questions_may_share_a_connection(history):
     assert history.take_spent().busy_s == 0
 
 
-def test_a_later_verdict_replaces_the_earlier_one_whole(history):
-    rng = np.random.default_rng(1)
-    p = synthetic.problem(0, "train")
-    r = a_rollout()
-    history.record_rollouts([r])
-    stages, reasons = (StageResult(stage=Stage.FORMAT, status="passed"),), ("the engine died",)
-    broken = Verdict(outcome=Outcome.INFRASTRUCTURE_ERROR, stages=stages, reasons=reasons, executor="docker")
-    history.record_verdicts([(r.key, broken, None)])
-    assert history.rollout(r.key).verdict == broken
-    assert history.rollout(r.key).reward is None
-    verdict, reward = synthetic.judge(p, 0.0, rng)
-    history.record_verdicts([(r.key, verdict, reward)])
-    history.record_verdicts([(r.key, verdict, reward)])
-    assert history.rollout(r.key).verdict == verdict
-    assert history.rollout(r.key).reward == reward
-    assert history.query("SELECT count(*) AS n FROM verdict_stages").to_pylist() == [{"n": 4}]
-
-
 def test_a_verdict_without_its_rollout_is_refused(tmp_path):
     verdict, reward = synthetic.judge(synthetic.problem(0, "train"), 1.0, np.random.default_rng(0))
     with pytest.raises(HistoryError, match="first 'r/step/00001/x/0'"):
@@ -254,17 +236,20 @@ def test_a_reader_can_neither_write_nor_create(tmp_path, demo):
     assert reader.run("demo").status == "finished"
 
 
-def test_the_last_verdict_counts_beside_another_face_of_the_file(history, tmp_path):
+def test_the_last_verdict_replaces_the_earlier_ones_whole_beside_another_face_of_the_file(history, tmp_path):
     rng, p = np.random.default_rng(4), synthetic.problem(0, "train")
     given = [a_rollout(sample=i) for i in range(3)]
     with pytest.raises(HistoryError, match="3 rollouts are not in"):
         history.record_advantages([(r.key, Credit(0.0, 0.0, True)) for r in given])
     history.record_rollouts(given)
+    stages, reasons = (StageResult(stage=Stage.FORMAT, status="passed"),), ("the engine died",)
+    broken = Verdict(outcome=Outcome.INFRASTRUCTURE_ERROR, stages=stages, reasons=reasons, executor="docker")
+    verdicts = [(broken, None), *(synthetic.judge(p, skill, rng) for skill in (0.0, 1.0))]
     for face in (history, History(tmp_path / "h.duckdb"), history):
-        for skill in (0.0, 1.0):
-            verdict, reward = synthetic.judge(p, skill, rng)
-            face.record_verdicts([(r.key, verdict, reward) for r in given])
-            assert [s.verdict for s in history.rollouts_of("r", 0)] == [verdict] * 3
+        for verdict, reward in verdicts:
+            for _ in range(2):
+                face.record_verdicts([(r.key, verdict, reward) for r in given])
+            assert [(s.verdict, s.reward) for s in history.rollouts_of("r", 0)] == [(verdict, reward)] * 3
     assert history.query("SELECT count(*) AS n FROM verdict_stages").to_pylist() == [{"n": 12}]
 
 
