@@ -12,7 +12,7 @@ from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source, Table
 from rtl_core.reporting.figures.episodes import blocks
 from tests.command import command, run
-from tests.episodes.endpoint import EXAMPLE, Scripted, scripted_calls
+from tests.episodes.endpoint import EXAMPLE, scripted, scripted_calls
 from tests.waiting import wait_for
 
 
@@ -29,7 +29,7 @@ def evaluate(url, cvdp, db):
 @pytest.mark.slow
 def test_an_agent_is_evaluated_beside_single_shot_and_its_transcript_is_shown(cvdp, calls, tmp_path):
     db = tmp_path / "h.duckdb"
-    with Scripted(calls) as server:
+    with scripted(calls) as server:
         done = run(*evaluate(server.url, cvdp, db), timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in done.stdout.splitlines()]
@@ -61,7 +61,7 @@ def test_an_agent_is_evaluated_beside_single_shot_and_its_transcript_is_shown(cv
                  "the tools are list, read", "7 turns, 70 tokens written, 7 calls (2 failed)"):  # fmt: skip
         assert said in shown, said
 
-    with Scripted(calls) as server:  # whole: nothing is asked again
+    with scripted(calls) as server:  # whole: nothing is asked again
         again = run(*evaluate(server.url, cvdp, db), sets=[f'evaluation.endpoint="{server.url}"'], timeout=600)
         assert "choose another --name" in again.stderr  # another endpoint is another evaluation
         assert not server.asked
@@ -85,7 +85,7 @@ def test_a_model_that_samples_here_is_evaluated_in_episodes(cvdp, knows_tools, t
 @pytest.mark.slow
 def test_a_killed_evaluation_goes_on_and_no_turn_is_recorded_twice(cvdp, calls, tmp_path):
     db = tmp_path / "h.duckdb"
-    with Scripted(calls, delay_s=1.0) as server:
+    with scripted(calls, delay_s=1.0) as server:
         first = subprocess.Popen(
             command(*evaluate(server.url, cvdp, db)), stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )

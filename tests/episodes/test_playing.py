@@ -11,7 +11,7 @@ from rtl_core.errors import BackendUnavailableError, MalformedAnswerError, Polic
 from rtl_core.prompting.answer_to import answer_to, response_of
 from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat
-from tests.episodes.endpoint import Scripted, scripted_calls
+from tests.episodes.endpoint import scripted, scripted_calls
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_the_prompt_of_each_turn_is_the_one_before_and_what_was_sampled_and_rend
 def test_what_an_endpoint_can_do_wrong(calls):
     said = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
     later = [*said, {"role": "assistant", "content": "a"}]
-    with Scripted(calls) as server:
+    with scripted(calls) as server:
         endpoint = Endpoint(server.url, "m", retry_s=0.01)
         server.status = [(503, b"busy"), (429, b"slow down")]
         assert endpoint.reply(said).n_tokens == 10
@@ -95,7 +95,7 @@ def test_what_an_endpoint_can_do_wrong(calls):
 
 
 def test_calls_of_an_endpoint_are_what_it_wrote(calls):
-    with Scripted([("read", '{"path":')]) as server:
+    with scripted([("read", '{"path":')]) as server:
         reply = Endpoint(server.url, "m").reply([{"role": "user", "content": "u"}], [{"type": "function"}], 5)
         assert reply.calls == (Call("read", '{"path":', "c0"),)
         assert server.asked[0]["max_tokens"] == 5
