@@ -1,4 +1,4 @@
-"""What the benchmarks share: options, tables, the folder of the published sets, processes that bear a mark."""
+"""What the benchmarks share: options, tables, the folder of the published sets, `rtl-distill` as a process, processes that bear a mark."""
 
 import argparse
 import contextlib
@@ -17,14 +17,23 @@ NUMBER = re.compile(r"[-+<>≤≥=·–.\d\s]*(\d|$)")
 DATA = Path(os.environ.get("RTL_DISTILL_DATA", ROOT.parent / "shared/data"))
 
 
-def options(doc: str | None, *, data: bool = False) -> argparse.ArgumentParser:
-    """A parser that describes a module by its docstring; `data`: with `--data`, the folder of the published sets."""
+def options(doc: str | None, *, data: bool = False, sets: bool = False) -> argparse.ArgumentParser:
+    """A parser that describes a module by its docstring; `data`: with `--data`, the folder of the published sets; `sets`: with `--set`, whose
+    values are `overrides`."""
     spec = sys.modules["__main__"].__spec__
     program = f"python -m {spec.name.removesuffix('.__main__')}" if spec else None
     parser = argparse.ArgumentParser(program, description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     if data:
         parser.add_argument("--data", type=Path, default=DATA, help="folder of the published sets")
+    if sets:
+        what = "override a key of the configuration; repeatable"
+        parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help=what)
     return parser
+
+
+def command(*words: object, sets: Iterable[str] = ()) -> list[str]:
+    """`rtl-distill` with these words as a command of this Python, and `--set` for each override."""
+    return [sys.executable, "-m", "rtl_distill.cli", *map(str, words), *(f"--set={one}" for one in sets)]
 
 
 def names(text: str) -> list[str]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import options, show
+from benchmarks.common import command, options, show
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval, paired_test
@@ -55,9 +55,7 @@ def train(arm: str, seed: int, folder: Path, overrides: list[str]) -> None:
         f"run.name={run_name(arm, seed)}", f"run.seed={seed}", f"run.directory={folder}",
         f"run.history={history_of(folder, seed)}", *ARMS[arm], *overrides,
     ]  # fmt: skip
-    options = [part for one in sets for part in ("--set", one)]
-    code = "from rtl_distill.cli import main; main()"
-    subprocess.run([sys.executable, "-c", code, "train", "demo-episodes", *options], check=True)
+    subprocess.run(command("train", "demo-episodes", sets=sets), check=True)
 
 
 def rates_of(history: History, record: EvaluationRecord, k: int = 1) -> dict[str, float]:
@@ -108,11 +106,10 @@ def over_seeds(runs: list[dict[str, float]]) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = options(__doc__)
+    parser = options(__doc__, sets=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     parser.add_argument("--folder", type=Path, default=Path("build/episode-training"))
-    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
     parser.add_argument("--show", action="store_true", help="print what there is, and train nothing")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks.common import options
+from benchmarks.common import command, options
 from rtl_core.config import load_config
 from rtl_core.grading.verdict_record import changed_fields
 from rtl_core.problems.sources import override_of
@@ -63,10 +63,9 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "rtl_distill.cli", "serve-grader", "--source", "starter"]
-        command += ["--output", str(self.output), "--port", str(self.port), "--queue", "64"]
+        words = ("serve-grader", "--source", "starter", "--output", self.output, "--port", self.port, "--queue", 64)
         environment = {**os.environ, "RTL_DISTILL_GRADER_TOKEN": TOKEN}
-        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command(*words), env=environment, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if "GRADER_URL=" in line:

@@ -31,7 +31,6 @@ group and a train step, and the most memory of each tenth of them is printed.
 import argparse
 import gc
 import itertools
-import json
 import os
 import statistics
 import sys
@@ -234,19 +233,17 @@ def growth(args: argparse.Namespace, served: Served, drawn: list[Drawn], train: 
     return peaks
 
 
-def report(args: argparse.Namespace, figures: dict, targets: dict[str, float]) -> dict[str, dict[str, float]]:
-    """Print the table of medians, and return it."""
-    summary, rows = {}, []
+def report(args: argparse.Namespace, figures: dict, targets: dict[str, float]) -> None:
+    """Print the table of medians."""
+    rows = []
     for name, sides in figures.items():
         ratios = [a / b for a, b in zip(sides["ours"], sides["plain"], strict=True)]
         ours, plain, ratio = (statistics.median(values) for values in (sides["ours"], sides["plain"], ratios))
-        summary[name] = {"ours": ours, "plain": plain, "ratio": ratio}
         target = f">= {targets[name]}" if name in targets else ""
         spread = f"{min(ratios):.2f} .. {max(ratios):.2f}"
         rows.append((name, f"{ours:,.0f}", f"{plain:,.0f}", f"{ratio:.2f}", spread, target))
     columns = ("", "service", "plain", "ratio", "least .. most", "target")
     show(f"tokens/s, {args.threads} threads, medians of {args.rounds} rounds", columns, rows)
-    return summary
 
 
 def arguments() -> argparse.Namespace:
@@ -255,7 +252,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", choices=tuple(MEAN_DIFFERENCE), default="float32")
     parser.add_argument("--deterministic", action="store_true")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
     numbers = {"rounds": 5, "threads": 2, "prompts": 16, "prompt-tokens": 300, "group": 6, "tokens": 160}
     for name, default in (numbers | {"sequences": 32, "length": 512, "steps": 0}).items():
         parser.add_argument(f"--{name}", type=int, default=default, help=f"({default})")
@@ -282,7 +278,7 @@ def main() -> int:
         bare = time.perf_counter() - began
         tenths = growth(args, served, drawn, work["train step"][0])
         figures, peaks = measure(args, work, served, plain)
-    rows = report(args, figures, TARGETS if shipped else {})
+    report(args, figures, TARGETS if shipped else {})
     print(
         f"load average of this machine at the end: {os.getloadavg()[0]:.1f} (figures mean something up to about {args.threads + 1})"
     )
@@ -297,8 +293,6 @@ def main() -> int:
     print(
         f"sampler against trainer, nats: {mean:.6f} on average, {most:.5f} at most; KL about {(difference**2).mean() / 2:.7f}"
     )
-    if args.json:
-        args.json.write_text(json.dumps({"startup_s": startup, "requests_s": bare, "rows": rows}, indent=1))
     if mean > MEAN_DIFFERENCE[args.dtype]:
         print(f"error: sampler and trainer differ by more than {MEAN_DIFFERENCE[args.dtype]} nats", file=sys.stderr)
         return 1

@@ -9,9 +9,9 @@ Not covered: the browser's own time to draw a page (tests/view looks at that in 
 """
 
 import contextlib
+import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.common import options, show
+from benchmarks.common import command, options, show
 from benchmarks.history import Row, met
 from benchmarks.made_up_history import RUN, fill
 from rtl_core.history.store import History
@@ -30,8 +30,9 @@ from rtl_core.view.links import link, rollout_link
 @contextlib.contextmanager
 def served(path: Path) -> Iterator[tuple[str, psutil.Process]]:
     """`rtl-distill view` over a history: its address and its process."""
-    command = [sys.executable, "-u", "-m", "rtl_distill.cli", "view", "--no-browser", "--db", str(path)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    words = ("view", "--no-browser", "--db", path)
+    process = subprocess.Popen(command(*words), stdout=subprocess.PIPE, text=True, env=environment)
     try:
         assert process.stdout is not None
         yield process.stdout.readline().strip().rstrip("/"), psutil.Process(process.pid)

@@ -11,12 +11,11 @@ seed train side by side, so that these compare. A run that the folder holds is n
 import argparse
 import os
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from benchmarks.common import ROOT, names, numbers, options, show
+from benchmarks.common import ROOT, command, names, numbers, options, show
 from rtl_core.history.store import History
 from rtl_core.problems.sources.starter import StarterSource
 from rtl_core.problems.starter import Split
@@ -24,7 +23,6 @@ from rtl_core.types.problem import Problem
 
 CHECKS = 1
 """How many outputs of each test are compared."""
-PROGRAM = str(Path(sys.executable).parent / "rtl-distill")
 _COMPARED = "            if get() != format(value, form):"
 BENCH = "src/starter_bench.py"
 AUDIT = ("--purpose", "train", "--cycles", "2000", "--parameters", "2")
@@ -66,24 +64,22 @@ def train(folder: Path, mode: str, seed: int, asked: argparse.Namespace) -> Path
         "evaluation.teacher=false", f"learning.doubtful={mode}",
     ]  # fmt: skip
     changes += [*([] if mode == "keep" else [f"learning.doubtful_share={share}"]), *asked.overrides]
-    command = [PROGRAM, "train", "demo"]
     # Runs side by side must not share a server's database.
     home = folder / f"{mode}-{seed}" / "prefect"
     home.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PREFECT_HOME": str(home)}
-    subprocess.run([*command, *(part for change in changes for part in ("--set", change))], check=True, env=environment)
+    subprocess.run(command("train", "demo", sets=changes), check=True, env=environment)
     return history
 
 
 def main() -> None:
-    parser = options(__doc__)
+    parser = options(__doc__, sets=True)
     parser.add_argument("--seeds", type=numbers, default=[0, 1, 2])
     parser.add_argument("--modes", type=names, default=["keep", "mask", "zero"])
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--problems", type=int, default=208, help="training problems, 16 a step")
     parser.add_argument("--share", type=float, default=1.0, help="learning.doubtful_share")
     parser.add_argument("--folder", type=lambda name: Path(name).resolve(), default=ROOT / "build" / "weak-harness")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
     arguments = parser.parse_args()
     rows: list[tuple[object, ...]] = []
     for seed in arguments.seeds:
@@ -99,8 +95,7 @@ def figures(mode: str, path: Path) -> tuple[str, ...]:
     """What the history of a run says, once its passes are audited."""
     history = History(path)
     (cost,) = history.query(COST_SQL, {"run": mode}).to_pylist()
-    audit = [PROGRAM, "audit", mode, "--db", str(path), *AUDIT]
-    subprocess.run(audit, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command("audit", mode, "--db", path, *AUDIT), check=True, stdout=subprocess.DEVNULL)
     (last,) = history.query(LAST_SQL, {"run": mode}).to_pylist()
     student = [e for e in history.evaluations(mode) if e.policy == "student"]
     rates = [f"{e.pass_at_1:.3f}" for e in sorted(student, key=lambda e: e.step)]

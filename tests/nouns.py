@@ -6,12 +6,18 @@ from typing import Any
 from rtl_core.config import RunConfig, load_config
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Outcome, Verdict
 
 
 def a_problem(**given: Any) -> Problem:
     """A problem `p` that asks for `rtl/m.sv`, without harness and golden answer."""
     made = {"id": "p", "source": "cvdp", "category": "cid003", "difficulty": "easy", "prompt": "p", "harness": {}}
     return Problem(**{**made, "targets": ("rtl/m.sv",), **given})
+
+
+def a_verdict(outcome: Outcome, *reasons: str, **given: Any) -> Verdict:
+    """A verdict without stages, as if some executor had given it."""
+    return Verdict(outcome=outcome, reasons=reasons, **{"stages": (), "executor": "test", **given})
 
 
 def demo(folder: Path, *overrides: str, train: int = 2, heldout: int = 1) -> RunConfig:

@@ -5,10 +5,6 @@ from pathlib import Path
 from scripts import limits, rooms
 
 
-def test_every_import_goes_down(capsys):
-    assert rooms.main() == 0, capsys.readouterr().err
-
-
 def test_every_package_is_a_room():
     root = Path(rooms.__file__).parents[1]
     inner = {f"rtl_core.{path.parent.name}" for path in (root / "rtl_core").glob("*/__init__.py")}
@@ -50,10 +46,6 @@ def test_a_room_above_its_budget_is_named(tmp_path, capsys):
     (tmp_path / "docs" / "architecture.md").write_text("| room | lines |\n|---|---|\n| `flows` | 1,200 |\n")
     assert rooms.main(tmp_path) == 1
     assert capsys.readouterr().err == "flows has 1201 lines, docs/architecture.md gives it 1200\n"
-
-
-def test_nothing_is_above_a_limit_of_size(capsys):
-    assert limits.main() == 0, capsys.readouterr().err
 
 
 def test_what_is_above_a_limit_is_named_with_its_place(tmp_path, capsys):

@@ -24,7 +24,7 @@ from benchmarks.learning.settings import SETTINGS
 
 
 def parsed() -> argparse.Namespace:
-    parser = options(__doc__)
+    parser = options(__doc__, sets=True)
     cores = len(os.sched_getaffinity(0))
     jobs = max(1, cores // CORES_PER_RUN)
     parser.add_argument("--jobs", type=int, default=jobs, help=f"runs at a time, at most two cores each ({jobs} here)")
@@ -33,12 +33,11 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--directory", type=Path, default=Path("build/learning"), help="for the runs (build/learning)")
     parser.add_argument("--ledger", type=Path, default=LEDGER, help="the ledger to read and to add to")
     parser.add_argument("--report", type=Path, default=REPORT, help="where the report is written")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for all cells, with --ledger")
     parser.add_argument("--list", action="store_true", help="list the settings and leave")
     parser.add_argument("--print-only", action="store_true", help="write and print the report, run nothing")
     parser.add_argument("--check", action="store_true", help="run two cells again; exit 1 where one differs")
     arguments = parser.parse_args()
-    if arguments.set and arguments.ledger == LEDGER:
+    if arguments.overrides and arguments.ledger == LEDGER:
         parser.error("--set makes other cells than the ledger's: give --ledger and --report, too")
     return arguments
 
@@ -56,7 +55,7 @@ def main() -> None:
     arguments = parsed()
     console = Console(width=max(160, Console().width))
     ledger = Ledger(arguments.ledger)
-    matrix = Matrix(ledger, arguments.directory, arguments.only or [*SETTINGS], arguments.seeds, arguments.set)
+    matrix = Matrix(ledger, arguments.directory, arguments.only or [*SETTINGS], arguments.seeds, arguments.overrides)
     if arguments.list:
         list_settings(matrix, console)
         return

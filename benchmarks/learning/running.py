@@ -167,8 +167,7 @@ class Matrix:
                 shutil.copyfile(self._base(setting.tier), copy)
                 copy.rename(history)
             start = time.monotonic()
-            train = ["-c", "from rtl_distill.cli import main; main()", "train", str(path)]
-            memory_gb = self._process(config.run.name, train, cores)
+            memory_gb = self._process(config.run.name, ["-m", "rtl_distill.cli", "train", str(path)], cores)
         cell = self._read(setting, seed, config, ran_here((time.monotonic() - start) / 60, memory_gb))
         if not any(other.after == setting.name for other in SETTINGS.values()):
             shutil.rmtree(history.parent)  # its figures are taken; a history and weights are tens of megabytes

@@ -6,7 +6,7 @@ from benchmarks.redteam.bases import LFSR
 from benchmarks.redteam.tables import attacks
 
 _TABLES = (
-    "bench_channel", "preprocessor", "files", "simulation_end", "weak_harness", "infrastructure", "cache", "extraction", "resources", "honest",
+    "bench_channel", "bench_designs", "preprocessor", "files", "simulation_end", "weak_harness", "infrastructure", "cache", "extraction", "resources", "honest",
 )  # fmt: skip
 GROUPS: dict[str, list[Attack]] = {name: attacks(name) for name in _TABLES}
 _UTF_16 = "\ufeff" + "".join(f"{character}\0" for character in LFSR.design())

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.common import DATA, options, show
+from benchmarks.common import DATA, command, options, show
 from benchmarks.rehearsal import settings
 from benchmarks.rehearsal.faults import FAULTS, Fault, named
 from benchmarks.rehearsal.findings import amiss, broken
@@ -67,12 +67,11 @@ class Stage:
     overrides: Sequence[str]
     """Overrides that come after those of every run (settings.py)."""
 
-    def command(self, run: Run, words: Sequence[str]) -> int:
+    def give(self, run: Run, *words: str, sets: Sequence[str] = ()) -> int:
         """Run `rtl-distill`, print and keep its lines; returns its exit code."""
         environment = {**os.environ, "TINKER_API_KEY": self.service.api_key, "PYTHONUNBUFFERED": "1", "COLUMNS": "160"}
         process = subprocess.Popen(
-            [sys.executable, "-m", "rtl_distill.cli", *words], env=environment, start_new_session=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            command(*words, sets=sets), env=environment, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         )  # fmt: skip
         assert process.stdout is not None
         late = threading.Timer(PATIENCE_S, lambda: os.killpg(process.pid, signal.SIGKILL))
@@ -94,14 +93,13 @@ class Stage:
         with Proxy(self.service.base_url, faults) as proxy:
             run.met = proxy.met
             overrides = [*settings.every_run(self.folder, name, proxy.url, self.models), *self.overrides]
-            sets = [f"--set={one}" for one in overrides]
-            while (code := self.command(run, ["train", self.config, *sets])) != 0:
+            while (code := self.give(run, "train", self.config, sets=overrides)) != 0:
                 fault = proxy.open_fault
                 if fault is None or fault.ends != "stops" or code != 2:
                     run.wrong.append(f"exit code {code} while it met {fault.name if fault else 'no fault'}")
                     break
                 proxy.end(fault)
-                if fault.command and self.command(run, [*fault.command, name, "--db", db]):
+                if fault.command and self.give(run, *fault.command, name, "--db", db):
                     run.wrong.append(f"`rtl-distill {' '.join(fault.command)}` fails")
         if any("Traceback" in line for _, line in run.lines):
             run.wrong.append("a traceback reaches the user")
@@ -123,7 +121,7 @@ def told(runs: Sequence[Run]) -> bool:
 
 
 def parsed() -> argparse.Namespace:
-    parser = options(__doc__)
+    parser = options(__doc__, sets=True)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these faults alone")
     parser.add_argument("--list", action="store_true", help="print the table and end")
     parser.add_argument("--faults-a-run", type=int, default=8, help="how many faults one run meets (default 8)")
@@ -135,7 +133,6 @@ def parsed() -> argparse.Namespace:
         help="for cvdp, a model's template in Jinja (default: Qwen3.5's in RTL_DISTILL_DATA)",
     )  # fmt: skip
     parser.add_argument("--executor", choices=("docker", "bubblewrap"), default="bubblewrap")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one more key")
     given = parser.parse_args()
     given.problems = given.problems or sorted((DATA / "cvdp").glob("*code_generation_no_commercial*.jsonl"))
     if given.config == "cvdp" and not (given.problems and given.chat_template.is_file()):
@@ -161,7 +158,7 @@ def main() -> int:
         else:
             models = settings.templated(folder, given.chat_template)
             overrides = settings.cvdp(folder, models, given.problems, steps)
-        overrides += [f"grading.executor={given.executor}", *given.set]
+        overrides += [f"grading.executor={given.executor}", *given.overrides]
         with LocalTinker({str(path): path for path in models.values()}, folder / "service") as service:
             stage = Stage(folder, service, models, given.config, overrides)
             name = f"rehearsal-{secrets.token_hex(2)}"

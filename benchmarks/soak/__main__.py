@@ -30,7 +30,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.common import ROOT, options
+from benchmarks.common import ROOT, command, options
 from benchmarks.soak.compare import differences
 from benchmarks.soak.engine import Engine
 from benchmarks.soak.faults import Faults
@@ -145,12 +145,17 @@ def undisturbed(test: Soak) -> Iterator[subprocess.Popen[bytes]]:
     """The run without faults: the plain command, beside the other, with a temporary server of its own."""
     home = test.place.home
     settings = [*overrides("calm", test.steps, test.docker), "run.name=calm"]
-    command = [sys.executable, "-m", "rtl_distill.cli", "train", "demo", *(f"--set={one}" for one in settings)]
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
     environment |= {"PREFECT_HOME": str(home / "calm-prefect"), "DO_NOT_TRACK": "1"}
     with (home / "calm.log").open("wb") as log:
         process = subprocess.Popen(
-            command, cwd=home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            command("train", "demo", sets=settings),
+            cwd=home,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     try:
         yield process

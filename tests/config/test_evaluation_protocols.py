@@ -1,13 +1,12 @@
 """A protocol and a command line make one configuration; what belongs together goes on, what does not never mixes."""
 
 import pytest
-from typer.testing import CliRunner
 
 from rtl_core.config import load_config
 from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
 from rtl_core.errors import ConfigError
 from rtl_core.problems.load import load_problems
-from rtl_distill import cli
+from tests.command import invoke
 
 CVDP = protocol_file("cvdp")
 
@@ -51,8 +50,10 @@ def test_the_name_holds_all_that_the_figures_depend_on_and_nothing_else(made):
         made(samples=4),
         made("student", "evaluation.top_p=0.9"),
         made("student", "grading.executor=docker"),
+        made("student", "run.seed=1"),
+        made("student", "run.seed=2"),
     ]
-    assert len({name, *(other.run.name for other in others)}) == 5
+    assert len({name, *(other.run.name for other in others)}) == 7
     assert made("some/Very-Long.Model:name" * 9).run.name  # a name that a run may have
     assert made(name="mine").run.name == "mine"
 
@@ -61,10 +62,6 @@ def test_fewer_answers_drop_the_k_that_they_cannot_tell(made):
     assert made(samples=3).evaluation.k == (1,)
     assert made(samples=10).evaluation.k == (1, 5)
     assert made("student", "evaluation.k=[1, 10]", samples=10).evaluation.k == (1, 10)
-
-
-def test_another_seed_is_another_evaluation(made):
-    assert made("student", "run.seed=1").run.name not in (made().run.name, made("student", "run.seed=2").run.name)
 
 
 def test_a_budget_that_nothing_would_keep_is_refused(made):
@@ -99,7 +96,6 @@ def test_what_is_no_protocol_is_refused(tmp_path, cvdp):
     ],
 )
 def test_a_mistake_is_told_before_anything_starts(given, told):
-    cli.register()
-    done = CliRunner().invoke(cli.app, ["evaluate", *given])
+    done = invoke("evaluate", *given)
     assert done.exit_code != 0
     assert told in str(done.exception.message)

@@ -128,11 +128,6 @@ def test_the_wheel_trains_from_any_folder_and_takes_no_name_of_others(tmp_path):
     assert (tmp_path / "runs" / "demo" / "report.html").is_file()
 
 
-def test_the_docker_executor_needs_no_extra():
-    assert "docker" in names(project()["dependencies"])
-    assert names(project()["optional-dependencies"]["docker"]) == {"prefect-docker"}
-
-
 @pytest.mark.parametrize("extra", [None, *project()["optional-dependencies"]])
 def test_what_is_asked_for_is_in_the_lock_that_setup_installs(extra):
     asked = project()["dependencies"] if extra is None else project()["optional-dependencies"][extra]

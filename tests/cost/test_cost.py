@@ -4,7 +4,6 @@ import re
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
 
 from rtl_core.config import RunConfig, load_config
 from rtl_core.cost.estimate import Prompts, Workload, at_most, likely
@@ -23,7 +22,7 @@ from rtl_core.cost.tokens import (
 )
 from rtl_core.errors import ConfigError
 from rtl_core.run.session import prices_of
-from rtl_distill import cli
+from tests.command import invoke
 
 STUDENT, TEACHER = "Qwen/Qwen3.6-35B-A3B", "Qwen/Qwen3.5-397B-A17B"
 
@@ -265,9 +264,7 @@ def test_estimate_names_the_most_first_and_then_what_is_likely(tmp_path):
         "evaluation.teacher=false",
         f"run.history={tmp_path / 'none.duckdb'}",
     )
-    options = [word for change in changes for word in ("--set", change)]
-    cli.register()
-    done = CliRunner().invoke(cli.app, ["estimate", "demo", "--prices", str(prices), *options])
+    done = invoke("estimate", "demo", "--prices", prices, sets=changes)
     assert done.exit_code == 0, done.output
     figures = re.findall(r"\$([\d,]+\.\d+)", done.output)
     assert done.output.index("at most $") < done.output.index("likely  $")

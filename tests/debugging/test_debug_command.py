@@ -11,6 +11,7 @@ import pytest
 
 from rtl_core.grading.vcd import read_vcd
 from rtl_core.history.store import History
+from tests import command
 
 NAMES = ["starter", "verilog-eval", "cvdp"]
 FAILS = {"starter": "0 of 2 tests passed", "verilog-eval": "0 of 1 tests passed", "cvdp": "1 failed"}
@@ -18,15 +19,8 @@ FAILS = {"starter": "0 of 2 tests passed", "verilog-eval": "0 of 1 tests passed"
 PATIENCE_S = 120
 
 
-def command(history: History, *words: str) -> list[str]:
-    return [sys.executable, "-m", "rtl_distill.cli", "debug", *words, "--db", str(history.path)]
-
-
 def run(history: History, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": "120"}
-    return subprocess.run(
-        command(history, *words), input=typed, capture_output=True, text=True, env=environment, check=False
-    )
+    return command.run("debug", *words, "--db", history.path, input=typed, env={"COLUMNS": "120"})
 
 
 @pytest.mark.slow
@@ -62,7 +56,7 @@ def test_a_shell_stands_in_the_sandbox_and_runs_the_harness(name, history, keys)
 def test_a_shell_on_a_terminal_has_ctrl_c_and_job_control(history, keys):
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execv(sys.executable, command(history, keys["starter"], "--shell"))
+        os.execv(sys.executable, command.command("debug", keys["starter"], "--shell", "--db", history.path))
     told = b""
 
     def until(text):

@@ -5,8 +5,6 @@ import json
 import signal
 import subprocess
 import sys
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -74,7 +72,7 @@ def test_a_lost_worker_costs_time_and_no_result(cluster):
         assert set(executor.tools())
         with ThreadPoolExecutor(8) as threads:
             running = [threads.submit(executor.run, job(1.5, f"answer {i}")) for i in range(8)]
-            time.sleep(1.0)
+            wait_for(lambda: all(executor._client.processing().values()), "both workers at work")
             cluster.workers[0].send_signal(signal.SIGKILL)
             results = [future.result(timeout=600) for future in running]
         assert [result.steps[0].output.strip() for result in results] == [f"answer {i}" for i in range(8)]
@@ -85,20 +83,11 @@ def test_a_lost_worker_costs_time_and_no_result(cluster):
 
 def test_closing_frees_whoever_waits_for_a_job(cluster):
     executor = ClusterExecutor(cluster.address, "bubblewrap")
-    ended: list[BaseException] = []
-
-    def run():
-        try:
-            executor.run(job(590, "never"))
-        except InfrastructureError as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    time.sleep(1.0)
+    threads = ThreadPoolExecutor(1)
+    running = threads.submit(executor.run, job(590, "never"))
+    wait_for(lambda: any(executor._client.processing().values()), "a worker at work")
     executor.close()
-    thread.join(300)
-    assert isinstance(ended[0], InfrastructureError)
+    assert isinstance(running.exception(timeout=300), InfrastructureError)
 
 
 def test_a_run_goes_on_while_server_worker_and_a_grading_worker_are_killed(cluster, deployed):

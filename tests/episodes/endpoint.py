@@ -1,13 +1,13 @@
 """An endpoint that speaks OpenAI's protocol and answers by a script."""
 
 import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rtl_core.problems.cvdp import problem_from_record
+from tests.answering import answering
 
 EXAMPLE = "cvdp_v1.1.0_example_agentic_code_generation_no_commercial_with_solutions.jsonl"
 WRONG = "module fixed_priority_arbiter; endmodule\n"
@@ -18,29 +18,13 @@ class Scripted:
 
     def __init__(self, calls, delay_s=0.0):
         self.calls, self.delay_s, self.asked, self.status = calls, delay_s, [], []
-        self.dies_after = None
-        outer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                dead = outer.dies_after is not None and len(outer.asked) >= outer.dies_after
-                if not dead:
-                    outer.asked.append(asked)
-                time.sleep(outer.delay_s)
-                status, body = outer.status.pop(0) if outer.status else (200, outer.answer(asked))
-                status = 401 if dead else status
-                data = body if isinstance(body, bytes) else json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+    def reply(self, _method, _path, body):
+        asked = json.loads(body)
+        self.asked.append(asked)
+        time.sleep(self.delay_s)
+        status, said = self.status.pop(0) if self.status else (200, self.answer(asked))
+        return status, {}, said if isinstance(said, bytes) else json.dumps(said).encode()
 
     def answer(self, asked):
         turn = sum(message["role"] == "assistant" for message in asked["messages"])
@@ -59,13 +43,14 @@ class Scripted:
             "usage": {"prompt_tokens": 100 + turn, "completion_tokens": 10},
         }
 
-    def __enter__(self):
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        return self
 
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
+@contextmanager
+def scripted(calls, delay_s=0.0):
+    """Such an endpoint at its `url`."""
+    endpoint = Scripted(calls, delay_s)
+    with answering(endpoint.reply) as address:
+        endpoint.url = f"{address}/v1"
+        yield endpoint
 
 
 def scripted_calls(cvdp: Path) -> list[tuple[str, str]]:

@@ -4,16 +4,15 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from rtl_core.episodes.endpoint import Endpoint
-from rtl_core.errors import MalformedAnswerError
 from rtl_core.history.store import History
-from tests.episodes.endpoint import EXAMPLE, Scripted, scripted_calls
+from rtl_core.reporting.blocks import Source, Table
+from rtl_core.reporting.figures.episodes import blocks
+from tests.command import command, run
+from tests.episodes.endpoint import EXAMPLE, scripted, scripted_calls
 from tests.waiting import wait_for
 
 
@@ -22,31 +21,16 @@ def calls(cvdp):
     return scripted_calls(cvdp)
 
 
-def command(*arguments):
-    return [sys.executable, "-m", "rtl_distill.cli", *map(str, arguments)]
-
-
-def evaluate(url, cvdp, db, samples=2):
-    return command(
-        "evaluate", "--model", "scripted", "--endpoint", url, "--agentic", "--problems", cvdp / EXAMPLE, "--samples", samples,
-        "--db", db, "--name", "agents",
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("message", [None, {"content": 7}, {"content": [{"type": "text"}]}, {"reasoning": [1]}])
-def test_a_completion_without_text_is_an_answer_that_may_be_asked_for_again(message):
-    with Scripted(()) as server:
-        server.status.append((200, {"choices": [{"message": message}]}))
-        with pytest.raises(MalformedAnswerError, match="chat completion"):
-            Endpoint(server.url, "m").reply([{"role": "user", "content": "hello"}])
+def evaluate(url, cvdp, db):
+    place = ("--problems", cvdp / EXAMPLE, "--samples", 2, "--db", db, "--name", "agents")
+    return "evaluate", "--model", "scripted", "--endpoint", url, "--agentic", *place
 
 
 @pytest.mark.slow
-def test_an_agent_is_evaluated_beside_single_shot_and_its_transcript_is_shown(cvdp, calls, tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+def test_an_agent_is_evaluated_beside_single_shot_and_its_transcript_is_shown(cvdp, calls, tmp_path):
     db = tmp_path / "h.duckdb"
-    with Scripted(calls) as server:
-        done = subprocess.run(evaluate(server.url, cvdp, db), capture_output=True, text=True, timeout=600, check=False)
+    with scripted(calls) as server:
+        done = run(*evaluate(server.url, cvdp, db), timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in done.stdout.splitlines()]
     assert any(
@@ -61,27 +45,50 @@ def test_an_agent_is_evaluated_beside_single_shot_and_its_transcript_is_shown(cv
     history = History(db, read_only=True)
     keys = history.query("SELECT rollout FROM verdicts WHERE outcome = 'passed' ORDER BY 1").column(0).to_pylist()
     assert len(keys) == 2
-    shown = subprocess.run(
-        command("show", keys[0], "--db", db), capture_output=True, text=True, timeout=120, check=True
-    ).stdout
+    for key in keys:
+        messages = history.messages(key)
+        assert [(m.who, m.position) for m in messages] == list(zip(("model", "tool") * 7, range(14), strict=True))
+        assert [m.ok for m in messages if m.who == "tool"] == [True, True, False, True, False, True, True]
+        assert (messages[2].thought, messages[2].n_tokens) == ("thought 1", 10)
+    assert history.query("SELECT turns, calls, failed_calls, tokens, ended, passed FROM episodes").to_pylist() == 2 * [
+        {"turns": 7, "calls": 7, "failed_calls": 2, "tokens": 70, "ended": "submitted", "passed": True}
+    ]
+    (table,) = (one for one in blocks.blocks(Source(history, "agents")) if isinstance(one, Table))
+    printed = [row[1:] for row in rows]
+    assert [list(map(str, row[2:])) in printed for row in table.rows] == [True] * 3  # one table, shown twice
+    shown = run("show", keys[0], "--db", db, timeout=120).stdout
     for said in ("turn 3: 10 tokens", "compile", "syntax error", "write rtl/fixed_priority_arbiter.sv, content (79 lines)",
                  "the tools are list, read", "7 turns, 70 tokens written, 7 calls (2 failed)"):  # fmt: skip
         assert said in shown, said
 
-    with Scripted(calls) as server:  # whole: nothing is asked again
-        again = subprocess.run(
-            [*evaluate(server.url, cvdp, db)[:-2], "--name", "agents", "--set", f'evaluation.endpoint="{server.url}"'],
-            capture_output=True, text=True, timeout=600, check=False,
-        )  # fmt: skip
+    with scripted(calls) as server:  # whole: nothing is asked again
+        again = run(*evaluate(server.url, cvdp, db), sets=[f'evaluation.endpoint="{server.url}"'], timeout=600)
         assert "choose another --name" in again.stderr  # another endpoint is another evaluation
         assert not server.asked
 
 
 @pytest.mark.slow
+def test_a_model_that_samples_here_is_evaluated_in_episodes(cvdp, knows_tools, tmp_path):
+    db = tmp_path / "h.duckdb"
+    model = ("--model", "student", "--base-url", "local", "--agentic", "--samples", 2, "--db", db)
+    sets = ["evaluation.max_tokens=24", f'tinker.local_models={{"student" = "{knows_tools}"}}']
+    done = run("evaluate", *model, "--problems", cvdp / EXAMPLE, sets=sets, cwd=tmp_path, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    history = History(db, read_only=True)
+    keys = history.query("SELECT rollout FROM rollouts WHERE evaluation LIKE '%turns%'").column(0).to_pylist()
+    assert len(keys) == 2
+    for key in keys:
+        said = history.messages(key)[0]
+        assert said.n_tokens == len(said.tokens_T) == len(said.logprobs_T) > 0
+
+
+@pytest.mark.slow
 def test_a_killed_evaluation_goes_on_and_no_turn_is_recorded_twice(cvdp, calls, tmp_path):
     db = tmp_path / "h.duckdb"
-    with Scripted(calls, delay_s=1.0) as server:
-        first = subprocess.Popen(evaluate(server.url, cvdp, db), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with scripted(calls, delay_s=1.0) as server:
+        first = subprocess.Popen(
+            command(*evaluate(server.url, cvdp, db)), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         wait_for(lambda: sum(bool(asked.get("tools")) for asked in server.asked) >= 8, "eight turns")
         os.kill(first.pid, signal.SIGKILL)
         first.communicate()
@@ -89,7 +96,7 @@ def test_a_killed_evaluation_goes_on_and_no_turn_is_recorded_twice(cvdp, calls, 
             History(db, read_only=True).query("SELECT rollout, count(*) AS n FROM messages GROUP BY 1").to_pylist()
         )
         asked_before = len(server.asked)
-        done = subprocess.run(evaluate(server.url, cvdp, db), capture_output=True, text=True, timeout=600, check=False)
+        done = run(*evaluate(server.url, cvdp, db), timeout=600)
         assert done.returncode == 0, done.stderr[-3000:]
         asked = len(server.asked) - asked_before
     history = History(db, read_only=True)
@@ -112,7 +119,7 @@ def test_a_killed_evaluation_goes_on_and_no_turn_is_recorded_twice(cvdp, calls, 
     ],
 )
 def test_mistakes_on_the_command_line_are_told(arguments, said):
-    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120, check=False)
+    done = run(*arguments, timeout=120)
     assert done.returncode == 2
     assert said in done.stderr
 
@@ -122,12 +129,12 @@ def test_a_person_plays_an_episode_from_a_pipe(cvdp, calls):
     path = json.loads(calls[3][1])
     text = f"write {path['path']} <<\n{path['content']}.\ncompile\nsubmit\n"
     (record,) = [json.loads((cvdp / EXAMPLE).read_text())]
-    arguments = command("episode", record["id"], "--source", f"cvdp={Path(cvdp / EXAMPLE)}", "--by-hand")
-    done = subprocess.run(arguments, input=text, capture_output=True, text=True, timeout=300, check=False)
+    words = ("episode", record["id"], "--source", f"cvdp={cvdp / EXAMPLE}", "--by-hand")
+    done = run(*words, input=text, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "iverilog: done" in done.stdout
     assert "ended: submitted" in done.stdout
     assert "passed" in done.stdout
-    gave_up = subprocess.run(arguments, input="", capture_output=True, text=True, timeout=300, check=False)
+    gave_up = run(*words, input="", timeout=300)
     assert gave_up.returncode == 1
     assert "no answer" in gave_up.stdout

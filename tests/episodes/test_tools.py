@@ -97,10 +97,10 @@ def test_a_cocotb_bench_passes_or_fails(open_tools, value, ok):
     assert f"test_inv.inverts {'passed' if ok else 'failed'}" in done.text
 
 
-def test_synthesis_tells_latches_cells_and_errors(open_tools):
+def test_synthesis_tells_latches_cells_and_errors(open_tools, executor):
     tools, tell = open_tools(PROBLEM)
-    if "synthesize" not in tools.offered:
-        pytest.skip("pyosys is not where the programs run")
+    if executor.name == "docker" and "synthesize" not in tools.offered:
+        pytest.skip("pyosys is not in the image")
     tell("write", path="rtl/inv.sv", content=INVERTER)
     assert "$_NOT_" in tell("synthesize", top="inv").text
     tell("write", path="rtl/inv.sv", content=LATCH)
@@ -187,53 +187,6 @@ def test_programs_share_the_seconds_of_the_episode(open_tools):
     assert "the 0.5 s of programs are used up" in tell("compile").text
 
 
-def test_neither_harness_nor_golden_answer_nor_network_is_in_reach(open_tools):
-    _, tell = open_tools(PROBLEM)
-    said = probe(
-        tell,
-        "for top in ('/code', '/src', '/rundir', '/tmp'):\n"
-        "    for path in pathlib.Path(top).rglob('*'):\n"
-        "        if path.is_file() and path.stat().st_size < 100_000 and path.name != 'probe.py':\n"
-        "            text = path.read_bytes()\n"
-        "            assert b'text of the ' + b'secret bench' not in text and b'text of the ' + b'golden answer' not in text, path\n"
-        "try:\n"
-        "    socket.create_connection(('1.1.1.1', 53), 2)\n"
-        "except OSError as error:\n"
-        "    print('no network')\n"
-        "print('uid', os.getuid(), 'dirs', sorted(os.listdir('/code')))",
-    )
-    assert said.ok, said.text
-    assert "no network" in said.text
-    assert "dirs ['docs', 'rtl', 'rundir', 'src', 'verif']" in said.text
-
-
-def test_what_a_program_leaves_behind_is_gone_in_the_next_call(open_tools):
-    """A process, a link out of the tree, a file and a changed source: none of them is there for the next program."""
-    _, tell = open_tools(PROBLEM)
-    left = probe(
-        tell,
-        "if os.fork() == 0:\n"
-        "    os.setsid()\n"
-        "    import time\n"
-        "    time.sleep(1000)\n"
-        "    os._exit(0)\n"
-        "os.symlink('/etc', '/code/rtl/etc')\n"
-        "for path in ('/code/rtl/left.sv', '/tmp/left', '/dev/shm/left', '/code/rtl/inv.sv'):\n"
-        "    pathlib.Path(path).write_text('left')\n"
-        "print('was here')",
-    )
-    assert "was here" in left.text
-    found = probe(
-        tell,
-        "others = [p for p in os.listdir('/proc') if p.isdigit()]\n"
-        "lines = [pathlib.Path('/proc', p, 'cmdline').read_bytes() for p in others if os.access(f'/proc/{p}/mem', os.R_OK)]\n"
-        "print('own processes', len(lines), 'left', [p for p in ('/code/rtl/etc', '/code/rtl/left.sv', '/tmp/left', '/dev/shm/left') if os.path.lexists(p)])\n"
-        "print(pathlib.Path('/code/rtl/inv.sv').read_text()[:10])",
-    )
-    assert "left []" in found.text
-    assert "module inv" in found.text
-
-
 def test_neither_another_episode_at_work_nor_files_of_the_host_are_in_reach(open_tools, tmp_path):
     """While a program of one episode runs, with files, processes and sockets, a program of another looks for them."""
     mark, host = "episode-at-work", tmp_path / "of-the-host"
@@ -275,22 +228,6 @@ def test_neither_another_episode_at_work_nor_files_of_the_host_are_in_reach(open
             pytest.fail("they were never at work at the same time")
     assert "cocotb: stopped, it" in at_work.result().text
     assert not marked(mark, "cmdline")  # and nothing is left of it
-
-
-def test_the_simulators_own_files_cannot_be_changed(open_tools):
-    _, tell = open_tools(PROBLEM)
-    said = probe(
-        tell,
-        "import shutil, cocotb as c\n"
-        "for path in (shutil.which('vvp'), c.__file__, '/guard/agent.py', '/code/src/simulate.py', '/usr/bin/x'):\n"
-        "    try:\n"
-        "        open(path, 'a').close()\n"
-        "        print('WROTE', path)\n"
-        "    except OSError:\n"
-        "        print('refused', path)",
-    )
-    assert "WROTE" not in said.text
-    assert said.text.count("refused") == 5
 
 
 def test_what_the_model_is_told_of_tools_and_bounds(open_tools):

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from rtl_core.prompting.calls import ToolChat
 from rtl_core.rollouts import playing
 from rtl_core.rollouts.datums import algorithm_of, build_datums
 from rtl_core.run.session import open_session
+from tests.command import command
 from tests.episodes.steps import begin, break_off_sampling, one_step
 from tests.waiting import wait_for
 
@@ -116,19 +116,18 @@ def test_an_episode_whose_session_died_goes_on_at_the_turn(tmp_path, monkeypatch
 @pytest.mark.slow
 def test_after_kill_9_in_the_middle_of_training_episodes_the_same_command_goes_on(tmp_path):
     given = overrides(tmp_path, "problems.sources.0.train=8")
-    command = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "train", "demo-episodes"]
-    command += [part for one in given for part in ("--set", one)]
+    train = command("train", "demo-episodes", sets=given)
     environment = {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect"), "PREFECT_LOGGING_LEVEL": "ERROR"}
     reader = History(tmp_path / "history.duckdb", read_only=True)
     # Which episodes are in the middle is up to the machine; that one goes on at the turn is what the test above shows.
     played = "SELECT count(*) AS n FROM messages WHERE rollout LIKE 'small/step/%'"
-    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    process = subprocess.Popen(train, env=environment, start_new_session=True)
     wait_for(lambda: reader.query(played).to_pylist()[0]["n"], "an episode under way", while_runs=process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     everything = "SELECT * FROM messages WHERE rollout LIKE 'small/step/%' ORDER BY rollout, position"
     before = reader.query(everything).to_pylist()
-    subprocess.run(command, env=environment, check=True, timeout=1800)
+    subprocess.run(train, env=environment, check=True, timeout=1800)
     after = {(row["rollout"], row["position"]): row for row in reader.query(everything).to_pylist()}
     assert [after[row["rollout"], row["position"]] for row in before] == before, "recorded turns are not played again"
     assert [state.status for state in reader.steps("small")] == ["trained"] * 2

@@ -2,7 +2,6 @@
 
 import pytest
 
-from benchmarks.common import markdown
 from benchmarks.harnesses import Kind, kind
 from rtl_core.grading.evidence import HARNESS_FAILED
 from rtl_core.grading.stand_in import stand_in
@@ -71,8 +70,3 @@ def test_programs_that_only_unused_files_call_are_not_needed(single, grader):
     assert "yosys" in problem.harness["src/synth.py"]
     assert "synth" not in problem.harness["docker-compose.yml"]
     assert not [word for word in grader.lacking(problem) if "yosys" in word]
-
-
-def test_the_table_in_markdown_keeps_its_columns_whatever_a_reason_says():
-    lines = markdown(("problem", "why"), [("p", "`a | b` is left out")]).splitlines()
-    assert lines == ["| problem | why |", "| --- | --- |", "| p | `a \\| b` is left out |"]

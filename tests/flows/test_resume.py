@@ -3,20 +3,15 @@
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from rtl_core.history.store import History
+from tests.command import command
 from tests.waiting import wait_for
 
 LAST = "SELECT count(*) AS n FROM rollouts WHERE run = 'killed' AND purpose = 'train' AND step = 3"
-
-
-def command(overrides: list[str]) -> list[str]:
-    sets = [part for override in overrides for part in ("--set", override)]
-    return [sys.executable, "-c", "from rtl_distill.cli import main; main()", "train", "demo", *sets]
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
@@ -33,19 +28,19 @@ def test_after_kill_9_the_same_command_ends_with_the_rollouts_and_weights_of_an_
         "run.epochs=1",
         "problems.sources.0.train=8",
     )
-    calm = command(small_run("calm", *fixed))
+    calm = command("train", "demo", sets=small_run("calm", *fixed))
     out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     done = subprocess.run(calm, env=environment(tmp_path), check=True, timeout=1800, **out)
     for line in (*(f"step   {n}/4  reward" for n in range(1, 5)), "Run calm: held-out problems"):
         assert done.stdout.count(line) == 1, (line, done.stdout)  # also where Prefect listens to the same logger
 
-    killed = small_run("killed", *fixed)
+    killed = command("train", "demo", sets=small_run("killed", *fixed))
     reader = History(tmp_path / "history.duckdb", read_only=True)
-    process = subprocess.Popen(command(killed), env=environment(tmp_path), start_new_session=True)
+    process = subprocess.Popen(killed, env=environment(tmp_path), start_new_session=True)
     wait_for(lambda: reader.query(LAST).to_pylist()[0]["n"], "a rollout of the last step", while_runs=process)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    subprocess.run(command(killed), env=environment(tmp_path), check=True, timeout=1800)
+    subprocess.run(killed, env=environment(tmp_path), check=True, timeout=1800)
 
     def rollouts(run):
         sql = """

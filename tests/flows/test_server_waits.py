@@ -2,11 +2,7 @@
 
 import asyncio
 import logging
-import os
-import subprocess
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
 
 import pytest
 from prefect.client.base import PrefectHttpxAsyncClient
@@ -16,39 +12,16 @@ from rtl_core.errors import MalformedAnswerError
 from rtl_core.run import session
 from rtl_core.run.stopping import is_transient
 from rtl_distill.tasks import logs, steps
+from tests.answering import answering
+from tests.command import run
 
 
-class Server(ThreadingHTTPServer):
-    refusals = 0
-    """How many requests are refused before one is served."""
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class Answers(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        assert isinstance(self.server, Server)
-        busy = self.server.refusals > 0
-        self.server.refusals -= busy
-        self.send_response(503 if busy else 200)
-        self.send_header("Retry-After", "0")
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"{}")
-
-    do_POST = do_GET
-
-    def log_message(self, *_: object) -> None: ...
-
-
-@pytest.fixture
-def server():
-    with Server(("127.0.0.1", 0), Answers) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
-        yield running
-        running.shutdown()
+@contextmanager
+def busy_for(refusals):
+    """The address of a server that refuses so many requests before it serves one."""
+    left = iter(range(refusals))
+    with answering(lambda *_: (503 if next(left, None) is not None else 200, {"Retry-After": "0"}, b"{}")) as url:
+        yield url
 
 
 async def ask(url: str) -> int:
@@ -57,23 +30,22 @@ async def ask(url: str) -> int:
 
 
 @pytest.mark.parametrize(("refusals", "lines"), [(1, 0), (4, 1)])
-def test_a_server_that_is_busy_for_long_is_told_of_once_a_minute(server, refusals, lines, monkeypatch, caplog):
+def test_a_server_that_is_busy_for_long_is_told_of_once_a_minute(refusals, lines, monkeypatch, caplog):
     client = logging.getLogger("prefect.client")
     monkeypatch.setattr(client, "level", client.level)
     monkeypatch.setattr(client, "filters", list(client.filters))
     monkeypatch.setattr(logs, "_told", [])
-    server.refusals = refusals
     logs.tell_server_waits()
-    assert asyncio.run(ask(server.url)) == 200
+    with busy_for(refusals) as url:
+        assert asyncio.run(ask(url)) == 200
     told = [record.getMessage() for record in caplog.records if record.name == "rtl_distill"]
     assert len(told) == lines
     assert all("waiting for Prefect's server" in line and "503" in line for line in told)
 
 
-def test_what_stays_busy_is_worth_trying_again(server):
-    server.refusals = 1000
-    with pytest.raises(PrefectHTTPStatusError) as caught:
-        asyncio.run(ask(server.url))
+def test_what_stays_busy_is_worth_trying_again():
+    with busy_for(1000) as url, pytest.raises(PrefectHTTPStatusError) as caught:
+        asyncio.run(ask(url))
     assert is_transient(caught.value)
 
 
@@ -110,15 +82,12 @@ def test_a_task_that_takes_long_is_named(monkeypatch, caplog):
     assert told.startswith("still at work: sample p1 (")
 
 
-def test_a_command_whose_server_stays_busy_ends_in_a_sentence(server, tmp_path):
-    server.refusals = 10**6
-    done = subprocess.run(
-        [sys.executable, "-m", "rtl_distill.cli", "train", "demo", f"--set=run.directory={tmp_path}"],
-        env={**os.environ, "PREFECT_API_URL": f"{server.url}/api", "PREFECT_CLIENT_MAX_RETRIES": "1"},
-        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+def test_a_command_whose_server_stays_busy_ends_in_a_sentence(tmp_path):
+    with busy_for(10**6) as url:
+        busy = {"PREFECT_API_URL": f"{url}/api", "PREFECT_CLIENT_MAX_RETRIES": "1"}
+        done = run("train", "demo", sets=[f"run.directory={tmp_path}"], env=busy, cwd=tmp_path, timeout=300)
     said = done.stdout + done.stderr
-    assert f"Prefect's server at {server.url}/api fails" in said
+    assert f"Prefect's server at {url}/api fails" in said
     assert "503" in said
     assert "the same command then goes on from here" in said
     assert "Traceback" not in said

@@ -3,11 +3,10 @@
 import asyncio
 
 import pytest
-from typer.testing import CliRunner
 
 from rtl_core.errors import SamplerDriftError
 from rtl_core.history.store import History
-from rtl_distill import cli
+from tests.command import invoke
 from tests.flows import drifting_backend
 from tests.flows.conftest import QUICK
 
@@ -32,11 +31,10 @@ def test_a_poisoned_step_is_sampled_anew_once_by_itself_and_then_by_a_command(sm
     ]
     assert history.trained_steps("drift") == []
 
-    cli.register()
-    paused = CliRunner().invoke(cli.app, ["pause", "drift", "--db", str(history.path)]).output
+    paused = invoke("pause", "drift", "--db", history.path).output
     assert paused == "drift is not at work on this machine and stays so; `rtl-distill resume drift` goes on\n"
-    CliRunner().invoke(cli.app, ["resume", "drift", "--release", "--db", str(history.path)])
-    done = CliRunner().invoke(cli.app, ["set-aside", "drift", "--db", str(history.path)])
+    invoke("resume", "drift", "--release", "--db", history.path)
+    done = invoke("set-aside", "drift", "--db", history.path)
     assert (done.exit_code, done.output) == (
         0, "step 1: 6 answers are set aside; `rtl-distill resume drift` samples the step anew\n",
     )  # fmt: skip

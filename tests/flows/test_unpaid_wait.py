@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 
@@ -12,6 +11,7 @@ from benchmarks.rehearsal.proxy import Proxy
 from benchmarks.rehearsal.strikes import strike_of
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
+from tests.command import command
 
 
 @pytest.mark.slow
@@ -21,11 +21,11 @@ def test_ctrl_c_ends_a_wait_for_credit(small_run, tmp_path):
     service = LocalTinker({str(path): path for path in models.values()}, tmp_path / "service")
     with service, Proxy(service.base_url, [unpaid]) as proxy:
         named = [f"tinker.{name}={path}" for name, path in models.items()]
-        overrides = [f"--set={one}" for one in small_run("unpaid", f"tinker.base_url={proxy.url}", *named)]
+        overrides = small_run("unpaid", f"tinker.base_url={proxy.url}", *named)
         # A shell that starts the tests in the background has them ignore it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         run = subprocess.Popen(
-            [sys.executable, "-m", "rtl_distill.cli", "train", "demo", *overrides],
+            command("train", "demo", sets=overrides),
             env={**os.environ, "TINKER_API_KEY": service.api_key, "PYTHONUNBUFFERED": "1"},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
         )  # fmt: skip

@@ -1,9 +1,9 @@
 """A made-up run that the reading tests share."""
 
 import pytest
-import synthetic
 
 from rtl_core.history.store import History
+from tests import synthetic
 
 
 @pytest.fixture(scope="session")

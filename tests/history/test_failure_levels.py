@@ -8,8 +8,8 @@ from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.figures.mistakes import levels
 from rtl_core.reporting.rollout import level_of
 from rtl_core.reporting.theme import LEVELS
-from rtl_core.types.verdict import Outcome, Verdict
-from tests.nouns import a_rollout
+from rtl_core.types.verdict import Outcome
+from tests.nouns import a_rollout, a_verdict
 
 FAILED, BROKEN = Outcome.TESTS_FAILED, Outcome.COMPILE_FAILED
 CASES: dict[str, list[tuple]] = {
@@ -57,16 +57,12 @@ CASES: dict[str, list[tuple]] = {
 @pytest.fixture(scope="module")
 def history(tmp_path_factory):
     history = History(tmp_path_factory.mktemp("levels") / "h.duckdb")
-    verdicts = {"passed": Verdict(outcome=Outcome.PASSED, stages=(), executor="test")}
-    verdicts["undecided"] = Verdict(outcome=Outcome.INFRASTRUCTURE_ERROR, stages=(), executor="test")
+    verdicts = {"passed": a_verdict(Outcome.PASSED), "undecided": a_verdict(Outcome.INFRASTRUCTURE_ERROR)}
     for level, cases in CASES.items():
         for number, (outcome, *told) in enumerate(cases):
-            reasons = tuple(text for text in told if isinstance(text, str))
+            reasons = [text for text in told if isinstance(text, str)]
             passed, total = [n for n in told if isinstance(n, int)] or (0, 1)
-            counts = {"tests_passed": passed, "tests_total": total}
-            verdicts[f"{level} {number}"] = Verdict(
-                outcome=outcome, stages=(), reasons=reasons, executor="test", **counts
-            )
+            verdicts[f"{level} {number}"] = a_verdict(outcome, *reasons, tests_passed=passed, tests_total=total)
     rollouts = {
         name: a_rollout(problem_id="solved" if name in ("passed", "refused 0") else name, sample=i, text=name)
         for i, name in enumerate(verdicts)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
-import synthetic
 
 from rtl_core.history import schema
 from rtl_core.types.verdict import Outcome
+from tests import synthetic
 
 TEXT = (Path(__file__).parents[2] / "docs" / "history.md").read_text(encoding="utf-8")
 QUERIES = re.findall(r"```sql\n(.*?)```", TEXT, re.S)

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import duckdb
 import pytest
-import synthetic
-from writer_child import writing
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import connection, schema, undo
 from rtl_core.history.connection import HistoryBusyError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
+from tests import synthetic
+from tests.history.writer_child import writing
 
 
-def kill_writers(path: Path, times: int) -> None:
-    """Start a writer, kill it at a random moment, look; again and again on the same file."""
-    chance = random.Random(11)
+def test_kill_minus_nine_loses_nothing_acknowledged_and_leaves_nothing_in_part(tmp_path):
+    """A writer is started, killed at a random moment, and looked after; again and again on the same file."""
+    path, chance, times = tmp_path / "h.duckdb", random.Random(11), 4
     acknowledged: set[int] = set()
     for attempt in range(times):
         with writing(path, attempt * 1_000_000) as process:
@@ -42,15 +42,6 @@ def kill_writers(path: Path, times: int) -> None:
         stages = history.query("SELECT count(*) AS n FROM verdict_stages").to_pylist()[0]["n"]
         assert stages == len(stored) * 20 * 4
     assert len(acknowledged) >= times
-
-
-def test_kill_minus_nine_loses_nothing_acknowledged_and_leaves_nothing_in_part(tmp_path):
-    kill_writers(tmp_path / "h.duckdb", times=4)
-
-
-@pytest.mark.slow
-def test_twelve_kills_lose_nothing(tmp_path):
-    kill_writers(tmp_path / "h.duckdb", times=12)
 
 
 def torn_files(before: bytes, after: bytes) -> list[bytes]:

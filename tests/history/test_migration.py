@@ -4,8 +4,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-import synthetic
-from typer.testing import CliRunner
 
 from rtl_core.config import load_config
 from rtl_core.errors import HistoryError
@@ -13,7 +11,8 @@ from rtl_core.history import connection, schema
 from rtl_core.history.export import take_snapshot
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from rtl_distill import cli
+from tests import synthetic
+from tests.command import invoke
 
 OLDEST = (Path(__file__).parent / "schema_v9.sql").read_text(encoding="utf-8")
 COLUMNS = (
@@ -123,8 +122,7 @@ def test_resume_brings_an_older_history_forward_and_goes_on_although_something_c
     with duckdb.connect(str(path)) as con:
         con.execute("UPDATE runs SET config = ?, versions = '{}', status = 'running', ended_by = NULL", [stored])
     monkeypatch.setattr("rtl_distill.cli.flow.run_flow", lambda *arguments, **options: called.append(arguments[1:]))
-    cli.register()
-    done = CliRunner().invoke(cli.app, ["resume", "v1", "--accept-changes", "--db", str(path)])
+    done = invoke("resume", "v1", "--accept-changes", "--db", path)
     assert done.exit_code == 0, done.exception or done.output
     assert called == [(str(tmp_path / "v1" / "config.toml"), [], True)]
     assert load_config(called[0][0], []).run.history == path

@@ -6,8 +6,8 @@ from rtl_core.history.named_queries import named_query
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.figures.mistakes import named
-from rtl_core.types.verdict import InterfaceMismatch, MismatchKind, Outcome, Verdict
-from tests.nouns import a_rollout
+from rtl_core.types.verdict import InterfaceMismatch, MismatchKind, Outcome
+from tests.nouns import a_rollout, a_verdict
 
 
 def miss(kind: str, name: str, expected: str | None = None, got: str | None = None) -> InterfaceMismatch:
@@ -29,12 +29,9 @@ CASES = {
 @pytest.fixture(scope="module")
 def history(tmp_path_factory):
     history = History(tmp_path_factory.mktemp("mistakes") / "h.duckdb")
-    verdicts = [
-        Verdict(outcome=Outcome.INTERFACE_MISMATCH, stages=(), mismatches=found, executor="test")
-        for found, _ in CASES.values()
-    ]
+    verdicts = [a_verdict(Outcome.INTERFACE_MISMATCH, mismatches=found) for found, _ in CASES.values()]
     reasons = ("test_m.reset_kind: q is 1", "test_m.bit_order: y is 3, not 5", "vectors: failed")
-    verdicts.append(Verdict(outcome=Outcome.TESTS_FAILED, stages=(), reasons=reasons, executor="test"))
+    verdicts.append(a_verdict(Outcome.TESTS_FAILED, *reasons))
     rollouts = [a_rollout(problem_id=f"p{i}") for i in range(len(verdicts))]
     history.record_rollouts(rollouts)
     history.record_verdicts([(r.key, v, None) for r, v in zip(rollouts, verdicts, strict=True)])

@@ -3,10 +3,8 @@
 import csv
 import io
 import json
-import os
 import re
 import subprocess
-import sys
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -17,6 +15,7 @@ from rtl_core.history.named_queries import named_queries, named_query
 from rtl_core.learning.reward import Graded, reward
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import MismatchKind, Outcome, Stage
+from tests.command import run
 
 
 def ask(history, name: str, **given: str) -> list[dict]:
@@ -147,8 +146,7 @@ def test_an_unknown_name_or_parameter_gets_help():
 
 
 def command(history, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-c", "from rtl_distill.cli import main; main()", *arguments, "--db", str(history.path)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=600, env={**os.environ, **environment})
+    return run(*arguments, "--db", history.path, timeout=600, env=environment)
 
 
 def test_the_command_prints_tables_csv_and_json(demo):

@@ -5,16 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import duckdb
 import pyarrow.parquet as pq
 import pytest
-import synthetic
-from writer_child import writing
 
 from rtl_core.errors import HistoryError
 from rtl_core.history.export import export_parquet, export_rollouts, metrics, take_snapshot
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
+from tests import synthetic
+from tests.history.writer_child import writing
 
 
 def counts(history: History) -> dict[str, int]:
@@ -157,9 +156,3 @@ def test_metrics_have_the_names_that_the_community_reads(demo):
     assert lines[5]["env/all/tests_passed"] == pytest.approx(sum(s.verdict.passed for s in mine) / len(mine))
     assert lines[0]["test/env/all/pass@1"] == demo.evaluation("demo-student-0").pass_at_1
     assert lines[12]["test/env/all/pass@4"] == demo.evaluation("demo-student-12").pass_at_k[4]
-
-
-def test_exports_can_be_read_by_a_bare_duckdb(demo, tmp_path):
-    export_parquet(demo, "demo", tmp_path)
-    ((n,),) = duckdb.sql(f"SELECT count(*) FROM '{tmp_path}/rollouts.parquet'").fetchall()
-    assert n == 480

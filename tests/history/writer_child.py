@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import synthetic
 
 from rtl_core.history.store import History
+from tests import synthetic
 from tests.conftest import REPOSITORY
 
 

@@ -14,13 +14,11 @@ from rtl_core.learning.curriculum import (
 )
 from rtl_core.learning.pools import PoolRules
 from rtl_core.types.problem import Problem
+from tests.nouns import a_problem
 
 
 def problem(name: str, difficulty: str, golden: str) -> Problem:
-    return Problem(
-        id=name, source="test", category="cid003", difficulty=difficulty, prompt=name, targets=("rtl/a.v",),
-        harness={}, golden={"rtl/a.v": golden},
-    )  # fmt: skip
+    return a_problem(id=name, difficulty=difficulty, golden={"rtl/m.sv": golden})
 
 
 def test_easy_problems_come_first_then_shorter_answers():

@@ -57,11 +57,6 @@ def test_interval_over_problems_worked_by_hand():
     assert (found.lo, found.hi) == (pytest.approx(0.25159, abs=1e-4), pytest.approx(0.74841, abs=1e-4))
 
 
-def test_samples_of_one_problem_do_not_make_the_interval_narrower():
-    """Four problems of many samples are four observations: the interval knows nothing of the samples."""
-    assert mean_interval([0, 1, 0, 1]).hi - mean_interval([0, 1, 0, 1]).lo > 0.9
-
-
 def test_equal_rates_still_leave_doubt():
     found = mean_interval([1.0] * 20)
     assert found.hi == pytest.approx(1.0)
@@ -74,10 +69,9 @@ def test_wilson_worked_by_hand():
     assert wilson(8, 10) == (pytest.approx(0.4902, abs=1e-4), pytest.approx(0.9433, abs=1e-4))
 
 
-def test_the_interval_of_a_gain_is_seeded_and_close_to_t():
+def test_the_interval_of_a_gain_is_close_to_t():
     rates = np.random.default_rng(1).uniform(0.2, 0.8, 60)
-    first, again = paired_test(np.zeros(60), rates, seed=3), paired_test(np.zeros(60), rates, seed=3)
-    assert first == again
+    first = paired_test(np.zeros(60), rates, seed=3)
     assert first.lo == pytest.approx(mean_interval(rates).lo, abs=0.01)
 
 

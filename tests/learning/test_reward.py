@@ -8,31 +8,43 @@ from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import TERMS, Conduct, Graded, Reward, reward, term
-from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
-from tests.nouns import a_rollout
+from tests.nouns import a_problem, a_rollout, a_verdict
 
-PROBLEM = Problem(
-    id="p", source="test", category="cid003", difficulty="easy", prompt="p", targets=("rtl/a.sv",), harness={}
-)
+PROBLEM = a_problem()
 WEIGHTS = {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}
 
 
 def verdict(outcome: Outcome, passed: str, failed: str = "", tests: tuple[int, int] = (0, 0)) -> Verdict:
     stages = [StageResult(stage=Stage(name), status="passed") for name in passed.split()]
     stages += [StageResult(stage=Stage(name), status="failed") for name in failed.split()]
-    return Verdict(
-        outcome=outcome, stages=tuple(stages), tests_passed=tests[0], tests_total=tests[1], executor="bubblewrap"
-    )
+    return a_verdict(outcome, stages=tuple(stages), tests_passed=tests[0], tests_total=tests[1])
 
 
 def earned(of: Verdict, weights: dict[str, float] = WEIGHTS, text: str = "module a; endmodule") -> Reward:
     return reward(Graded(PROBLEM, of, text, tuple(range(len(text))), "stop"), weights)
 
 
-def test_a_passed_answer_earns_every_term():
-    got = earned(verdict(Outcome.PASSED, "format interface syntax tests", tests=(3, 3)), WEIGHTS)
-    assert got.total == pytest.approx(1.6)
+COMPILES = "format interface syntax"
+FRACTION = {"tests_fraction": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("of", "weights", "total"),
+    [
+        (verdict(Outcome.PASSED, f"{COMPILES} tests", tests=(3, 3)), WEIGHTS, 1.6),
+        (verdict(Outcome.PASSED, f"{COMPILES} tests"), {**WEIGHTS, "interface": 0.0}, 1.4),
+        (verdict(Outcome.INTERFACE_MISMATCH, "format syntax", "interface"), WEIGHTS, 0.4),
+        (verdict(Outcome.REJECTED, COMPILES), WEIGHTS, 0.0),
+        (verdict(Outcome.TESTS_FAILED, COMPILES, "tests", (3, 4)), FRACTION, 0.75),
+        # All cocotb tests pass but the lint service fails: not a pass, so not a full score.
+        (verdict(Outcome.TESTS_FAILED, COMPILES, "tests", (4, 4)), FRACTION, 0.75),
+        (verdict(Outcome.COMPILE_FAILED, "format", "syntax"), FRACTION, 0.0),
+    ],
+    ids=["passed", "interface without a weight", "other ports", "rejected", "3 of 4", "4 of 4 and no pass", "no code"],
+)
+def test_a_verdict_earns_the_terms_of_the_stages_that_it_passed(of, weights, total):
+    assert earned(of, weights).total == pytest.approx(total)
 
 
 def test_a_ceiling_bounds_the_total_and_leaves_the_terms():
@@ -41,28 +53,6 @@ def test_a_ceiling_bounds_the_total_and_leaves_the_terms():
     got = reward(graded, WEIGHTS, most=0.8)
     assert (got.total, got.terms) == (0.8, reward(graded, WEIGHTS).terms)
     assert got.terms["tests"] == (1.0, 1.0)
-
-
-def test_a_wrong_interface_that_compiles_earns_format_and_syntax_only():
-    got = earned(verdict(Outcome.INTERFACE_MISMATCH, "format syntax", "interface"), WEIGHTS)
-    assert got.total == pytest.approx(0.4)
-
-
-def test_the_seeds_reward_is_the_default_with_the_interface_at_zero():
-    got = earned(verdict(Outcome.PASSED, "format interface syntax tests"), {**WEIGHTS, "interface": 0.0})
-    assert got.total == pytest.approx(1.4)
-
-
-def test_the_fraction_pays_passed_tests_but_never_fully_without_a_pass():
-    weights = {"tests_fraction": 1.0}
-    assert earned(verdict(Outcome.TESTS_FAILED, "format interface syntax", "tests", (3, 4)), weights).total == 0.75
-    # All cocotb tests pass but the lint service fails: not a pass, so not a full score.
-    assert earned(verdict(Outcome.TESTS_FAILED, "format interface syntax", "tests", (4, 4)), weights).total == 0.75
-    assert earned(verdict(Outcome.COMPILE_FAILED, "format", "syntax"), weights).total == 0.0
-
-
-def test_a_rejected_answer_earns_nothing():
-    assert earned(verdict(Outcome.REJECTED, "format interface syntax"), WEIGHTS).total == 0.0
 
 
 def test_an_infrastructure_error_is_never_a_reward():

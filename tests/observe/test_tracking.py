@@ -2,7 +2,6 @@
 
 import json
 import struct
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +12,7 @@ from rtl_core.config import load_config
 from rtl_core.history.store import History
 from rtl_core.observe import tracking
 from rtl_core.observe.tracking import Tracker
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "history"))
-import synthetic
+from tests import synthetic
 
 
 def records(data: bytes) -> Iterator[bytes]:

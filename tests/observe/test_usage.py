@@ -17,9 +17,8 @@ from rtl_core.history.store import History
 from rtl_core.observe.usage import spent, spent_in_step
 from rtl_core.run.forecast import Measured, forecast, measured
 from rtl_core.run.stopping import stop_reason
-from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
-from tests.nouns import a_rollout
+from tests.nouns import a_problem, a_rollout
 
 PRICES = Prices(as_of="2026-01-01", models={"student": ModelPrice(prefill=0, cached=0, sample=0, train=1.0)})
 
@@ -89,11 +88,8 @@ def test_each_teacher_is_charged_for_the_problems_of_its_source(tmp_path):
     answers = [answer("a", 0, 5, (1, 2, 3)), answer("b", 0, 9, (4,))]
     scores = list(map(score, answers))
     history = recorded(tmp_path / "h.duckdb", answers, scores, trained=17)
-    problem = Problem(
-        id="a", source="cvdp", category="cid003", difficulty="easy", prompt="a", targets=("rtl/a.sv",), harness={}
-    )
-    other = problem.model_copy(update={"id": "b", "source": "starter"})
-    history.record_problems("r", [(problem, "train", 0), (other, "train", 1)])
+    problems = (a_problem(id="a"), a_problem(id="b", source="starter"))
+    history.record_problems("r", [(problem, "train", i) for i, problem in enumerate(problems)])
     usage = used(history, config, 17)
     assert usage["other"] == Tokens(prefill=3 + 5, sample=1)
     assert usage["teacher"] == Tokens(prefill=1 + 9, sample=1)

@@ -1,11 +1,9 @@
 """The configuration `smollm2`, cut short: real weights, a warm start, a step of RL with the student as its own teacher, a report."""
 
-import subprocess
-import sys
-
 import pytest
 
 from rtl_core.history.store import History
+from tests.command import run
 
 pytestmark = pytest.mark.slow
 SHORT = (
@@ -23,9 +21,7 @@ SHORT = (
 def test_weights_warm_start_rl_and_report(smollm2, tmp_path, monkeypatch):
     monkeypatch.setenv("RTL_DISTILL_MODELS", str(smollm2.parent))
     places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", "run.name=real")
-    settings = [part for setting in (*places, *SHORT) for part in ("--set", setting)]
-    command = [sys.executable, "-m", "rtl_distill.cli", "train", "smollm2", *settings]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = run("train", "smollm2", sets=(*places, *SHORT), cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     history = History(tmp_path / "h.duckdb", read_only=True)
     warm, learnt = history.trained_steps("real")

@@ -88,45 +88,33 @@ def test_what_is_not_executed_or_guarded_does_not_count(code):
     assert found.names == ("a",)
 
 
-def test_functions_count_when_a_test_reaches_them():
-    library = {
-        "src/harness_library.py": "async def reset_dut(dut):\n    dut.ghost.value = 1\n"
-        "async def init(dut):\n    await deeper(dut)\nasync def deeper(dut):\n    dut.b.value = 0\n"
-    }
-    text = (
-        "import harness_library as h\n@cocotb.test()\nasync def t(dut):\n    dut.a.value = 1\n    await h.init(dut)\n"
-    )
-    assert set(use(text, **library).names) == {"a", "b"}
-
-
-def test_an_async_function_named_test_is_no_test_of_its_own():
-    text = (
-        "async def test_old(dut):\n    dut.ghost.value = 1\n@cocotb.test()\nasync def run(dut):\n    dut.a.value = 1\n"
-    )
-    assert use(text).names == ("a",)
-
-
-def test_a_skipped_test_and_a_file_that_nothing_names_do_not_count():
-    text = (
-        "@cocotb.test(skip=True)\nasync def t(dut):\n    dut.ghost.value = 1\n"
-        "@cocotb.test()\nasync def u(dut):\n    dut.a.value = 1\n"
-    )
-    stale = {"src/test_of_last_year.py": "@cocotb.test()\nasync def v(dut):\n    dut.ghost.value = 1\n"}
-    assert use(text, **stale).names == ("a",)
-
-
-def test_an_asserted_hasattr_and_a_getattr_by_name_are_uses():
-    text = '@cocotb.test()\nasync def t(dut):\n    assert hasattr(dut, "key"), "no key"\n    getattr(dut, "b").value\n'
-    assert set(use(text).names) == {"key", "b"}
-
-
-def test_the_design_may_have_another_name_and_be_kept_by_a_class():
-    text = (
+TEST = "@cocotb.test()\nasync def t(dut):\n    dut.a.value = 1\n"
+USES = {
+    "a function that a test reaches": (
+        f"import harness_library as h\n{TEST}    await h.init(dut)\n",
+        {"a", "b"},
+        {"src/harness_library.py": "async def reset_dut(dut):\n    dut.ghost.value = 1\nasync def init(dut):\n    await deeper(dut)\n"
+         "async def deeper(dut):\n    dut.b.value = 0\n"},
+    ),
+    "a function that is only named as a test": (f"async def test_old(dut):\n    dut.ghost.value = 1\n{TEST}", {"a"}, {}),
+    "a test that is skipped": (f"@cocotb.test(skip=True)\nasync def s(dut):\n    dut.ghost.value = 1\n{TEST}", {"a"}, {}),
+    "a file that nothing names": (TEST, {"a"}, {"src/test_of_last_year.py": TEST.replace("dut.a", "dut.ghost")}),
+    "a name that must be there": (f'{TEST}    assert hasattr(dut, "key"), "no key"\n', {"a", "key"}, {}),
+    "a name in a string": (f'{TEST}    getattr(dut, "b").value\n', {"a", "b"}, {}),
+    "a design under another name, kept by a class": (
         "class TB:\n    def __init__(self, d):\n        self.dut = d\n        self.dut.a.value = 0\n"
         "    def unused(self):\n        self.dut.ghost.value = 0\n"
-        "@cocotb.test()\nasync def t(device):\n    tb = TB(device)\n    device.b.value = 1\n"
-    )
-    assert set(use(text).driven) == {"a", "b"}
+        "@cocotb.test()\nasync def t(device):\n    tb = TB(device)\n    device.b.value = 1\n",
+        {"a", "b"},
+        {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", USES)
+def test_what_a_test_reaches_counts_and_nothing_else(what):
+    text, names, further = USES[what]
+    assert set(use(text, **further).names) == names
 
 
 def test_parameters_are_what_the_harness_builds_with():

@@ -4,23 +4,26 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from bench_attacks import Attack, attacks
 from tiny_benches import judged, tiny_problems
 
+from benchmarks.redteam.attack import UNPAID, Attack
+from benchmarks.redteam.bases import BASES
+from benchmarks.redteam.catalogue import GROUPS
+from benchmarks.redteam.problems import find
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_core.problems import testbench
-from rtl_core.problems.sources.rtllm import read_rtllm
-from rtl_core.problems.sources.verilog_eval import read_verilog_eval
 from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
 
-ATTACKS = attacks()
-SLOW = {"waits in no time"}
-REFUSED = ("tests_failed", "compile_failed", "interface_mismatch", "rejected")
-PUBLISHED = ("Prob009_popcount3", "Prob031_dff", "Prob127_lemmings1", "counter_12", "adder_8bit")
+BENCHES = [key for key in BASES if key in ("own/bench", "own/loud") or key.startswith(("ve/", "rtllm/"))]
+"""The attacked problems that a Verilog test bench judges."""
+ATTACKS = [
+    a for group in ("bench_channel", "bench_designs", "simulation_end") for a in GROUPS[group] if a.problem in BENCHES
+]
+OWN = [attack for attack in ATTACKS if attack.problem.startswith("own/")]
 
+HEAD = "module TopModule(input clk, input [3:0] in, output [3:0] out);\n"
 HONEST = {
     "plain": "  assign out = in * 4'd3;",
     "prints what a bench says": '  assign out = in * 3; initial $display("Mismatches: 5 in 7 samples"); final $display("Failed");',
@@ -72,17 +75,15 @@ module counter_tiny #(parameter WIDTH = 2, localparam TOP = {WIDTH{1'b1}}, param
   end endgenerate
 endmodule
 """
+WITH_ITS_PARAMETER = (
+    'integer f; initial begin f = $fopen("verdict", "a"); $fdisplay(f, "===========Your Design Passed==========="); end',
+    "initial #1 force testbench.error = 0;",
+)
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     return tiny_problems(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="module")
-def published(data):
-    found = [*read_verilog_eval(data / "verilog-eval").problems, *read_rtllm(data / "RTLLM").problems]
-    return [problem for problem in found if problem.id.endswith(PUBLISHED)]
 
 
 @pytest.fixture(scope="module", params=["warm", "cold", pytest.param("docker", marks=pytest.mark.docker)])
@@ -92,75 +93,57 @@ def each(request):
         yield executor
 
 
-def paid(executor: Executor, problem: Problem, tried: list[Attack]) -> list[str]:
+def paid(executor: Executor, tried: list[Attack]) -> list[str]:
     """Names of the attacks that the harness alone lets pass, or that bring it to say nothing."""
     with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda attack: judged(executor, problem, attack.design(problem)), tried))
-    wrong = [
-        (attack.name, result.output[-300:])
+        results = list(pool.map(lambda one: judged(executor, find(one.problem), one.text), tried))
+    return [
+        f"{attack.name}: {result.output[-300:]}"
         for attack, result in zip(tried, results, strict=True)
-        if result.exit_code == 0 or "Traceback" in result.output or (result.overrun and attack.name not in SLOW)
+        if result.exit_code == 0 or "Traceback" in result.output
     ]
-    return [f"{name}: {said}" for name, said in wrong]
-
-
-def aimed_at(attack: Attack, number: int) -> str:
-    """The tiny bench whose names an attack uses; by turns where it uses none."""
-    text = attack.body + attack.text
-    if re.search(r"\b(?:testbench|error|BITS|WIDTH)\b", text):
-        return "counter"
-    if re.search(r"\b(?:tb|stim1|stimulus_gen|good1|stats1|RefModule|out_ref)\b", text):
-        return "times3"
-    return ("times3", "counter")[number % 2]
-
-
-def test_the_attacks_are_many_and_each_has_its_name():
-    names = [attack.name for attack in ATTACKS]
-    assert len(set(names)) == len(names) >= 100
 
 
 @pytest.mark.parametrize("name", ["times3", "counter"])
 def test_the_right_design_passes_and_a_plain_wrong_one_does_not(grader, tiny, name):
-    problem = tiny[name]
+    problem, (right,) = tiny[name], tiny[name].golden.values()
     assert grader.grade(problem, Answer(files=problem.golden)).passed
-    done = judged(grader.executor, problem, Attack("does nothing").design(problem))
+    done = judged(grader.executor, problem, re.sub(r"in \* 4'd3|out \+ 1'b1", "0", right))
     assert done.exit_code == 1
     assert "the test bench did not say that the design passed" in done.output or "no verdict" in done.output
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["times3", "counter"])
-def test_no_attack_is_paid_by_a_tiny_bench_even_when_nothing_screens_it(grader, tiny, name):
-    assert paid(grader.executor, tiny[name], [a for i, a in enumerate(ATTACKS) if aimed_at(a, i) == name]) == []
-
-
-@pytest.mark.slow
-def test_no_attack_is_paid_by_the_other_tiny_bench_and_by_published_ones(grader, tiny, published):
-    for name, problem in tiny.items():
-        assert paid(grader.executor, problem, [a for i, a in enumerate(ATTACKS) if aimed_at(a, i) != name]) == []
-    assert len(published) == len(PUBLISHED)
-    for problem in published:
-        assert paid(grader.executor, problem, [a for a in ATTACKS if a.name not in SLOW]) == [], problem.id
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
+def test_no_attack_is_paid_by_a_bench_even_when_nothing_screens_it(grader, every):
+    assert paid(grader.executor, ATTACKS[::every]) == []
 
 
 @pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
-def test_no_attack_is_paid_by_the_grader(grader, tiny, published, every):
-    for problem in (*tiny.values(), *(one for one in published if one.id.endswith(("popcount3", "counter_12")))):
-        for attack in [a for a in ATTACKS if a.name not in SLOW][::every]:
-            verdict = grader.grade(problem, Answer(files={problem.targets[0]: attack.design(problem)}))
-            assert verdict.outcome.value in REFUSED, (problem.id, attack.name, verdict)
+def test_no_attack_is_paid_by_the_grader(grader, every):
+    for attack in OWN[::every]:
+        problem = find(attack.problem)
+        verdict = grader.grade(problem, Answer(files={problem.targets[0]: attack.text}))
+        assert verdict.outcome in UNPAID, (attack.name, verdict)
+
+
+@pytest.mark.parametrize("body", WITH_ITS_PARAMETER)
+def test_what_a_design_does_with_the_benchs_parameter_alone_is_not_paid(grader, tiny, body):
+    done = judged(
+        grader.executor,
+        tiny["counter"],
+        COUNTER.replace("always @(posedge clk or", f"{body}\n    always @(negedge clk or"),
+    )
+    assert done.exit_code not in (0, None), done.output
 
 
 def test_the_same_holds_warm_cold_and_in_docker(each, tiny):
-    few = [a for a in ATTACKS if a.name not in SLOW][::20]
     for problem in tiny.values():
         assert judged(each, problem, next(iter(problem.golden.values()))).exit_code == 0
-        assert paid(each, problem, few) == []
+    assert paid(each, OWN[::10]) == []
     for text in (_honest("ends when a parameter is wrong"), HONEST_WHOLE["types of the file"]):
         done = judged(each, tiny["times3"], text)
         assert done.exit_code == 0, done.output
-    variable = next(a for a in ATTACKS if a.given_as == "input var logic")
-    assert paid(each, tiny["times3"], [variable]) == []
 
 
 @pytest.mark.parametrize("name", [*HONEST, *HONEST_WHOLE])
@@ -175,9 +158,11 @@ def test_parameters_that_the_bench_sets_arrive_when_the_design_is_compiled_alone
 
 
 def test_random_numbers_of_a_design_leave_the_bench_its_own(grader, tiny):
-    text = "module TopModule(input clk, input [3:0] in, output [3:0] out);\n  assign out = in;\n  BODYendmodule\n"
     said = [
-        re.findall(r"Mismatches: .*", judged(grader.executor, tiny["times3"], text.replace("BODY", body)).output)
+        re.findall(
+            r"Mismatches: .*",
+            judged(grader.executor, tiny["times3"], f"{HEAD}  assign out = in;\n  {body}endmodule\n").output,
+        )
         for body in ("", "reg [31:0] x; always @(clk) x = $random + $urandom + $urandom_range(3);\n  ")
     ]
     assert said[0]
@@ -187,13 +172,13 @@ def test_random_numbers_of_a_design_leave_the_bench_its_own(grader, tiny):
 def test_why_a_design_was_not_paid_is_said(grader, tiny):
     for body, said in {
         "initial #12 $finish;": "before the test bench had come to its end",
-        "assign IN = 0;": "drives its own input in",
+        "assign in = 0;": "drives its own input in",
         "initial $system(1);": r"the system task \$system",
-        "initial force IN = 0;": "a `force`",
-        "assign OUT = tb.out_ref;": "does not compile|Unable to bind",
+        "initial force in = 0;": "a `force`",
+        "assign out = tb.out_ref;": "does not compile|Unable to bind",
         '`include "/src/bench.sv"': "includes a file|already declared|error",
     }.items():
-        done = judged(grader.executor, tiny["times3"], Attack("", body).design(tiny["times3"]))
+        done = judged(grader.executor, tiny["times3"], f"{HEAD}{body}\nendmodule\n")
         assert done.exit_code not in (0, None)
         assert re.search(said, done.output), done.output
         assert not re.search(r"b[0-9a-f]{24}", done.output), "the word of the run shows"
@@ -220,4 +205,4 @@ def test_a_rewritten_bench_says_how_its_design_stands_in_it():
 
 
 def _honest(name: str) -> str:
-    return f"module TopModule(input clk, input [3:0] in, output [3:0] out);\n{HONEST[name]}\nendmodule\n"
+    return f"{HEAD}{HONEST[name]}\nendmodule\n"

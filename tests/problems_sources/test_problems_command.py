@@ -2,28 +2,21 @@
 
 import hashlib
 import json
-import os
 import subprocess
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rtl_core.problems.fetch import CVDP
+from tests.answering import Answer, answering
+from tests.command import run
 
 FILES = {"cvdp_a.jsonl": b'{"id": 1}\n', "nested/cvdp_b.jsonl": b'{"id": 2}\n', "README.md": b"# hello\n"}
 
 
 def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    plain = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "RTL_DISTILL__"))}
-    return subprocess.run(
-        [sys.executable, "-c", "from rtl_distill.cli import main; main()", *words],
-        capture_output=True, text=True, timeout=600, check=False, env={**plain, "COLUMNS": "200", **environment},
-    )  # fmt: skip
+    return run(*words, timeout=600, env=environment)
 
 
 class Hub:
@@ -42,70 +35,35 @@ class Hub:
     def commit(self) -> str:
         return hashlib.sha1(repr(sorted(self.files.items())).encode()).hexdigest()
 
-    def entry(self, name: str) -> dict[str, object]:
+    def entry(self, name: str) -> dict[str, Any]:
         """A file as the hub lists it: git's hash of its content or, for a large one, of its pointer and its own SHA-256."""
         body = self.files[name]
         oid = hashlib.sha1(f"blob {len(body)}\0".encode() + body).hexdigest()
         lfs = {"oid": hashlib.sha256(body).hexdigest(), "size": len(body), "pointerSize": 130}
         return {"type": "file", "path": name, "size": len(body), "oid": oid} | ({"lfs": lfs} if self.large else {})
 
-
-@contextmanager
-def serving(served: Hub) -> Iterator[str]:
-    """The hub's address on loopback."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path = self.path.split("?")[0]
-            if path.startswith(f"/api/datasets/{served.repository}/revision/"):
-                self._json({"id": served.repository, "sha": served.commit, "tags": ["license:mit"]})
-            elif path.startswith(f"/api/datasets/{served.repository}/tree/{served.commit}"):
-                self._json([served.entry(name) for name in served.files])
-            elif path.startswith(f"/datasets/{served.repository}/resolve/{served.commit}/"):
-                self._file(path.split(f"{served.commit}/")[1])
-            else:
-                self.send_response(404)
-                self.send_header("X-Error-Code", "RepoNotFound")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-        do_HEAD = do_GET
-
-        def _file(self, name: str) -> None:
-            body, entry = served.files[name], served.entry(name)
-            self.send_response(200)
-            self.send_header("ETag", f'"{entry["lfs"]["oid"] if served.large else entry["oid"]}"')
-            self.send_header("X-Repo-Commit", served.commit)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command == "GET":
-                served.sent.append(name)
-                self.wfile.write(body[: len(body) // 2] if name in served.cut else body)
-
-        def _json(self, value: object) -> None:
-            body = json.dumps(value).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    def answer(self, method: str, path: str, _: bytes) -> Answer:
+        path = path.split("?")[0]
+        if path.startswith(f"/api/datasets/{self.repository}/revision/"):
+            about = {"id": self.repository, "sha": self.commit, "tags": ["license:mit"]}
+            return 200, {"Content-Type": "application/json"}, json.dumps(about).encode()
+        if path.startswith(f"/api/datasets/{self.repository}/tree/{self.commit}"):
+            listed = json.dumps([self.entry(name) for name in self.files])
+            return 200, {"Content-Type": "application/json"}, listed.encode()
+        if path.startswith(f"/datasets/{self.repository}/resolve/{self.commit}/"):
+            name = path.split(f"{self.commit}/")[1]
+            body, entry = self.files[name], self.entry(name)
+            tag = entry["lfs"]["oid"] if self.large else entry["oid"]
+            if method == "GET":
+                self.sent.append(name)
+            headers = {"ETag": f'"{tag}"', "X-Repo-Commit": self.commit, "Content-Length": str(len(body))}
+            return 200, headers, body[: len(body) // 2] if name in self.cut else body
+        return 404, {"X-Error-Code": "RepoNotFound"}, b""
 
 
 def test_fetch_brings_the_matching_files_and_records_their_checksums(tmp_path):
     served = Hub("some/set", FILES)
-    with serving(served) as endpoint:
+    with answering(served.answer) as endpoint:
         words = ("problems", "fetch", "some/set", "--into", str(tmp_path / "set"))
         done = command(*words, HF_ENDPOINT=endpoint)
         assert done.returncode == 0, done.stderr
@@ -152,7 +110,7 @@ def test_fetch_cvdp_puts_the_files_where_the_shipped_configuration_looks(tmp_pat
     assert missing.returncode == 2
     assert "get it with `rtl-distill problems fetch cvdp`" in missing.stderr
     served = Hub("nvidia/cvdp-benchmark-dataset", published, large=True)
-    with serving(served) as endpoint:
+    with answering(served.answer) as endpoint:
         done = command("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
         assert done.returncode == 0, done.stderr
         assert "licence: CC BY 4.0, its code Apache-2.0" in done.stdout
@@ -183,7 +141,7 @@ def test_a_file_that_was_cut_short_is_never_taken_for_whole(tmp_path, published,
     served = Hub("nvidia/cvdp-benchmark-dataset", published, large)
     name = CVDP.files[0]
     served.cut = {name}
-    with serving(served) as endpoint:
+    with answering(served.answer) as endpoint:
         cut = command("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
         assert cut.returncode == 2
         assert "fetch again" in cut.stderr
@@ -206,7 +164,7 @@ def test_a_set_that_nobody_knows_and_a_repository_without_the_files_are_told(tmp
     nobody = command("problems", "fetch", "cvpd")
     assert nobody.returncode == 2
     assert "no set is known as 'cvpd'" in nobody.stderr
-    with serving(Hub("nvidia/cvdp-benchmark-dataset", FILES)) as endpoint:
+    with answering(Hub("nvidia/cvdp-benchmark-dataset", FILES).answer) as endpoint:
         renamed = command("problems", "fetch", "cvdp", "--into", str(tmp_path), HF_ENDPOINT=endpoint)
     assert renamed.returncode == 2
     assert f"holds no file that matches {CVDP.files[0]}" in renamed.stderr

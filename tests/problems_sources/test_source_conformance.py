@@ -2,9 +2,7 @@
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.problems.sources import SOURCES, FileSource, GeneratedSource, ProblemSource, override_of, source_of
 from rtl_core.validation.level import quick_level
 from rtl_core.validation.validate import validate_problem
+from tests.command import run
 
 OWN = "own_benches:Benches"
 COCOTB = "own_cocotb:Tests"
@@ -116,15 +115,10 @@ def demo_with(settings: dict[str, Any], path: Path, *lines: str) -> Path:
     return path
 
 
-def command(*words: str) -> str:
+def command(*words: str, sets: Sequence[str] = ()) -> str:
     """What `rtl-distill` prints, the folder of these tests being importable as a user's would be."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("RTL_DISTILL__")}
-    path = os.pathsep.join([str(Path(__file__).parent), environment.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-c", "from rtl_distill.cli import main; main()", *words],
-        capture_output=True, text=True, timeout=600, check=False,
-        env={**environment, "PYTHONPATH": path, "COLUMNS": "200"},
-    )  # fmt: skip
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    done = run(*words, sets=sets, timeout=600, env={"PYTHONPATH": path})
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -215,19 +209,19 @@ def test_the_split_for_reported_figures_is_apart_or_refused(source):
     assert not seen & {problem.fingerprint for problem in reported.heldout}
 
 
+@pytest.mark.parametrize("kind", ["starter"])
 def test_a_generated_set_may_be_for_training_alone(source):
-    if isinstance(source, GeneratedSource):
-        loaded = loaded_by(source.model_copy(update={"heldout": 0, "heldout_split": "test"}))
-        assert loaded.train == loaded_by(source).train
-        assert (loaded.heldout, loaded.heldout_split) == ([], "heldout")
+    loaded = loaded_by(source.model_copy(update={"heldout": 0, "heldout_split": "test"}))
+    assert loaded.train == loaded_by(source).train
+    assert (loaded.heldout, loaded.heldout_split) == ([], "heldout")
 
 
+@pytest.mark.parametrize("kind", ["starter"])
 @pytest.mark.parametrize(("own_seed", "shared"), [(None, False), (7, True)])
 def test_runs_of_two_seeds_share_training_problems_where_a_generated_source_has_its_own(source, own_seed, shared):
-    if isinstance(source, GeneratedSource):
-        first, second = (loaded_by(source.model_copy(update={"seed": own_seed}), seed) for seed in (0, 1))
-        assert ([p.id for p in first.train] == [p.id for p in second.train]) is shared
-        assert first.heldout == second.heldout
+    first, second = (loaded_by(source.model_copy(update={"seed": own_seed}), seed) for seed in (0, 1))
+    assert ([p.id for p in first.train] == [p.id for p in second.train]) is shared
+    assert first.heldout == second.heldout
 
 
 def test_its_golden_answers_pass(source, grader):
@@ -263,15 +257,7 @@ def test_the_kinds_are_listed_with_their_keys():
 def test_a_source_of_the_users_own_is_validated_by_the_command(tmp_path, data):
     path = demo_with({"kind": OWN, **own(tmp_path, data), "heldout_fraction": 0}, tmp_path / "run.toml")
     places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}")
-    printed = command(
-        "validate",
-        str(path),
-        "--mutants",
-        "1",
-        "--seeds",
-        "1",
-        *(word for place in places for word in ("--set", place)),
-    )
+    printed = command("validate", str(path), "--mutants", "1", "--seeds", "1", sets=places)
     assert "own-benches" in printed
     assert "1/1" in printed, "golden answers that pass"
     assert "torn.md:1" in printed
@@ -282,6 +268,8 @@ def test_a_source_of_the_users_own_is_validated_by_the_command(tmp_path, data):
     [
         ("cvpd", "there is no source 'cvpd'; choose one of cvdp, rtllm, starter, verilog-eval, or module:name"),
         ("no_such_module:Benches", "cannot be imported: No module named 'no_such_module'"),
+        (":Benches", "is not of the form module:name"),
+        (".own_benches:Benches", "is not of the form module:name"),
         ("own_benches:Bench", "`Bench` in own_benches is no source"),
         ("rtl_core.problems.sources:FileSource", "`FileSource` in rtl_core.problems.sources is no source"),
     ],

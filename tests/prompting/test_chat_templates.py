@@ -12,13 +12,10 @@ import pytest
 
 from benchmarks.chat_templates import (
     BLOCK,
-    CASES,
     DRAFT,
     FIRST,
     MODELS,
-    answer_of,
     cases,
-    is_right,
     main,
     tokenizer_of,
 )
@@ -29,7 +26,8 @@ from rtl_core.prompting.budget import build_prompt
 from rtl_core.prompting.chat import Chat, decoded
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.prompting.hints import after_verdict, hinted
-from rtl_core.types.verdict import Outcome, Verdict
+from rtl_core.types.verdict import Outcome
+from tests.nouns import a_verdict
 
 SETTINGS = [(model, thinking) for model in MODELS for thinking, ending in model.prompts.items() if ending is not None]
 IDS = [f"{model.file}-{thinking}" for model, thinking in SETTINGS]
@@ -61,16 +59,6 @@ def test_it_is_known_how_the_prompt_ends_and_what_ends_a_turn(tokenizers, model,
     assert ("thinks" if chat.thinks else "does not think") in chat.in_words()
 
 
-@pytest.mark.parametrize("name", CASES)
-@all_settings
-def test_answers_are_read_right(tokenizers, model, thinking, name):
-    chat = Chat(tokenizers(model), thinking=thinking)
-    prompt_P = build_prompt(PROBLEM, chat, "exact", 8192).tokens_P
-    (case,) = (case for case in cases(chat, chat.opening(prompt_P)) if case.name == name)
-    answer = answer_of(chat, case, prompt_P)
-    assert is_right(answer, case), answer
-
-
 @all_settings
 def test_a_golden_turn_is_the_templates_own_and_finishes_its_thought(tokenizers, model, thinking):
     chat = Chat(tokenizers(model), thinking=thinking)
@@ -95,7 +83,7 @@ def test_a_hint_shows_the_answer_without_its_thought(tokenizers, model, thinking
     opening = chat.opening(first.tokens_P)
     said = FIRST.replace("endmodule", "  // not a </think> at all\nendmodule")
     finished = next(cases(chat, opening)).completion.replace(FIRST, said)
-    failed = Verdict(outcome=Outcome.COMPILE_FAILED, stages=(), reasons=("no semicolon",), executor="test")
+    failed = a_verdict(Outcome.COMPILE_FAILED, "no semicolon")
     prompt_P = hinted(chat, after_verdict(first.messages, opening + finished, failed, 500), 8192)
     text = decoded(chat.tokenizer, prompt_P)
     assert "no semicolon" in text
@@ -182,7 +170,7 @@ def tokenizer_of_template(template: str | None, tokenizers: Any) -> Any:
     return other
 
 
-def test_the_table_has_nothing_wrong(data, capsys, monkeypatch):
+def test_answers_are_read_right(data, capsys, monkeypatch):
+    """Each case of each template and setting is a cell of the table."""
     monkeypatch.setenv("RTL_DISTILL_DATA", str(data))
-    assert main() == 0
-    assert "0 wrong" in capsys.readouterr().out
+    assert main() == 0, capsys.readouterr().out

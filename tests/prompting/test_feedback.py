@@ -4,35 +4,25 @@ import pytest
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.prompting.feedback import feedback
-from rtl_core.types.verdict import Outcome, Verdict
-
-
-def verdict(outcome: Outcome, reasons: tuple[str, ...] = (), **found) -> Verdict:
-    return Verdict(outcome=outcome, stages=(), reasons=reasons, executor="test", **found)
+from rtl_core.types.verdict import Outcome
+from tests.nouns import a_verdict
 
 
 def test_failing_checks_are_told_with_their_number():
-    said = feedback(
-        verdict(
-            Outcome.TESTS_FAILED,
-            ("corners: y is 3, not 5 [checks=9 wrong=1 unknown=0]", "vectors: failed"),
-            tests_passed=2,
-            tests_total=4,
-        ),
-        500,
-    )
+    reasons = ("corners: y is 3, not 5 [checks=9 wrong=1 unknown=0]", "vectors: failed")
+    said = feedback(a_verdict(Outcome.TESTS_FAILED, *reasons, tests_passed=2, tests_total=4), 500)
     assert said == "It fails 2 of 4 checks:\ncorners: y is 3, not 5\nvectors: failed"
 
 
 def test_long_reasons_are_cut_and_the_rest_is_counted():
-    said = feedback(verdict(Outcome.COMPILE_FAILED, ("a" * 30, "b" * 30, "c" * 30)), 65)
+    said = feedback(a_verdict(Outcome.COMPILE_FAILED, "a" * 30, "b" * 30, "c" * 30), 65)
     assert said.splitlines()[1:] == ["a" * 30, "b" * 30, "and 1 more"]
-    one = feedback(verdict(Outcome.COMPILE_FAILED, ("a" * 300,)), 65)
+    one = feedback(a_verdict(Outcome.COMPILE_FAILED, "a" * 300), 65)
     assert one.splitlines()[1:] == ["a" * 65]
 
 
 def test_an_answer_that_passed_or_was_never_judged_has_no_further_turn():
     with pytest.raises(ValueError, match="passed"):
-        feedback(verdict(Outcome.PASSED), 100)
+        feedback(a_verdict(Outcome.PASSED), 100)
     with pytest.raises(InfrastructureError, match="no disk"):
-        feedback(verdict(Outcome.INFRASTRUCTURE_ERROR, ("no disk",)), 100)
+        feedback(a_verdict(Outcome.INFRASTRUCTURE_ERROR, "no disk"), 100)

@@ -35,6 +35,8 @@ def test_the_configuration_takes_and_explains_every_template_and_no_other():
         assert template.__doc__ in PromptingSection.model_fields["template"].description
     with pytest.raises(ValueError, match="no template 'exakt'; choose one of bare, brief, cvdp, exact, examples"):
         PromptingSection(template="exakt")
+    with pytest.raises(ValueError, match="two templates named 'exact'"):
+        TEMPLATES.register("exact")(abs)
 
 
 def test_a_template_of_the_users_own_is_named_by_its_import_path():

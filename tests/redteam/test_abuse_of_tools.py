@@ -10,7 +10,10 @@ from benchmarks.redteam.tools import ABUSES, play, problem
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 
-FAST = ("a process left behind", "a link out of the tree", "search for the harness", "/proc of others", "paths outside")
+FAST = (
+    "a process left behind", "a link out of the tree", "files for the next call", "the simulator's own files", "search for the harness",
+    "/proc of others", "the network", "paths outside",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])

@@ -16,7 +16,7 @@ from benchmarks.redteam import bases, fuzz, grading
 from benchmarks.redteam.attack import PAID, UNPAID, Attack
 from benchmarks.redteam.bases import COUNTER, INC
 from benchmarks.redteam.catalogue import GROUPS, chosen
-from benchmarks.redteam.grading import Graded, confirmed, core_share, grade, grade_all, grader_for
+from benchmarks.redteam.grading import Graded, confirmed, grade, grade_all, grader_for
 from benchmarks.redteam.problems import find
 from rtl_core.types.verdict import Outcome
 
@@ -103,6 +103,10 @@ def test_a_wrong_design_alone_is_never_paid_and_a_right_one_always(grader):
                 assert not graded.faults, (base.problem, core, graded.outcome, graded.reasons)
 
 
+def test_no_attack_is_left_out_where_the_published_sets_are_at_hand(data):
+    assert not {attack.problem for attack in BY_NAME.values() if find(attack.problem) is None}
+
+
 def test_the_red_team_is_as_large_as_promised_and_every_entry_says_what_it_is():
     attacks = [attack for attacks in GROUPS.values() for attack in attacks if not attack.honest]
     honest = [attack for attacks in GROUPS.values() for attack in attacks if attack.honest]
@@ -157,10 +161,6 @@ def test_the_time_of_a_second_grade_does_not_come_from_the_cache(grader):
     again = confirmed(grader, replace(first, wall_s=60.0))
     assert again.outcome is first.outcome
     assert grade(grader, "g", attack).wall_s < again.wall_s < 60.0
-
-
-def test_the_share_of_a_core_is_a_share():
-    assert 0 < core_share() <= 1
 
 
 def test_the_runner_prints_its_table_and_fails_for_an_offender(tmp_path, monkeypatch, capsys):

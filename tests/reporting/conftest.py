@@ -1,17 +1,11 @@
 """Made-up runs, written through the public History, that the reporting tests look at."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "history"))
-
-import synthetic
 
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.report import write_report
+from tests import synthetic
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,10 @@ import io
 import json
 from pathlib import Path
 
-from chromium import Page
 from rich.console import Console
 
 from rtl_core.history.store import History
+from tests.reporting.chromium import Page
 
 
 def open_whole(page: Page, path: Path) -> None:

@@ -1,7 +1,6 @@
 """The table of a benchmark: a cell for each category and difficulty, and what the figures rest on."""
 
 import pytest
-import synthetic
 
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import EvaluationRecord, RunRecord
@@ -11,8 +10,9 @@ from rtl_core.learning.reward import Reward
 from rtl_core.reporting.console import comparison
 from rtl_core.reporting.figures.benchmark import tables_of
 from rtl_core.reporting.report import write_report
-from rtl_core.types.verdict import Outcome, Verdict
-from tests.nouns import a_rollout
+from rtl_core.types.verdict import Outcome
+from tests import synthetic
+from tests.nouns import a_rollout, a_verdict
 
 # Problem -> category, difficulty, how many of its 5 answers pass.
 PASSES = {
@@ -44,9 +44,8 @@ def write(history: History, run: str, purpose: str = "evaluation", plus: int = 0
             place = {"run": run, "purpose": "evaluation", "evaluation": key, "epoch": -1, "problem_id": name}
             one = a_rollout(**place, sample=sample, tokens_T=tokens, logprobs_T=tuple(-0.1 for _ in tokens))
             outcome = Outcome.PASSED if sample < passed + plus else Outcome.TESTS_FAILED
-            verdict = Verdict(outcome=outcome, stages=(), executor="test")
             rollouts.append(one)
-            verdicts.append((one.key, verdict, Reward(total=0.0, terms={})))
+            verdicts.append((one.key, a_verdict(outcome), Reward(total=0.0, terms={})))
     history.record_rollouts(rollouts)
     history.record_verdicts(verdicts)
     asked = {"policy": "student", "step": 0, "split": "heldout", "samples": SAMPLES, "n_problems": 4}

@@ -1,8 +1,6 @@
 """A run with problems of several sources shows a result for each: a rate over a mixture is comparable with nobody's."""
 
 import pytest
-import synthetic
-from report_tab import text_of
 
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval
@@ -12,6 +10,8 @@ from rtl_core.reporting.evaluations import ALL_SOURCES, MIXTURE, run_result
 from rtl_core.reporting.figures import compare, result
 from rtl_core.reporting.report import headline, write_report
 from rtl_core.run.model_card import results_table
+from tests import synthetic
+from tests.reporting.report_tab import text_of
 
 
 @pytest.fixture(scope="module")

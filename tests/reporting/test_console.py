@@ -1,12 +1,12 @@
 """The terminal's table tells the truth about the database."""
 
 import pytest
-import synthetic
-from report_tab import text_of
 
 from rtl_core.errors import HistoryError
 from rtl_core.reporting.console import before_after_table, step_line
 from rtl_core.reporting.evaluations import run_result
+from tests import synthetic
+from tests.reporting.report_tab import text_of
 
 
 def test_the_table_shows_before_after_and_teacher_with_intervals(demo):

@@ -1,11 +1,11 @@
 """How a report splits a run, to show that it moves."""
 
 import pytest
-import synthetic
-from report_tab import rows
 
 from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.figures import learning, mistakes
+from tests import synthetic
+from tests.reporting.report_tab import rows
 
 
 def test_a_run_of_one_epoch_is_split_into_quarters(tmp_path):

@@ -2,14 +2,16 @@
 
 import json
 from collections import defaultdict
+from collections.abc import Callable
+from operator import itemgetter
 
 import numpy as np
 import pytest
-from chromium import browser
-from report_tab import assert_quiet, cells, open_whole, rows, traces
 
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.store import History
+from tests.reporting.chromium import browser
+from tests.reporting.report_tab import assert_quiet, cells, open_whole, rows, traces
 
 COMPARED = {
     "result", "pass-at-k", "by-difficulty", "by-family", "reward", "equal-difficulty", "pass-rate", "outcomes", "funnel", "groups", "teacher-kl",
@@ -84,17 +86,37 @@ def test_intervals_equal_those_that_were_recorded(drawn, demo):
         assert shown[name] == pytest.approx(found[place])
 
 
-def test_reward_by_term_adds_up_to_the_mean_reward(drawn, demo):
-    shown = traces(drawn, "reward")
-    found = rows(
-        demo,
-        "SELECT step, avg(total) AS reward FROM rewards WHERE run = 'demo' AND purpose = 'train' GROUP BY step ORDER BY step",
+TRACES: list[tuple[str, str, str, Callable[[dict], float]]] = [
+    ("reward", "total", "steps", lambda row: row["reward"]),
+    ("outcomes", "passed", "steps", lambda row: row["pass_rate"]),
+    ("equal-difficulty", "at equal difficulty", "equal-difficulty", lambda row: row["pass_rate_equal_difficulty"]),
+    ("equal-difficulty", "raw", "equal-difficulty", lambda row: row["pass_rate_raw"]),
+    *(("teacher-kl", name, "teacher-kl", itemgetter(name)) for name in ("k1", "k2", "k3")),
+    ("groups", "all good", "group-mix", lambda row: row["all_good"] / row["groups"]),
+    ("groups", "mixed", "group-mix", lambda row: row["mixed"] / row["groups"]),
+    ("groups", "all bad", "group-mix", lambda row: row["all_bad"] / row["groups"]),
+    ("groups", "equal rewards", "group-mix", lambda row: row["no_signal"] / row["groups"]),
+    ("time-by-step", "total", "steps", lambda row: row["seconds"]),
+]
+"""Figure, trace, named query with a row for each step, and what of a row is shown."""
+
+
+@pytest.mark.parametrize(("figure", "trace", "query", "value"), TRACES)
+def test_a_curve_equals_its_query(drawn, demo, figure, trace, query, value):
+    shown, found = traces(drawn, figure)[trace], named(demo, query)
+    assert shown["x"] == [row["step"] for row in found]
+    assert shown["y"] == pytest.approx([value(row) for row in found])
+
+
+def test_parts_add_up_to_the_whole(drawn):
+    terms, outcomes = traces(drawn, "reward"), traces(drawn, "outcomes")
+    whole = terms.pop("total")["y"]
+    assert np.sum([terms[name]["y"] for name in ("format", "interface", "syntax", "tests")], axis=0) == pytest.approx(
+        whole
     )
-    assert shown["total"]["x"] == [r["step"] for r in found]
-    assert shown["total"]["y"] == pytest.approx([r["reward"] for r in found])
-    assert np.sum([shown[t]["y"] for t in ("format", "interface", "syntax", "tests")], axis=0) == pytest.approx(
-        shown["total"]["y"]
-    )
+    assert np.sum([trace["y"] for trace in outcomes.values()], axis=0) == pytest.approx(np.ones(12))
+    told = drawn.js("document.getElementById('equal-difficulty').innerText")
+    assert "the raw curve (lighter) may fall while the student gets better" in told
 
 
 def test_pass_rate_by_difficulty_equals_the_query(drawn, demo):
@@ -108,17 +130,6 @@ def test_pass_rate_by_difficulty_equals_the_query(drawn, demo):
     for difficulty in ("easy", "medium", "hard"):
         expected = [np.mean(v) for (d, _), v in sorted(found.items()) if d == difficulty]
         assert traces(drawn, "pass-rate")[difficulty]["y"] == pytest.approx(expected)
-
-
-def test_outcomes_equal_the_query(drawn, demo):
-    sql = (
-        "SELECT step, avg((outcome = 'passed')::INT) AS passed, avg((outcome = 'interface_mismatch')::INT) AS missed"
-        " FROM verdicts WHERE run = 'demo' AND purpose = 'train' GROUP BY step ORDER BY step"
-    )
-    shown, found = traces(drawn, "outcomes"), rows(demo, sql)
-    assert shown["passed"]["y"] == pytest.approx([r["passed"] for r in found])
-    assert shown["interface mismatch"]["y"] == pytest.approx([r["missed"] for r in found])
-    assert np.sum([t["y"] for t in shown.values()], axis=0) == pytest.approx(np.ones(12))
 
 
 def test_episodes_equal_the_query(drawn, demo):
@@ -140,28 +151,6 @@ def test_the_funnel_equals_the_query(drawn, demo):
         found = [r for r in named(demo, "funnel") if r["epoch"] == epoch]
         assert shown[f"epoch {epoch + 1}"]["x"] == [r["stage"] for r in found]
         assert shown[f"epoch {epoch + 1}"]["y"] == pytest.approx([r["passed_share"] for r in found])
-
-
-def test_pass_rate_at_equal_difficulty_and_as_the_steps_gave_it(drawn, demo):
-    found = named(demo, "equal-difficulty")
-    shown = traces(drawn, "equal-difficulty")
-    assert shown["at equal difficulty"]["y"] == pytest.approx([r["pass_rate_equal_difficulty"] for r in found])
-    assert shown["raw"]["y"] == pytest.approx([r["pass_rate_raw"] for r in found])
-    told = drawn.js("document.getElementById('equal-difficulty').innerText")
-    assert "the raw curve (lighter) may fall while the student gets better" in told
-
-
-def test_the_group_mix_equals_the_query(drawn, demo):
-    shown, found = traces(drawn, "groups"), named(demo, "group-mix")
-    for kind in ("all_good", "mixed", "all_bad"):
-        assert shown[kind.replace("_", " ")]["y"] == pytest.approx([r[kind] / r["groups"] for r in found])
-    assert shown["equal rewards"]["y"] == pytest.approx([r["no_signal"] / r["groups"] for r in found])
-
-
-def test_the_kl_equals_the_query(drawn, demo):
-    shown, found = traces(drawn, "teacher-kl"), named(demo, "teacher-kl")
-    for estimator in ("k1", "k2", "k3"):
-        assert shown[estimator]["y"] == pytest.approx([r[estimator] for r in found])
 
 
 def test_the_kl_by_position_equals_the_token_arrays(drawn, demo):
@@ -209,13 +198,6 @@ def test_the_curriculum_equals_the_query(drawn, demo):
         (x, y): z for y, line in zip(shown["y"], shown["z"], strict=True) for x, z in zip(shown["x"], line, strict=True)
     }
     assert {k: v for k, v in filled.items() if v is not None} == pytest.approx(found)
-
-
-def test_times_equal_the_query(drawn, demo):
-    shown = traces(drawn, "time-by-step")
-    for stage in ("sample", "grade", "total"):
-        found = rows(demo, f"SELECT seconds FROM step_times WHERE run = 'demo' AND stage = '{stage}' ORDER BY step")
-        assert shown[stage]["y"] == pytest.approx([r["seconds"] for r in found])
 
 
 def test_tables_equal_the_queries(drawn, demo):

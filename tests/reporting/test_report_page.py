@@ -4,10 +4,10 @@ import base64
 import json
 
 import pytest
-from chromium import Page, browser
-from report_tab import assert_quiet, open_whole, rows, traces
 
 from rtl_core.reporting.report import write_report
+from tests.reporting.chromium import Page, browser
+from tests.reporting.report_tab import assert_quiet, open_whole, rows, traces
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_what_a_model_wrote_stays_text(opened, demo):
 
 
 def test_names_from_a_problem_set_stay_text(page, tmp_path):
-    import synthetic
+    from tests import synthetic
 
     odd = "<img src=x onerror=window.pwned=3>"
     history = synthetic.write_run(tmp_path / "h.duckdb", f"r{odd}", synthetic.Shape(steps=2, train=6, heldout=3))
@@ -138,9 +138,7 @@ def test_it_prints_in_light_with_every_figure(page, path):
 def test_nothing_sticks_out_at_any_width(opened, width):
     opened.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
     opened.wait(f"document.documentElement.clientWidth <= {width}")
-    opened.wait(
-        f"document.documentElement.scrollWidth <= {width}", patience_s=5
-    )  # Plotly follows a resize with a delay
+    opened.wait(f"document.documentElement.scrollWidth <= {width}")  # Plotly follows a resize with a delay
 
 
 def test_a_run_that_has_just_begun_has_a_page_too(page, demo, tmp_path):

@@ -1,14 +1,14 @@
 """The page of a large run stays small and quick, and says what it leaves out."""
 
 import pytest
-import synthetic
-from chromium import browser
 
 from rtl_core.history.store import History
 from rtl_core.reporting import rollouts
 from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.figures import progress, sections
 from rtl_core.reporting.report import write_report
+from tests import synthetic
+from tests.reporting.chromium import browser
 
 
 def test_a_sample_holds_every_outcome_and_says_so(demo, tmp_path, monkeypatch):

@@ -4,22 +4,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_distill import cli
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _commands():
-    cli.register()
+from tests.command import invoke
 
 
 def run(history: History, *arguments: str) -> str:
     """What a command prints; errors for users are raised."""
-    done = CliRunner(env={"COLUMNS": "140", "RTL_DISTILL_DB": str(history.path)}).invoke(cli.app, list(arguments))
+    done = invoke(*arguments, COLUMNS="140", RTL_DISTILL_DB=str(history.path))
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.output
@@ -135,7 +130,7 @@ def test_watch_ends_with_the_run(demo, tmp_path):
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r"))
     history.set_run_status("r", "failed", "the disk is full")
-    done = CliRunner(env={"RTL_DISTILL_DB": str(history.path)}).invoke(cli.app, ["watch", "r"])
+    done = invoke("watch", "r", "--db", history.path)
     assert done.exit_code == 1
     assert "the disk is full" in done.output
 

@@ -22,9 +22,9 @@ from rtl_core.reporting.breakdown import in_words
 from rtl_core.rollouts import batch as batches
 from rtl_core.rollouts import evaluation, playing
 from rtl_core.run.session import open_session
-from rtl_core.types.verdict import Outcome, Verdict
+from rtl_core.types.verdict import Outcome
 from tests.episodes.steps import begin, break_off_sampling, one_step
-from tests.nouns import a_rollout, demo
+from tests.nouns import a_rollout, a_verdict, demo
 
 
 def settings(folder: Path, *more: str) -> RunConfig:
@@ -126,9 +126,7 @@ def test_a_turn_that_is_recorded_is_not_sampled_again_and_a_grader_that_fails_sa
             step = await begin(session)
             asked = break_off_sampling(session, monkeypatch, most)
             if broken:
-                failure = Verdict(
-                    outcome=Outcome.INFRASTRUCTURE_ERROR, stages=(), reasons=("no disk",), executor="test"
-                )
+                failure = a_verdict(Outcome.INFRASTRUCTURE_ERROR, "no disk")
                 monkeypatch.setattr(session.graders.grader, "grade", lambda *_: failure)
             (problem_id,) = step.planned
             expected = (InfrastructureError, "no disk") if broken else (ConfigError, "dead")
@@ -156,7 +154,7 @@ def test_evaluations_tell_what_had_passed_by_each_turn_those_of_earlier_versions
         rollout = a_rollout(step=5, sample=sample, evaluation=evaluation, **{"purpose": "evaluation", **more})
         outcome = Outcome.PASSED if passed else Outcome.TESTS_FAILED
         history.record_rollouts([rollout])
-        history.record_verdicts([(rollout.key, Verdict(outcome=outcome, stages=(), executor="test"), None)])
+        history.record_verdicts([(rollout.key, a_verdict(outcome), None)])
 
     for key in ("episodes", "older", "single-shot"):
         history.record_evaluation(

@@ -16,8 +16,8 @@ from rtl_core.learning.kl_mask import first_wrong_line, unsure
 from rtl_core.learning.reward import Reward
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import build_datums, credited, has_signal, permute_teacher, signal_share
-from rtl_core.types.verdict import Outcome, Verdict
-from tests.nouns import a_rollout
+from rtl_core.types.verdict import Outcome
+from tests.nouns import a_rollout, a_verdict
 
 STUDENT = (-1.0, -0.5)
 TEACHER = (-1.5, -0.5)
@@ -136,8 +136,7 @@ def test_substitutes_follow_the_plan_in_an_order_that_no_clock_decides():
 def test_the_teacher_on_failed_answers_alone_leaves_the_others_their_reward():
     made = batch({"a": [1.0, 0.0]})
     for stored, outcome in zip(made.group("a"), (Outcome.PASSED, Outcome.TESTS_FAILED), strict=True):
-        verdict = Verdict(outcome=outcome, stages=(), executor="bubblewrap", tools={}, seed=1)
-        made.take_up([replace(stored, verdict=verdict)])
+        made.take_up([replace(stored, verdict=a_verdict(outcome))])
     assert tokens(made, config('learning.kl_on="all"'), 0.1) == [
         pytest.approx([0.45, 0.5]),
         pytest.approx([-0.55, -0.5]),
@@ -176,9 +175,7 @@ def test_distributions_carry_the_teachers_choices_and_the_shuffled_ones_are_of_a
         return build_datums(made, own, 0.5)
 
     before, after = taught(), taught("learning.permute_teacher=true")
-    for data in (before, after):
-        assert [int(one.inputs["teacher_tokens"][0, 0]) for one in data] != []
-        assert all((one.inputs["kl_weights"] == 0.5).all() for one in data)
+    assert all((one.inputs["kl_weights"] == 0.5).all() for one in (*before, *after))
     assert [one.inputs["teacher_tokens"][0, 0] for one in before] == list(range(12))
     handed = [int(one.inputs["teacher_tokens"][0, 0]) for one in after]
     assert sorted(handed) == list(range(12))
@@ -200,8 +197,8 @@ def test_the_teacher_is_heard_where_the_student_was_unsure_and_after_the_first_w
     for tokens_T, outcome, stored in zip(((1, 2), (1, 3), (1, 4, 5)), (Outcome.PASSED, *[Outcome.TESTS_FAILED] * 2), made.group("a"), strict=True):  # fmt: skip
         n = len(tokens_T)
         rollout = stored.rollout.model_copy(update={"tokens_T": tokens_T, "logprobs_T": (-1.0, -0.1, -1.0)[:n]})
-        verdict = Verdict(outcome=outcome, stages=(), executor="bubblewrap", tools={}, seed=1)
-        made.take_up([replace(stored, rollout=rollout, verdict=verdict, teacher=TeacherRecord(rollout.key, np.full(n, -2.0), 0, 0, 0, n))])  # fmt: skip
+        teacher = TeacherRecord(rollout.key, np.full(n, -2.0), 0, 0, 0, n)
+        made.take_up([replace(stored, rollout=rollout, verdict=a_verdict(outcome), teacher=teacher)])
     settings = config("learning.kl_after_error=true", "learning.reward_weight=0", "learning.kl_unsure_below=0.5", 'learning.kl_on="all"')  # fmt: skip
     credited(made, "a", Grpo(settings))
     found = build_datums(made, Grpo(settings), 1.0, lambda ids: "".join(texts[one] for one in ids))

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from rtl_core.config import load_config
 from rtl_core.grading.answer_file import AnswerLine
@@ -18,7 +17,7 @@ from rtl_core.rollouts.reproducing import records_of, reproduce
 from rtl_core.run.graders import grader_of
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
-from rtl_distill.cli import app, register
+from tests.command import invoke
 from tests.nouns import a_rollout
 
 PROBLEMS = starter_problems("train", 3, 0)
@@ -94,8 +93,7 @@ def test_lines_that_are_no_records_are_told_with_their_number(records, tmp_path)
     bare = {name: value for name, value in records[2].items() if name not in ("sums", "digest")}
     odd = records[2] | {"id": "\ud800", "stages": {"tests": "passed"}}
     path.write_text("{\n[]\n" + "\n".join(map(json.dumps, (bare, odd, records[2]))) + "\n")
-    register()
-    done = CliRunner().invoke(app, ["reproduce", str(path)])
+    done = invoke("reproduce", path)
     assert done.exit_code == 1
     told = done.stdout.splitlines()
     assert told[0].startswith("line 1: ? sample ?: malformed: is not JSON")

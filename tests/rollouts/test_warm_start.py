@@ -12,15 +12,13 @@ from rtl_core.prompting.extraction import extract_answer
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import algorithm_of, build_datums, credited, golden_response
 from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Outcome, Verdict
-from tests.nouns import a_rollout
+from rtl_core.types.verdict import Outcome
+from tests.nouns import a_problem, a_rollout, a_verdict
 
 
 def problem(**golden: str) -> Problem:
     files = {f"rtl/{name}.sv": text for name, text in golden.items()}
-    return Problem(
-        id="p", source="test", category="cid003", difficulty="easy", prompt="p", targets=tuple(files), harness={}, golden=files
-    )  # fmt: skip
+    return a_problem(targets=tuple(files), golden=files)
 
 
 def test_a_known_good_answer_reads_back_as_its_files_in_either_form():
@@ -42,8 +40,7 @@ def test_whole_passing_answers_are_imitated_each_once():
     for sample, (tokens, reason, passed) in enumerate(answers):
         rollout = a_rollout(purpose="warm_start", policy="teacher", sample=sample, tokens_T=tokens, stop_reason=reason)
         outcome = Outcome.PASSED if passed else Outcome.TESTS_FAILED
-        verdict = Verdict(outcome=outcome, stages=(), executor="bubblewrap", tools={}, seed=1)
-        batch.take_up([StoredRollout(rollout, verdict=verdict, reward=Reward(total=0.5, terms={}))])
+        batch.take_up([StoredRollout(rollout, verdict=a_verdict(outcome), reward=Reward(total=0.5, terms={}))])
 
     def imitated(*overrides):
         # A control experiment of later steps changes nothing here.

@@ -3,10 +3,7 @@
 import asyncio
 import base64
 import json
-import os
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +14,6 @@ from typing import Any
 import duckdb
 import pytest
 from tinker.lib.credentials import JsonCredentialStore, ManualKey
-from typer.testing import CliRunner
 
 from rtl_core.backend.base import Readiness
 from rtl_core.config import load_config
@@ -32,7 +28,7 @@ from rtl_core.run.check.cost import cost, disk
 from rtl_core.run.check.prompts import Known, context, known_good, sizes
 from rtl_core.run.session import open_session
 from rtl_core.tinymodels import model_path
-from rtl_distill import cli
+from tests.command import invoke, run
 from tests.nouns import demo
 from tests.run.service_in_front import Front, Model
 
@@ -73,9 +69,7 @@ def settings(front: Front, folder: Path, *more: str) -> list[str]:
 
 def check(overrides: list[str], config: str = "demo") -> tuple[int, list[dict[str, Any]]]:
     """The exit code of the command, and its lines."""
-    cli.register()
-    sets = [word for text in overrides for word in ("--set", text)]
-    done = CliRunner().invoke(cli.app, ["check", config, "--json", *sets])
+    done = invoke("check", config, "--json", sets=overrides)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, json.loads(done.stdout)
 
@@ -83,11 +77,11 @@ def check(overrides: list[str], config: str = "demo") -> tuple[int, list[dict[st
 def begin(overrides: list[str]) -> None:
     """What `train` does before its first answer."""
 
-    async def run() -> None:
+    async def opened() -> None:
         async with open_session(load_config("demo", overrides, environment={})):
             pass
 
-    asyncio.run(run())
+    asyncio.run(opened())
 
 
 def of_student(**changes: Any) -> Callable[[list[Model]], list[Model]]:
@@ -174,11 +168,7 @@ def test_what_no_time_mends_is_one_sentence_with_its_remedy_in_check_and_ends_a_
 def test_the_real_command_ends_by_itself_with_code_2_and_no_traceback(front, tmp_path, command, fault, text):
     front.status = fault
     overrides = settings(front, tmp_path, *([] if fault else ["tinker.student=Qwen/Qwen3-30B-A3B"]))
-    sets = [word for one in overrides for word in ("--set", one)]
-    done = subprocess.run(
-        [sys.executable, "-m", "rtl_distill.cli", command, "demo", *sets],
-        capture_output=True, text=True, check=False, timeout=600, env={**os.environ, "COLUMNS": "200"},
-    )  # fmt: skip
+    done = run(command, "demo", sets=overrides, timeout=600)
     said = done.stdout + done.stderr
     assert done.returncode == 2, said
     assert text in said
@@ -326,15 +316,15 @@ def small_known(tmp_path: Path, limit: int, *overrides: str) -> Known:
 
 @pytest.mark.parametrize(("limit", "level"), [(456, "ok"), (455, "warning"), (300, "warning"), (299, "wrong")])
 def test_budgets_are_wrong_where_the_run_would_send_more_than_the_model_takes(tmp_path, limit, level):
-    run = small_known(tmp_path, limit)
-    student, teacher = context(run)
+    known = small_known(tmp_path, limit)
+    student, teacher = context(known)
     assert (student.level, teacher.level) == (level, "ok")
     if level != "ok":
         assert (
             f"prompting.max_prompt_tokens = 256 and sampling.max_tokens = 200 make 456, and student takes {limit}"
             in student.text
         )
-        assert (min(run.prompts) in student.text) == (limit == 299)
+        assert (min(known.prompts) in student.text) == (limit == 299)
         assert student.remedy is not None
         assert f"sampling.max_tokens to {199 if limit == 299 else limit - 256}" in student.remedy
         assert f"prompting.max_prompt_tokens to {limit - 200}" in student.remedy
@@ -367,8 +357,8 @@ def test_known_good_answers_that_are_missing_are_told_before_they_are_imitated_o
 
 
 def test_the_answers_of_evaluations_need_room_too(tmp_path):
-    run = small_known(tmp_path, 456, "evaluation.max_tokens=400")
-    assert [one.level for one in context(run)] == ["wrong", "ok"]
+    known = small_known(tmp_path, 456, "evaluation.max_tokens=400")
+    assert [one.level for one in context(known)] == ["wrong", "ok"]
 
 
 @pytest.mark.parametrize(
@@ -409,9 +399,9 @@ def test_cost_names_the_most_first_and_holds_the_budget_against_it(tmp_path):
 
 
 def test_a_disk_without_room_is_wrong_and_one_that_may_fill_is_a_warning(tmp_path, monkeypatch):
-    run = small_known(tmp_path, 10**6, "run.epochs=100", f"run.directory={tmp_path / 'not' / 'yet'}")
+    known = small_known(tmp_path, 10**6, "run.epochs=100", f"run.directory={tmp_path / 'not' / 'yet'}")
     for free, level in ((10**12, "ok"), (10**6, "wrong")):
         monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: SimpleNamespace(free=free))
-        (found,) = disk(run)
+        (found,) = disk(known)
         assert found.level == level
         assert str(tmp_path) in found.text

@@ -13,7 +13,6 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner
 
 from rtl_core.backend.base import Adam, Datum, SamplingParams, Weights
 from rtl_core.backend.registry import backend_of
@@ -26,7 +25,7 @@ from rtl_core.run.as_served import Difference, difference, require_same, sampled
 from rtl_core.run.export import export_merged
 from rtl_core.run.merging import load_model, merged, save_model
 from rtl_core.tinymodels import model_path
-from rtl_distill import cli
+from tests.command import invoke
 from tests.nouns import a_rollout
 
 ADAM = Adam(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=0.0)
@@ -245,11 +244,10 @@ def test_an_adapter_that_is_more_than_a_low_rank_term_is_refused(tmp_path):
 
 
 def test_the_card_is_one_that_the_hub_reads_with_the_figures_of_these_weights(run, tmp_path):
-    cli.register()
-    wrong = CliRunner().invoke(cli.app, ["checkpoints", "two", "--merged"])
+    wrong = invoke("checkpoints", "two", "--merged")
     assert (wrong.exit_code, "--export" in wrong.output) == (2, True)
-    place = ["--export", str(tmp_path / "out"), "--db", str(run.history.path)]
-    done = CliRunner().invoke(cli.app, ["checkpoints", "two", "--merged", "--dtype", "float32", *place])
+    place = ("--export", tmp_path / "out", "--db", run.history.path)
+    done = invoke("checkpoints", "two", "--merged", "--dtype", "float32", *place)
     assert done.exit_code == 0, done.output
     card = ModelCard.load(tmp_path / "out" / "README.md")
     assert (card.data.library_name, card.data.license, card.data.pipeline_tag) == ("transformers", "apache-2.0", "text-generation")  # fmt: skip

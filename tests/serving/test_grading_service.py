@@ -5,7 +5,6 @@ import json
 import resource
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -14,7 +13,6 @@ from typing import Any
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
 from rtl_core.errors import ConfigError, ProblemError
 from rtl_core.grading.executors import make_executor
@@ -27,7 +25,8 @@ from rtl_core.rollouts.reproducing import reproduce
 from rtl_core.serving import app as http
 from rtl_core.serving.grading_queue import MOST_FAILED, GradingQueue
 from rtl_core.serving.store import VerdictStore
-from rtl_distill.cli import app, register
+from tests.command import invoke
+from tests.waiting import wait_for
 
 PROBLEMS = starter_problems("train", 3, 0)
 TOKEN = {"Authorization": "Bearer secret"}
@@ -88,9 +87,8 @@ def held(grader: Grader, output: Path, queue: int) -> Iterator[tuple[httpx.Clien
             executor.go.set()
 
 
-def wait_for(service: httpx.Client, waiting: int) -> None:
-    while metric(service, "rtl_grader_waiting") != waiting:
-        time.sleep(0.01)
+def until_waiting(service: httpx.Client, waiting: int) -> None:
+    wait_for(lambda: metric(service, "rtl_grader_waiting") == waiting, f"{waiting} gradings that wait", 60.0)
 
 
 @pytest.fixture(scope="module")
@@ -212,15 +210,15 @@ def half_a_request(service: httpx.Client, length: int = 100, start: bytes = b"{"
 
 def test_a_client_that_hangs_up_disturbs_nobody_and_its_answer_is_graded_once(grader, tmp_path):
     with held(grader, tmp_path / "v.jsonl", 64) as (service, go), nobody_disturbed(service, "hung up"):
-        wait_for(service, 3)
+        until_waiting(service, 3)
         half_a_request(service).close()
         body = json.dumps({"answers": [golden(2, "left alone")]}).encode()
         connection = half_a_request(service, length=len(body), start=body)
-        wait_for(service, 4)
+        until_waiting(service, 4)
         connection.close()
         go.set()
         assert grade(service, golden(2, "left alone"))[0]["outcome"] == "passed"
-        wait_for(service, 0)
+        until_waiting(service, 0)
         assert metric(service, "rtl_grader_hung_up_total") == 1
         assert metric(service, "rtl_grader_graded_total") == 4
 
@@ -236,7 +234,7 @@ def test_more_than_the_queue_takes_is_429_and_what_is_known_takes_no_place(grade
     with held(grader, tmp_path / "v.jsonl", 2) as (service, go), ThreadPoolExecutor(1) as pool:
         grade(service, *nothing)
         waiting = pool.submit(grade, service, golden(0, "first"))
-        wait_for(service, 1)
+        until_waiting(service, 1)
         refused = service.post("/v1/grade", json={"answers": [golden(1, "more"), golden(2, "more")]})
         assert (refused.status_code, int(refused.headers["Retry-After"]) >= 1) == (429, True)
         assert len(grade(service, *nothing)) == 2
@@ -289,7 +287,6 @@ def test_a_file_is_gone_on_with_and_has_one_owner(grader, output, service, tmp_p
 
 def test_other_machines_are_served_only_with_a_token(monkeypatch):
     monkeypatch.delenv("RTL_DISTILL_GRADER_TOKEN", raising=False)
-    register()
-    done = CliRunner().invoke(app, ["serve-grader", "--host", "0.0.0.0"])
+    done = invoke("serve-grader", "--host", "0.0.0.0")
     assert isinstance(done.exception, ConfigError)
     assert "RTL_DISTILL_GRADER_TOKEN" in str(done.exception)

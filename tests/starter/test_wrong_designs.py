@@ -7,6 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.redteam.attack import UNPAID
+from benchmarks.redteam.catalogue import GROUPS
+from benchmarks.redteam.problems import find
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.starter import Spec, golden_answer, problem_of
 from rtl_core.problems.starter.catalog import BY_NAME
@@ -14,8 +17,8 @@ from rtl_core.problems.starter.record import target_of
 from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome
 
+WEAK = [attack for attack in GROUPS["weak_harness"] if attack.problem.startswith("starter/")]
 COUNTER = Spec("counter", "pix_unit", ("go", "val"), 14, "up", "ck", "clr", active_low=False, asynchronous=False)
-ARBITER = Spec("arbiter", "bus_core", ("req", "gnt"), 12, "highest")
 SCALED = Spec("scaled", "dsp_node", ("a", "b", "y", "SIZE"), 6, "sum")
 REGISTER = replace(COUNTER, family="register", ports=("go", "d", "q"), option="", width=9)
 
@@ -36,17 +39,11 @@ def assert_fails(grader, spec, code):
     return verdict
 
 
-@pytest.mark.parametrize("option", ["up", "down"])
-@pytest.mark.parametrize("extension", ["6'b0", "{6{c[7]}}"])
-def test_an_8_bit_register_behind_a_14_bit_port_is_no_counter(grader, option, extension):
-    spec = replace(COUNTER, option=option)
-    sign = "+" if option == "up" else "-"
-    code = (
-        "module pix_unit(input ck, input clr, input go, output [13:0] val);\n  reg [7:0] c;\n"
-        f"  always @(posedge ck) if (clr) c <= 0; else if (go) c <= c {sign} 1;\n"
-        f"  assign val = {{{extension}, c}};\nendmodule\n"
-    )
-    assert_fails(grader, spec, code)
+@pytest.mark.corpus
+@pytest.mark.parametrize("attack", WEAK, ids=lambda attack: attack.name)
+def test_no_wrong_design_of_the_red_team_is_paid(grader, attack):
+    verdict = grader.grade(problem := find(attack.problem), Answer(files={problem.targets[0]: attack.text}))
+    assert verdict.outcome in UNPAID, verdict.reasons
 
 
 @pytest.mark.parametrize("width", [3, 8, 14])
@@ -60,24 +57,6 @@ def test_a_counter_that_goes_wrong_in_one_state_fails(grader):
     for state in (77, 5000, 16383):
         code = edited(COUNTER, "val <= val + 1", f"val <= val == {state} ? 1 : val + 1")
         assert_fails(grader, COUNTER, code)
-
-
-def test_a_reset_that_leaves_the_highest_bit_fails(grader):
-    code = edited(COUNTER, "val <= 0;", "val <= val & 14'h2000;").replace("endmodule", "  initial val = 0;\nendmodule")
-    assert_fails(grader, COUNTER, code)
-
-
-@pytest.mark.parametrize("option", ["highest", "lowest"])
-def test_a_12_bit_arbiter_that_ignores_one_request_fails(grader, option):
-    spec = replace(ARBITER, option=option)
-    for bit in range(12):
-        assert_fails(grader, spec, edited(spec, "if (req[k])", f"if (req[k] && k != {bit})"))
-
-
-def test_a_round_robin_that_passes_over_one_request_fails(grader):
-    spec = replace(COUNTER, family="round_robin", ports=("req", "gnt"), width=12)
-    for bit in (0, 5, 11):
-        assert_fails(grader, spec, edited(spec, "req[(z + k) % 12]", f"req[(z + k) % 12] && (z + k) % 12 != {bit}"))
 
 
 @pytest.mark.parametrize("option", BY_NAME["scaled"].options)
@@ -96,15 +75,6 @@ def test_the_message_names_the_parameter_that_was_set(grader):
     assert any(re.search(r"SIZE=\d+, .*expected", reason) for reason in verdict.reasons), verdict.reasons
     assert verdict.tests_total == 4
     assert verdict.tests_passed == 2
-
-
-@pytest.mark.parametrize("family", ["comparator", "minmax", "saturating", "logic"])
-def test_one_input_bit_that_does_not_count_fails(grader, family):
-    for option, bit in itertools.product(BY_NAME[family].options, (0, 7, 15)):
-        spec = Spec(family, "net_io", ("lhs", "rhs", "res"), 16, option)
-        header, body = golden_answer(spec).split("\n", 1)
-        used = re.sub(r"\blhs\b", "cut", body)
-        assert_fails(grader, spec, f"{header}\n  wire [15:0] cut = lhs & ~(1 << {bit});\n{used}")
 
 
 def test_an_unknown_bit_fails_even_when_it_is_rare(grader):

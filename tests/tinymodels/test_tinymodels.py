@@ -7,7 +7,6 @@ import pytest
 import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from typer.testing import CliRunner
 
 import rtl_core.tinymodels
 from rtl_core.config.episode import Bounds
@@ -36,6 +35,7 @@ from rtl_core.tinymodels.corpus import (
     written,
 )
 from rtl_core.tinymodels.make import CHECKSUMS, checksums_of
+from tests.command import invoke
 
 SHIPPED = model_path("student").parent
 
@@ -84,10 +84,7 @@ def test_the_shipped_models_are_small():
 
 @pytest.mark.slow
 def test_a_short_make_models_gives_what_is_shipped_in_kind(tmp_path):
-    from rtl_distill.cli import app, register
-
-    register()
-    run = CliRunner().invoke(app, ["make-models", "--output", str(tmp_path / "pair"), "--seconds", "3"])
+    run = invoke("make-models", "--output", tmp_path / "pair", "--seconds", 3)
     assert run.exit_code == 0, run.output
     made = tmp_path / "pair"
     assert set(checksums_of(made)) == set(checksums_of(SHIPPED))
@@ -98,8 +95,7 @@ def test_a_short_make_models_gives_what_is_shipped_in_kind(tmp_path):
         assert tensors(made / name) == tensors(SHIPPED / name)
         assert {dtype for dtype, _ in tensors(made / name).values()} == {"F16"}
         AutoModelForCausalLM.from_pretrained(made / name)
-    again = CliRunner().invoke(app, ["make-models", "--output", str(made)])
-    assert again.exit_code != 0
+    assert invoke("make-models", "--output", made).exit_code != 0
 
 
 def test_all_models_share_the_tokenizer():
@@ -165,11 +161,8 @@ def test_the_hard_pair_is_as_far_apart_as_the_hard_tier_needs(tokenizer):
 
 
 def test_make_models_names_a_model_that_it_does_not_know_or_cannot_start(tmp_path):
-    from rtl_distill.cli import app, register
-
-    register()
     for only, said in (("parent", "there is no such model"), ("reader", "add --only student")):
-        run = CliRunner().invoke(app, ["make-models", "--output", str(tmp_path / "made"), "--only", only])
+        run = invoke("make-models", "--output", tmp_path / "made", "--only", only)
         assert run.exit_code != 0
         assert said in str(run.exception) + run.output
 

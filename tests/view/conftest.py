@@ -1,20 +1,13 @@
 """Made-up runs with everything that pages show, written through the public History."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "history"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "reporting"))
-
-import synthetic
 from fastapi.testclient import TestClient
 
 from rtl_core.history.records import AuditRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.types.verdict import Outcome
 from rtl_core.view.server import create_app
+from tests import synthetic
 
 
 @pytest.fixture(scope="session")

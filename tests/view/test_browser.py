@@ -5,14 +5,15 @@ import json
 import os
 import signal
 import subprocess
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from chromium import Page, browser
 
 from rtl_core.history.store import History
 from rtl_core.view.links import link, rollout_link
+from tests.command import command
+from tests.reporting.chromium import Page, browser
 from tests.waiting import wait_for
 
 PATIENCE_S = 1200
@@ -29,11 +30,17 @@ WHERE v.outcome = 'tests_failed' AND v.purpose = 'train' AND s.status = 'trained
 """
 
 
-def program(*arguments: str, out: Path) -> subprocess.Popen:
+def program(*arguments: str, out: Path, sets: Sequence[str] = ()) -> subprocess.Popen:
     """A command of ours in a process group of its own."""
     with out.open("w") as file:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        return subprocess.Popen([sys.executable, "-m", "rtl_distill.cli", *arguments], stdout=file, stderr=subprocess.STDOUT, env=environment, start_new_session=True)  # fmt: skip
+        return subprocess.Popen(
+            command(*arguments, sets=sets),
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
 
 
 def end(process: subprocess.Popen, number: signal.Signals) -> int:
@@ -52,9 +59,7 @@ def live(tmp_path_factory):
     folder = tmp_path_factory.mktemp("live")
     history = History(folder / "h.duckdb", read_only=True)
     overrides = [*RUN, f"run.directory={folder}", f"run.history={history.path}"]
-    process = program(
-        "train", "demo", *(x for override in overrides for x in ("--set", override)), out=folder / "train.log"
-    )
+    process = program("train", "demo", sets=overrides, out=folder / "train.log")
 
     def failed():
         assert process.poll() is None, (folder / "train.log").read_text()[-4000:]

@@ -6,7 +6,6 @@ import re
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import synthetic
 
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
@@ -15,6 +14,7 @@ from rtl_core.view import failures
 from rtl_core.view.links import link, rollout_link
 from rtl_core.view.questions import Filters, count, rollouts
 from rtl_core.view.server import create_app
+from tests import synthetic
 
 
 def keys(demo: History, sql: str) -> list[str]:

@@ -4,10 +4,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from chromium import browser
 
 from benchmarks.made_up_history import fill
 from benchmarks.view import clicks, served
+from tests.reporting.chromium import browser
 
 pytestmark = pytest.mark.timing
 
