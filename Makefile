@@ -67,8 +67,8 @@ types: setup ## Check types
 format: setup ## Format and fix what can be fixed
 	@.venv/bin/ruff check --fix . && .venv/bin/ruff format .
 
-bench: setup ## Print how fast answers are graded, against the bare tools
-	@$(PY) -m benchmarks.grading
+bench: setup ## Print where a step's time goes
+	@$(PY) -m benchmarks.step
 
 redteam: setup ## Attack the grader with every known way to be paid for wrong RTL (minutes)
 	@$(PY) -m benchmarks.redteam $(ARGS)

@@ -1,6 +1,7 @@
 """How fast answers are graded, against the bare tools on the same cores in the same run.
 
-    python -m benchmarks.grading [--data ../shared/data] [--count 36] [--rounds 3] [--executors bubblewrap,docker] [--public CHECKOUT]
+    python -m benchmarks.grading [--data ../shared/data] [--count 36] [--rounds 3] [--executors bubblewrap,docker]
+                                 [--against CHECKOUT | --public CHECKOUT]
 
 The bare tools are the harness' own command, run on the host in a directory of its own without any sandbox, by as many
 threads. Blocks of both alternate, so that what else the machine does falls on both, and each executor is compared with
@@ -11,11 +12,15 @@ alone is given beside it, and where the wall time of one answer goes. The cache 
 With `rtl-distill toolchain install` the executors run the simulation image's tools and the bare tools are this machine's;
 point RTL_DISTILL_TOOLS at an empty directory to compare bubblewrap with the same tools.
 
+With --against the same loop runs in turns with this version and with another checkout's (after `make setup` in it), each over its own
+problems and in a process of its own, and the ratio of their medians is printed; bare tools are not measured then.
+
 With --public the executors run in turns with the public CVDP runner, see benchmarks/public_runner.py.
 
 Not covered: wrong answers (they cost less), Verilator harnesses (compilation there is minutes of g++).
 """
 
+import argparse
 import os
 import resource
 import shlex
@@ -28,10 +33,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks import public_runner
-from benchmarks.common import names, options, show
+from benchmarks.common import ROOT, names, options, show
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.executors import make_executor
@@ -101,7 +107,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--executors", type=names, default=["bubblewrap"], help="comma-separated")
+    parser.add_argument("--against", type=Path, help="another checkout of this project, to compare with")
     parser.add_argument("--public", type=Path, help="a checkout of the public CVDP runner, to compare with")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.public:
         public_runner.compare(
@@ -109,12 +117,19 @@ def main() -> None:
         )
         return
     sets = {"starter set": starter_problems("train", arguments.count, 0), "CVDP goldens": examples(arguments.data) * 6}
+    if arguments.serve:
+        _serve(sets, arguments.executors[0], arguments.threads)
+        return
     for title, problems in sets.items():
         if not problems:
             print(f"{title}: none found under {arguments.data}")
-        else:
+        elif not arguments.against:
             _compare(title, problems, arguments.executors, arguments.rounds, arguments.threads)
-    _cache(sets["starter set"], arguments.threads)
+    if not arguments.against:
+        _cache(sets["starter set"], arguments.threads)
+        return
+    for name in arguments.executors:
+        _against([title for title, problems in sets.items() if problems], name, arguments)
 
 
 def _compare(title: str, problems: list[Problem], executors: list[str], rounds: int, threads: int) -> None:
@@ -151,6 +166,52 @@ def _compare(title: str, problems: list[Problem], executors: list[str], rounds: 
     show(f"{title}: {len(problems)} golden answers, {threads} threads, median of {rounds} rounds", columns, rows)
     parts = [(name, *(f"{value:.3f}" for value in seconds.values())) for name, seconds in phases.items()]
     show(f"{title}: where its time goes", ("median s of one answer", *phases[executors[0]]), parts)
+
+
+def _serve(sets: dict[str, list[Problem]], name: str, threads: int) -> None:
+    """Grades a set once for each line of standard input, which is its title, and prints the seconds that an answer took."""
+    with make_executor(name) as executor:
+        grader = Grader(executor)
+        for line in sys.stdin:
+            problems = sets[line.strip()]
+            wall, _ = measure(lambda p: _graded(grader, p), problems, threads)
+            print(wall / len(problems), flush=True)
+        grader.close()
+
+
+def _against(titles: list[str], name: str, arguments: argparse.Namespace) -> None:
+    """Alternates this version and another checkout's and prints the ratio of their times."""
+    folders = {"this version": ROOT, "the other": arguments.against.resolve()}
+    serve = ["-m", "benchmarks.grading", "--serve", "--executors", name, "--data", str(arguments.data.resolve())]
+    serve += ["--count", str(arguments.count), "--threads", str(arguments.threads)]
+    pipe = subprocess.PIPE
+    if missing := [folder for folder in folders.values() if not (folder / ".venv/bin/python").exists()]:
+        raise SystemExit(f"no .venv in {missing[0]}: run `make setup` there")
+    rows = []
+    with ExitStack() as stack:
+        workers = {
+            label: stack.enter_context(
+                subprocess.Popen([".venv/bin/python", *serve], cwd=folder, text=True, stdin=pipe, stdout=pipe)
+            )
+            for label, folder in folders.items()
+        }
+        for title in titles:
+            # The first round starts what starts once, and does not count.
+            times = [[_asked(worker, title) for worker in workers.values()] for _ in range(arguments.rounds + 1)]
+            ours, other = (statistics.median(seconds) for seconds in zip(*times[1:], strict=True))
+            rows.append((title, f"{ours:.3f}", f"{other:.3f}", f"{ours / other:.2f}"))
+    show(f"{name}: median s each of {arguments.rounds} rounds, in turns", ("", *folders, "ratio"), rows)
+
+
+def _asked(worker: subprocess.Popen[str], title: str) -> float:
+    """The seconds that a worker takes for an answer of a set."""
+    assert worker.stdin is not None and worker.stdout is not None  # noqa: PT018
+    worker.stdin.write(f"{title}\n")
+    worker.stdin.flush()
+    line = worker.stdout.readline()
+    if not line:
+        raise SystemExit(f"a worker ended with {worker.wait()}: {' '.join(map(str, worker.args))}")  # type: ignore[arg-type]
+    return float(line)
 
 
 def split(verdicts: list[Verdict]) -> dict[str, float]:

@@ -3,7 +3,7 @@
     python -m benchmarks.history [store queries] [--rollouts 1000000] [--folder /tmp/bench-history] [--keep]
 
 Without names both parts run (minutes on two cores, 2 GB of disk). Figures are wall time, which counts on an
-otherwise idle machine, and CPU time, which says as much on a busy one.
+otherwise idle machine, and CPU time, which says as much on a busy one. What the writes of a step cost a run is told by `benchmarks.step`.
 
 Not covered: what building the rollout objects costs the pipeline; token arrays in the million (they stand in tables of
 their own; `kl-by-position` alone reads them, from a sample).
