@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rtl_core.grading.grader import Grader
     from rtl_core.types.problem import Problem
 
-os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
+os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")  # as commands have it
 REPOSITORY = Path(__file__).resolve().parents[1]
 PUBLISHED = Path(os.environ.get("RTL_DISTILL_DATA", REPOSITORY.parent / "shared" / "data"))
 

@@ -224,7 +224,6 @@ class Matrix:
             "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_ENABLED": "false",
             "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
             "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
-            "PREFECT_LOGGING_LEVEL": "ERROR",
             "PREFECT_LOGGING_SERVER_LEVEL": "CRITICAL",
         }
         log = folder / "log.txt"

@@ -117,7 +117,7 @@ def test_an_episode_whose_session_died_goes_on_at_the_turn(tmp_path, monkeypatch
 def test_after_kill_9_in_the_middle_of_training_episodes_the_same_command_goes_on(tmp_path):
     given = overrides(tmp_path, "problems.sources.0.train=8")
     train = command("train", "demo-episodes", sets=given)
-    environment = {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect"), "PREFECT_LOGGING_LEVEL": "ERROR"}
+    environment = {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect")}
     reader = History(tmp_path / "history.duckdb", read_only=True)
     # Which episodes are in the middle is up to the machine; that one goes on at the turn is what the test above shows.
     played = "SELECT count(*) AS n FROM messages WHERE rollout LIKE 'small/step/%'"

@@ -15,7 +15,7 @@ LAST = "SELECT count(*) AS n FROM rollouts WHERE run = 'killed' AND purpose = 't
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
-    return {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect"), "PREFECT_LOGGING_LEVEL": "ERROR"}
+    return {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect")}
 
 
 @pytest.mark.slow
