@@ -129,7 +129,8 @@ def _no_module_silences_the_next() -> Iterator[None]:
 
 
 LONGEST_FIRST = (
-    "durability", "test_benchmarks.py", "flows", "learning", "pretrained", "backend", "localtinker", "run", "validation", "debugging", "problems_sources", "tinymodels",
+    "durability", "test_benchmarks.py", "flows", "learning", "pretrained", "backend", "localtinker", "reporting", "run", "validation", "debugging",
+    "problems_sources", "tinymodels",
 )  # fmt: skip
 """Folders (and a file) whose tests start services; begun first, so that no worker ends with one of them alone."""
 
@@ -153,12 +154,14 @@ def _try_a_third_of_a_corpus(items: list[pytest.Item]) -> None:
 
 
 def _share_what_starts_slowly(items: list[pytest.Item]) -> None:
-    """The tests of a module, and all that share a server, go to one worker (`--dist loadgroup`), which starts their services once."""
+    """The tests of a module, and all that share a server or a browser, go to one worker (`--dist loadgroup`), which starts those once."""
     for item in items:
         shared = [name for name in ("deployed", "prefect") if name in getattr(item, "fixturenames", ())]
-        # Benchmarks are commands that share nothing.
-        alone = item.name if item.path.stem == "test_benchmarks" else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(shared[0] if shared else alone))
+        if item.path.stem == "test_benchmarks":  # commands that share nothing
+            shared.append(item.name)
+        if item.path.parent.name == "reporting":
+            shared.append("reporting")
+        item.add_marker(pytest.mark.xdist_group(next(iter(shared), item.path.stem)))
     ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.path.relative_to(REPOSITORY / "tests").parts[0], len(ranks)))
 

@@ -82,6 +82,7 @@ def test_a_task_that_takes_long_is_named(monkeypatch, caplog):
     assert told.startswith("still at work: sample p1 (")
 
 
+@pytest.mark.slow
 def test_a_command_whose_server_stays_busy_ends_in_a_sentence(tmp_path):
     with busy_for(10**6) as url:
         busy = {"PREFECT_API_URL": f"{url}/api", "PREFECT_CLIENT_MAX_RETRIES": "1"}

@@ -71,7 +71,7 @@ def test_without_a_golden_answer_those_that_pass_are_the_measure(grader, problem
     assert "answers that pass take at most" in verdict.reasons[0]
 
 
-@pytest.mark.parametrize("cpu_s", [2, 2.9])
+@pytest.mark.parametrize("cpu_s", [2, pytest.param(2.9, marks=pytest.mark.slow)])
 def test_a_simulator_that_a_bench_started_and_that_runs_out_of_cpu_time_is_a_timeout(executor, cpu_s):
     grader, bench = Grader(executor, limits=Limits(cpu_s=cpu_s)), own()["own/bench"]
     verdict = grader.grade(bench, changed(bench, *HANGING["huge loop in initial"]))

@@ -147,6 +147,7 @@ def test_a_parked_client_whose_files_are_gone_does_not_come_back_with_fresh_weig
     assert clients.live("run")
 
 
+@pytest.mark.slow
 def test_housekeeping_goes_on_after_a_failure(models_by_name, tmp_path):
     models = {"student": models_by_name["student"]}
     with LocalTinker(models, tmp_path, idle_s=0.0, housekeeping_s=0.1) as service, connect(service) as client:

@@ -87,6 +87,7 @@ def test_two_services_never_write_to_one_folder(models_by_name, tmp_path, monkey
     service.Service(settings).stop()
 
 
+@pytest.mark.slow
 def test_a_kept_service_is_started_again_also_where_no_process_could_be_made_at_first(
     models_by_name, tmp_path, monkeypatch
 ):
@@ -101,6 +102,7 @@ def test_a_kept_service_is_started_again_also_where_no_process_could_be_made_at_
         assert kept.alive
 
 
+@pytest.mark.slow
 def test_a_kept_service_is_stopped_also_while_it_starts(models_by_name, tmp_path, monkeypatch):
     kept = KeptTinker({"student": models_by_name["student"]}, tmp_path, on_restart=print)
     starting = tmp_path / "starting"

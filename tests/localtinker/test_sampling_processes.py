@@ -101,6 +101,7 @@ def test_a_request_that_kills_every_process_is_answered_with_an_error(service, s
     assert status(service)["rows_waiting"] == 0
 
 
+@pytest.mark.slow
 def test_a_service_that_can_start_no_process_any_more_ends_and_is_started_again(models_by_name, tmp_path):
     models, told = {"student": models_by_name["student"]}, Queue()
     with KeptTinker(models, tmp_path, on_restart=told.put, sampling_processes=1) as kept, connect(kept) as client:

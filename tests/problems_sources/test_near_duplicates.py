@@ -1,5 +1,7 @@
 """Problems that ask for nearly the same never stand on both sides of the border."""
 
+import pytest
+
 from rtl_core.problems.load import load_problems
 from rtl_core.problems.near_duplicates import BY_ID, pairs, separate
 from rtl_core.problems.sources.cvdp import CvdpSource
@@ -52,6 +54,7 @@ def test_starter_problems_sound_alike_but_keep_their_own_split():
     assert separate(train, heldout) == (train, heldout, [])
 
 
+@pytest.mark.slow
 def test_split_by_id_keeps_problems_by_fingerprint_and_moves_near_duplicates(data):
     sources = (
         StarterSource(kind="starter", train=18, heldout=18),

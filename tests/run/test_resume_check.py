@@ -146,6 +146,7 @@ def test_a_run_begun_before_splits_by_design_goes_on_with_the_same_problems_on_t
         split_when_opened(on_agentic_problems(data, tmp_path, "problems.split=design"))
 
 
+@pytest.mark.slow
 def test_a_new_run_is_split_by_design_and_goes_on_so(data, tmp_path):
     config = on_agentic_problems(data, tmp_path)
     how, sides = split_when_opened(config)
