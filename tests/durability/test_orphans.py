@@ -28,6 +28,11 @@ def start() -> tuple[subprocess.Popen[str], int]:
     return process, int(process.stdout.readline())
 
 
+def marked_below(pid: int) -> list[int]:
+    below = [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    return [pid for pid in below if processes.variable(pid, OWNER) is not None]
+
+
 def test_only_the_children_of_dead_commands_are_ended():
     killed, orphan = start()
     living, child = start()
@@ -54,9 +59,8 @@ def test_a_command_in_a_container_keeps_its_children():
         assert process.stdout is not None
         process.stdout.readline()
         try:
-            below = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
-            inside = [pid for pid in below if processes.variable(pid, OWNER) is not None]
-            assert inside
+            # The kernel shows a process's environment a moment after its start.
+            inside = wait_for(lambda: marked_below(process.pid), "the child's mark")
             assert not set(inside) & set(end_orphans())
             assert all(lives(pid) for pid in inside)
         finally:

@@ -11,6 +11,12 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading.analysis import AnalysisRequest, Analyst
 
 ANSWER = "module a(input x, output y);\n  assign y = x;\nendmodule\n"
+DOUBLING = (
+    "`define a0 x x\n"
+    + "".join(f"`define a{i + 1} `a{i} `a{i}\n" for i in range(40))
+    + "module a; wire w = `a40; endmodule\n"
+)
+"""A text that no child takes apart."""
 
 
 def request(text: str = ANSWER) -> AnalysisRequest:
@@ -34,10 +40,9 @@ def test_a_child_that_is_killed_or_stopped_costs_time_and_no_verdict(analyst, en
 
 
 def test_a_text_that_takes_the_child_down_is_told_so():
-    doubling = "`define a0 x x\n" + "".join(f"`define a{i + 1} `a{i} `a{i}\n" for i in range(40))
     analyst = Analyst()
     try:
-        found = analyst.analyse(request(doubling + "module a; wire w = `a40; endmodule\n"))
+        found = analyst.analyse(request(DOUBLING))
     finally:
         analyst.close()
     assert found.failed is not None
@@ -58,6 +63,6 @@ def test_a_machine_without_a_moment_for_it_is_not_the_answers_fault():
     analyst = Analyst(timeout_s=0.0)
     try:
         with pytest.raises(InfrastructureError, match="broken off 3 times"):
-            analyst.analyse(request())
+            analyst.analyse(request(DOUBLING))
     finally:
         analyst.close()
