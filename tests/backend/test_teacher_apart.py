@@ -136,7 +136,8 @@ def test_the_teacher_may_be_saved_weights_of_its_service_and_have_the_students_k
         assert scores.shape == (4,)
 
 
-@pytest.mark.parametrize("forgets", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("forgets", [False, True])
 def test_a_teacher_that_dies_and_comes_back_scores_again_and_the_student_is_not_touched(
     forgets, services, expected, keys, monkeypatch,
     tmp_path,

@@ -38,8 +38,8 @@ def test_the_verdict_is_the_same_again_and_waves_are_written(name, history, keys
     assert history.rollout(keys[name]) == before
 
 
-@pytest.mark.corpus
-@pytest.mark.parametrize("name", [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_a_shell_stands_in_the_sandbox_and_runs_the_harness(name, history, keys):
     typed = "pwd; ls /code /code/rtl; touch /code/src/mine; touch /code/rundir/mine; harness; exit 7\n"
     done = run(history, keys[name], "--shell", typed=typed)

@@ -70,11 +70,11 @@ endmodule
 )
 
 
-@pytest.mark.corpus
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("last", "result"),
     [
-        pytest.param(LATER, "same", marks=pytest.mark.slow),
+        (LATER, "same"),
         (LATER.replace("b + 3", "b + 4"), "different"),
         (LATER.replace("out_valid <= v;", "out_valid <= v && b != 7;"), "different"),
         (ONE.replace("out_valid <= in_valid;", "out_valid <= 1;"), "different"),

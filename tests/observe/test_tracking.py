@@ -51,6 +51,7 @@ def history(tmp_path_factory):
     return synthetic.write_run(tmp_path_factory.mktemp("history") / "h.duckdb", "demo", shape)
 
 
+@pytest.mark.slow
 def test_every_recorded_step_is_sent_once_and_in_order(history, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setattr(tracking, "PATIENCE_S", 600.0)  # a busy machine may need minutes to start wandb's own process

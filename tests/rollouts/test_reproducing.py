@@ -49,6 +49,7 @@ def test_untouched_records_are_equal(records, tmp_path):
     assert found_in(tmp_path, records) == [[]] * len(records)
 
 
+@pytest.mark.slow
 def test_each_altered_field_is_named(records, tmp_path):
     right = records[0]
     other = {"outcome": "tests_failed", "tests_passed": 0, "reasons": ["no"], "wall_s": 0.1, "seed": 7, "sample": 4}
