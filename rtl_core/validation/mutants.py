@@ -1,9 +1,9 @@
 """Mutants of a golden answer: small, wrong edits that a harness worth its name must notice.
 
 Made on the syntax tree, so that no comment, string or macro is touched, and never so that the interface changes, which the
-interface check would find before any test runs. Kinds: operator, constant, bit order, polarity, off by one,
-dropped branch, swapped operands and ports, saturation in place of wrapping and the reverse, swapped priority (`mutations.py`); truncated registers, inputs and parameters without effect, late
-and missing resets (`module_mutations.py`).
+interface check would find before any test runs. Kinds: operator, constant, bit order, polarity, off by one, dropped branch, swapped
+operands and ports, saturation in place of wrapping and the reverse, swapped priority (`mutations.py`); truncated registers, inputs and
+parameters without effect, late and missing resets (`module_mutations.py`).
 
 Not covered: whether a mutant really behaves differently. Some do not (`a < b ? a : b` with `<=`); `differential.py` looks for
 an input that tells.
