@@ -41,7 +41,7 @@ def run_flow(
 
     end_orphans()
     mark_this_process()
-    # Prefect hands a SIGTERM that ends a flow on to the handler of before; the default one would end the process as it stands.
+    # Prefect passes a SIGTERM that ended a flow on to the previous handler; Python's default would end the process at once.
     signal.signal(signal.SIGTERM, _raise_terminated)
 
     with ConsoleProgress() as console:
@@ -110,10 +110,10 @@ def stoppable(console: Console) -> Iterator[ConsoleProgress]:
 
 
 def quiet_logging() -> None:
-    """Have Prefect, which is not imported yet, log what is critical alone, where the user asks for nothing else.
+    """Limit Prefect's log to critical messages, unless a variable sets its level. Called before Prefect is imported.
 
-    What ends a flow also reaches the command line, which says it once: in a sentence, or with its traceback if it is a bug. Events that
-    a server did not take only decorate Prefect's pages. The temporary server complains of what it was doing when the run ended.
+    The command line itself tells what ended a flow. Events that a server did not take matter to Prefect's pages alone. The temporary
+    server reports work that was cut off when the run ended.
     """
     for logger in ("", "SERVER_", "INTERNAL_"):
         os.environ.setdefault(f"PREFECT_LOGGING_{logger}LEVEL", "CRITICAL")

@@ -7,6 +7,7 @@ an expiry) are removed by `collect_garbage`. SQLite runs in WAL mode, so that ki
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rtl_core.errors import ConfigError
 from rtl_core.localtinker import NotFoundError, RequestError
 
 _SCHEMA = """
@@ -40,6 +42,7 @@ create index if not exists checkpoints_by_run on checkpoints (run_id);
 """
 KINDS = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
 MIN_TTL, MAX_TTL = 3600, 10 * 365 * 86400
+PATIENCE_S = 10.0  # for the end of another service on the same folder
 SESSION_LIFE = 86400  # seconds without a heartbeat after which a session is over
 
 
@@ -73,6 +76,28 @@ class SavedWeights(Blob):
     def folder(self, state: Path) -> Path:
         """Where the files are, of a service with this state folder."""
         return state / "blobs" / self.blob
+
+
+def lock_folder(state: Path) -> int:
+    """Lock a state folder until the returned descriptor is closed or the process ends: a second service would delete the blobs that the
+    first has not named yet.
+
+    Raises:
+        ConfigError: another service holds the lock for `PATIENCE_S`; one whose run was killed ends sooner.
+    """
+    blobs = state / "blobs"
+    blobs.mkdir(parents=True, exist_ok=True)
+    handle = os.open(blobs, os.O_RDONLY | os.O_DIRECTORY)
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return handle
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                os.close(handle)
+                raise ConfigError(f"another service works in {state}", "end it, or give another --state") from error
+        time.sleep(0.05)
 
 
 class Registry:

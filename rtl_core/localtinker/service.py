@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import time
@@ -11,10 +10,8 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from rtl_core.errors import ConfigError
 from rtl_core.localtinker import NotFoundError, RequestError
 from rtl_core.localtinker import requests as rq
 from rtl_core.localtinker.clients import Clients
@@ -25,7 +22,7 @@ from rtl_core.localtinker.futures import Future, FutureStore
 from rtl_core.localtinker.generation import SamplingLoop
 from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.models import ServedModel, load_model, room_on
-from rtl_core.localtinker.registry import Blob, Registry, parse_path
+from rtl_core.localtinker.registry import Blob, Registry, lock_folder, parse_path
 from rtl_core.localtinker.samplers import SampledWeights, SamplerPool, SamplingLimits
 from rtl_core.localtinker.sampling import SampleJob
 from rtl_core.localtinker.settings import Settings
@@ -33,8 +30,6 @@ from rtl_core.localtinker.trainer import TrainingModel
 from rtl_core.localtinker.wire import TrainRequest, encode_train_output
 
 logger = logging.getLogger(__name__)
-PATIENCE_S = 10.0
-"""How long the end of another service on the same folder is waited for."""
 
 
 class Service:
@@ -42,7 +37,7 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._lock = _locked(settings.state)
+        self._lock = lock_folder(settings.state)
         self.device = device_for(settings.device, settings.models.values())
         use_threads(1)  # until the template of the sampling processes is made: a copy of it has no threads
         self.models: dict[str, ServedModel] = {
@@ -377,28 +372,6 @@ class Service:
         where = self._processes if self._processes is not None and model.small else self.engine
         future.cancel = where.sample(weights, job, take)
         return future
-
-
-def _locked(state: Path) -> int:
-    """A descriptor that keeps every other service from this folder, in which it would delete what is not named yet; it ends with the process.
-
-    Raises:
-        ConfigError: another service holds it, and does not end. One whose run was killed is gone in a moment.
-    """
-    state.mkdir(parents=True, exist_ok=True)
-    blobs = state / "blobs"
-    blobs.mkdir(exist_ok=True)
-    handle = os.open(blobs, os.O_RDONLY | os.O_DIRECTORY)
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return handle
-        except BlockingIOError as error:
-            if time.monotonic() > deadline:
-                os.close(handle)
-                raise ConfigError(f"another service works in {state}", "end it, or give another --state") from error
-        time.sleep(0.05)
 
 
 def _key(model_id: str, seq_id: int | None) -> tuple | None:

@@ -22,6 +22,7 @@ from rtl_core.localtinker.process import LocalTinker
 from rtl_core.run.session import open_session
 from rtl_core.tinymodels import model_path
 from tests.conftest import sdk_loops, wait_until_no_sdk_loop_runs
+from tests.localtinker.localtinker_helpers import sampling_processes
 from tests.waiting import wait_for
 
 
@@ -153,21 +154,25 @@ def test_sampler_weights_that_are_gone_are_saved_again_from_their_state_and_samp
 def test_a_sample_that_is_refused_ends_those_beside_it(cloud, tmp_path, monkeypatch):
     """All are asked for again together: what went on would be paid twice."""
     headers = {"X-API-Key": cloud.api_key}
-    draw = tinker.SamplingClient.sample
+    draw, processes = tinker.SamplingClient.sample, sampling_processes(cloud)
 
     def load():
         return httpx.get(f"{cloud.base_url}/api/v1/local/status", headers=headers).json()
 
     def one_wrong(client, prompt, number, params):
         if params.seed == 0:
-            wait_for(lambda: load()["rows_running"], "the first sample", 60)
+            wait_for(lambda: load()["rows_running"], "the first sample")
             number = 10**6
         return draw(client, prompt, number, params)
 
     monkeypatch.setattr(tinker.SamplingClient, "sample", one_wrong)
+    for process in processes:
+        process.suspend()
     with opened(cloud, tmp_path, monkeypatch) as (runner, backend, _):
         with pytest.raises(PolicyError, match="num_samples"):
             runner.run(backend.sample(Weights(), [2, 3], 2, SamplingParams(1000, 1.0, []), seeds=[1, 0]))
+        for process in processes:
+            process.resume()
         wait_for(lambda: not load()["rows_running"], "the end of the first sample")
         assert "sample" not in load()["done"]
 

@@ -55,7 +55,7 @@ def test_it_answers_whoever_came_early_outlives_signals_and_ends_with_the_comman
         # As from a service manager that stops a control group: the command still has to tell the server how it ended.
         for number in (signal.SIGINT, signal.SIGTERM):
             server.send_signal(number)
-        time.sleep(3)
+        time.sleep(3)  # in which a server that obeys them ends
         assert httpx.get(f"{url}/health", timeout=300).json() is True
         command.send_signal(signal.SIGKILL)
         server.wait(60)

@@ -14,7 +14,7 @@ import tinker
 from localtinker_helpers import connect, cross_entropy_data, params, prompt, random_sequences, score, train, wait_for
 
 from rtl_core.errors import ConfigError, InfrastructureError
-from rtl_core.localtinker import service
+from rtl_core.localtinker import registry, service
 from rtl_core.localtinker.process import KeptTinker, LocalTinker
 from rtl_core.localtinker.settings import Settings
 from tests import waiting
@@ -78,7 +78,7 @@ def test_the_service_dies_with_its_parent_even_by_kill_9(models_by_name, tmp_pat
 
 def test_two_services_never_write_to_one_folder(models_by_name, tmp_path, monkeypatch):
     """Each would delete what the other one has not named yet."""
-    monkeypatch.setattr(service, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(registry, "PATIENCE_S", 0.0)
     settings = Settings(models={"student": models_by_name["student"]}, state=tmp_path, sampling_processes=0)
     first = service.Service(settings)
     with pytest.raises(ConfigError, match="another service"):
