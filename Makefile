@@ -10,7 +10,7 @@ ENGINE := dockerd=docker.io docker=docker.io debootstrap=debootstrap
 # Tests wait for simulators and servers: five at a time keep two cores busy, three of the slow ones. tests/conftest.py makes the groups.
 PARALLEL := --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help setup setup-test train train-real test test-slow test-timing test-docker test-cookbook test-clients test-newer-clients lint types format bench redteam learning-report models newest lock sim-image deploy-local down clean
+.PHONY: help setup setup-test train train-real test test-slow test-timing test-docker test-cookbook test-clients test-newer-clients test-debian13 lint types format bench redteam learning-report models newest lock sim-image deploy-local down clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -54,6 +54,10 @@ test-newer-clients: setup sim-image ## The same in Harbor and NeMo Gym, in a roo
 	@scripts/newer-environment.sh
 	@scripts/with-docker-engine.sh $(PY) -m pytest -m newer_clients $(ARGS)
 
+test-debian13: setup ## Run the test suite of the last commit on Debian 13, in a root of its own (build/debian13; as root)
+	@scripts/system-packages.sh debootstrap=debootstrap
+	@scripts/in-debian13.sh make test
+
 sim-image: setup ## Build the simulation image of the Docker executor, with or without a registry
 	@scripts/system-packages.sh $(ENGINE)
 	@scripts/with-docker-engine.sh deployments/sim/build.sh
@@ -83,8 +87,8 @@ models: setup ## Make the tiny models of the package anew into build/tinymodels 
 newest: setup-test ## Try the newest release of each dependency and say what breaks (minutes each; ARGS=prefect for one)
 	@$(PY) -m scripts.newest $(ARGS)
 
-lock: ## Write requirements.lock from what is installed in .venv (after testing it)
-	@$(PY) -m pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
+lock: ## Write requirements.lock from what is installed in .venv (after testing it); what only a newer Python needs stays
+	@newer=$$(grep ';' requirements.lock); { $(PY) -m pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu$$//'; echo "$$newer"; } > requirements.lock
 
 deploy-local: setup ## Bring Prefect server, work pool, deployments and worker up on loopback
 	@.venv/bin/rtl-distill deploy up

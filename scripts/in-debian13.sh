@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Run a command in a checkout of HEAD on Debian 13 (Python 3.13, Icarus 12): scripts/in-debian13.sh make test. As root, for namespaces of
+# its own. The root is build/debian13 (7 GB, with torch's libraries for GPUs); DEBIAN_MIRROR names another mirror.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD/build/debian13
+[ "$(id -u)" -eq 0 ] || { echo "error: debootstrap needs root" >&2; exit 2; }
+if [ ! -e "$root/.made" ]; then
+    rm -rf "$root"
+    mkdir -p "$root"
+    debootstrap --variant=minbase --include=ca-certificates,make,python3-venv trixie "$root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$root.log"
+    touch "$root/.made"
+fi
+rm -rf "$root/opt/rtl-distill"
+mkdir -p "$root/opt/rtl-distill" "$root/data"
+git archive HEAD | tar -x -C "$root/opt/rtl-distill"
+cp /etc/resolv.conf /etc/hosts "$root/etc/"
+cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"  # a proxy's, too
+data=$(realpath "${RTL_DISTILL_DATA:-../shared/data}" 2>/dev/null || true)
+# No chroot: in one, nobody may make the sandbox's namespaces.
+unshare --mount --pid --fork --kill-child bash -c '
+    root=$1 data=$2; shift 2
+    mount --bind "$root" "$root"
+    for place in dev sys; do mount --rbind /$place "$root/$place"; done
+    mount -t proc proc "$root/proc" && mount -t tmpfs tmpfs "$root/tmp"
+    if [ -d "$data" ]; then mount --bind "$data" "$root/data"; fi
+    mkdir -p "$root/before" && cd "$root" && pivot_root . before && umount -l /before
+    cd /opt/rtl-distill
+    exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 RTL_DISTILL_DATA=/data "$@"
+' bash "$root" "$data" "$@"
