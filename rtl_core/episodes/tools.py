@@ -131,7 +131,7 @@ class Compile(Tool):
     files: Files | None = Field(default=None, description="Sources; all .v and .sv in rtl/ where they are left out.")
 
     def run(self, bench: Toolbox) -> str:
-        sources = bench.sources(self.files)
+        sources = bench.sources(self.files or None)
         steps = [Step("iverilog", ("iverilog", *_icarus(self.top), "-Wall", "-t", "null", *sources), cwd="/code")]
         if "verilator" in bench.tools:
             top = ("--top-module", self.top) if self.top else ()
@@ -176,7 +176,7 @@ class Synthesize(Tool):
     files: Files | None = Field(default=None, description="Sources; all .v and .sv in rtl/ where they are left out.")
 
     def run(self, bench: Toolbox) -> str:
-        argv = ("python3", "/code/src/synthesize.py", self.top, *bench.sources(self.files))
+        argv = ("python3", "/code/src/synthesize.py", self.top, *bench.sources(self.files or None))
         return bench.programs([Step("yosys", argv, cwd="/code")], script="synthesize.py")
 
 
@@ -255,7 +255,7 @@ class Toolbox:
         if size > self.bounds.argument_bytes:
             raise CallError(f"the arguments have {size:,} bytes, more than {self.bounds.argument_bytes:,}")
         try:
-            arguments = json.loads(call.arguments or "{}")
+            arguments = json.loads(call.arguments or "{}", strict=False)  # line ends in a string, as models write code
         except (ValueError, RecursionError) as error:
             raise CallError(f"the arguments are no JSON: {error}") from error
         kind = self.offered[call.name]

@@ -171,9 +171,9 @@ class ToolChat:
             after = between.removesuffix(before)
             end = text[text.index(_VALUES[1]) + len(_VALUES[1]) + len(after) :].partition(">")
             self._tags = _Tags(before, _between(text, _KEYS[0], _VALUES[0]), after, "".join(end[:2]))
-        # From the beginning of a mark on, behind the header of the message.
+        # Behind the header of the message, and of several tags the last one: Qwen3-Coder may leave out the `<tool_call>` around a call.
         mark = self._shared(head).rpartition(_HEADER)[2]
-        self._mark = mark[mark.find("<") :].strip() if ">" in mark.partition("<")[0] else mark.strip()
+        self._mark = mark[max(mark.rfind("<"), 0) :].strip()
 
     def _shared(self, head: str) -> str:
         """Of what stands before the first call, what stands before every one."""

@@ -19,7 +19,8 @@ equals the first counts, not the last: the public CVDP runner reads the first fe
 must not fail here for a variant that is shown afterwards.
 
 Only declared targets are taken; other offered files are listed in `Answer.ignored`. Line ends become `\\n`, an
-unclosed fence reaches to the end. Every step is linear in the length of the response, which is capped.
+unclosed fence reaches to the next one with a tag, or to the end. Every step is linear in the length of the response,
+which is capped.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ MAX_LABEL_CHARS = 500
 
 _FENCE = re.compile("```|~~~")
 _FENCE_RUN = re.compile(r"`+|~+")
+_WORD_BEHIND = re.compile(r"(?:`++|~++)\w")
 _JSON_START = re.compile(r"\{\s{0,20}\"(?:code|files)\"\s{0,20}:")
 _ONE_LINE_TAG = re.compile(r"(?:(?:system)?verilog|sv|v)?[ \t]", re.I)
 _HDL_TAGS = {"verilog", "systemverilog", "sv", "v", "vlog", "svh", "vh", "hdl", "rtl"}
@@ -77,6 +78,8 @@ class Block:
     before: str
     source: Source
     span: tuple[int, int]
+    broken_off: bool = False
+    """Whether the next block opens before this one is closed."""
 
     @property
     def text(self) -> str:
@@ -153,7 +156,11 @@ def fenced_blocks(text: str) -> list[Block]:
 
 
 def blocks_in(text: str) -> Iterator[Block]:
-    """Fenced blocks in order. A fence may close at the end of a code line, and an unclosed one reaches to the end."""
+    """Fenced blocks in order. A fence may close at the end of a code line, and an unclosed one reaches to the next, or to the end.
+
+    A line that begins with the fence closes it, whatever follows on it (`</answer>`, an end of turn, prose), but opens the next
+    block where a word follows at once.
+    """
     at = 0
     outside = 0  # where the text behind the last block begins
     while (fence_at := _FENCE.search(text, at)) is not None:
@@ -169,25 +176,27 @@ def blocks_in(text: str) -> Iterator[Block]:
         if opening is None:
             continue
         before, fence, info = opening
+        begin = start + len(before)
         before = before.strip()[:MAX_LABEL_CHARS] or _last_line(text[outside:start])
-        content, at = _content(text, at, fence)
-        yield Block(info, before, Source(_untagged(content)), (start, at))
-        outside = at
+        content, outside, broken_off = _content(text, at, fence)
+        yield Block(info, before, Source(_untagged(content)), (begin, outside), broken_off)
+        at = outside if broken_off else _line_end(text, outside) + 1
 
 
-def _content(text: str, at: int, fence: str) -> tuple[str, int]:
-    """The content of the block that begins at `at`, and where the text behind it begins."""
+def _content(text: str, at: int, fence: str) -> tuple[str, int, bool]:
+    """The content of the block that begins at `at`, where the text behind its fence begins, and whether that opens the next block."""
     begin = at
     while (found := text.find(fence, at)) >= 0:
         start, end = text.rfind("\n", 0, found) + 1, _line_end(text, found)
         at = end + 1
         line = text[start:end]
         stripped = line.strip()
-        if not stripped.strip(fence[0]):
-            return text[begin : max(begin, start - 1)], at
+        if stripped.startswith(fence):
+            opens = bool(_WORD_BEHIND.match(stripped))
+            return text[begin : max(begin, start - 1)], start if opens else found + len(fence), opens
         if fence[0] == "`" and stripped.endswith(fence) and "`" not in stripped.rstrip("`"):
-            return text[begin:start] + line.rstrip().rstrip("`"), at
-    return text[begin:], len(text)
+            return text[begin:start] + line.rstrip().rstrip("`"), end, False
+    return text[begin:], len(text), False
 
 
 def _line_end(text: str, at: int) -> int:

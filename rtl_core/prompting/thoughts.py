@@ -18,7 +18,6 @@ _OPEN = re.compile(r"<(think|thinking|thought|reasoning)>", re.I)
 _CLOSE = re.compile(r"</(think|thinking|thought|reasoning)>", re.I)
 _LONE_CLOSE = re.compile(r"(?<![`\"'])" + _CLOSE.pattern, re.I)  # not one that is only named
 _CLOSE_ALONE = re.compile(r"^[ \t]*+(</(?:think|thinking|thought|reasoning)>)[ \t]*+$", re.I | re.M)
-_NEXT_FENCE = re.compile(r"\n[ \t]*+(?:```|~~~)[ \t]*+\w")
 # OpenAI's harmony format (https://cookbook.openai.com/articles/openai-harmony): messages in channels, of which `final` holds the answer.
 _CHANNELS = re.compile(r"\s*(?:<\|start\|>assistant|<\|channel\|>)")
 _FINAL = re.compile(r"(?:\A\s*|<\|start\|>assistant)<\|channel\|>final\b[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>")
@@ -60,27 +59,26 @@ def without_thoughts(text: str) -> str:
 
 def _behind_lone_close(text: str, end: int) -> int:
     """Where the text goes on behind a tag before `end` that ends a thought which the text does not open; 0 where there is none."""
-    blocks = [block.span for block in blocks_in(text)]
+    blocks = [(*block.span, block.broken_off) for block in blocks_in(text)]
     if not blocks:
         found = _LONE_CLOSE.search(bare(text)[0], 0, end)  # without comments and strings
         return found.end() if found else 0
     at = 0
-    for start, stop in [*blocks, (len(text), len(text))]:
-        found = _LONE_CLOSE.search(text, at, start)
-        behind = found.end() if found else _behind_draft(text[start:stop], start)
+    for start, stop, broken_off in [*blocks, (len(text), len(text), False)]:
+        found = _LONE_CLOSE.search(text[at:start])  # without the fence before it, which is no quote
+        behind = at + found.end() if found else _behind_draft(text[start:stop], start, broken_off)
         if behind:
             return behind if behind <= end else 0
         at = stop
     return 0
 
 
-def _behind_draft(block: str, at: int) -> int:
+def _behind_draft(block: str, at: int, broken_off: bool) -> int:
     """The same within a block that begins at `at`: the thought broke off a draft there, so that the tag stands alone on its line or
-    another fence opens behind it. In a comment or a string it is a piece of the code."""
+    another block opens behind it. In a comment or a string it is a piece of the code."""
     if _CLOSE.search(block):
-        fences = [fence.start() for fence in _NEXT_FENCE.finditer(block)]
         alone = {line.end(1) for line in _CLOSE_ALONE.finditer(block)}
         for close in _CLOSE.finditer(bare(block)[0]):
-            if close.end() in alone or (fences and close.end() <= fences[-1]):
+            if broken_off or close.end() in alone:
                 return at + close.end()
     return 0

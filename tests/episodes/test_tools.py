@@ -71,6 +71,7 @@ def test_compilers_say_what_a_user_would_see(open_tools):
     assert not failed.ok
     assert "rtl/inv.sv:3: syntax error" in failed.text
     tell("write", path="rtl/inv.sv", content=INVERTER.replace("input a", "input a, input spare"))
+    assert tell("compile", files="").ok  # names none: all of them
     done = tell("compile", files=["rtl/inv.sv"])
     assert done.ok
     assert ("UNUSED" in done.text) == ("verilator" in tools.tools)
@@ -140,6 +141,13 @@ def test_bad_input_gets_a_clear_answer_and_the_episode_goes_on(open_tools, name,
     assert said in answer.text
     assert not tools.submitted
     assert tell("list").ok
+
+
+def test_code_in_arguments_may_hold_line_ends_as_they_are(open_tools):
+    tools, _ = open_tools(PROBLEM)
+    written = tools.call(Call("write", f'{{"path": "rtl/inv.sv", "content": "{INVERTER}"}}'))
+    assert written.ok, written.text
+    assert tools.workspace.answer().files == {"rtl/inv.sv": INVERTER}
 
 
 @pytest.mark.parametrize("arguments", ['{"path": ', "[1, 2]", '"text"', "[" * 100_000, "\udcff", "null"])

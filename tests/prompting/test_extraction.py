@@ -38,6 +38,11 @@ TWO = ("rtl/a.sv", "rtl/b.sv")
         f"```verilog\n{CODE}```\n".replace("\n", "\r\n"),
         f"```verilog\n{CODE}",
         f"```bash\niverilog m.sv\n```\n```verilog\n{CODE}```",
+        f"<answer>\n```verilog\n{CODE}```</answer>",
+        f"```verilog\n{CODE}```<|im_end|>",
+        f"```verilog\n{CODE}``` It is a wire.\n```verilog\n{CODE.replace('= a', '= ~a')}```",
+        f"I write it in a ```verilog block.\n\n```verilog\n{CODE}```",
+        f"The header:\n```verilog\nmodule m(\n\n```verilog\n{CODE}```",
     ],
 )
 def test_one_target_is_found_however_it_is_wrapped(response):
@@ -99,6 +104,9 @@ def test_a_tag_in_code_neither_opens_nor_ends_a_thought(response):
         "```verilog\nmodule m; endmodule\n```\nSo it is.</think>",
         "module m; endmodule </think>",
         '<think>\n```verilog\nmodule m; endmodule\n```\n// "</think>\n',
+        f"```verilog\n{CODE.replace('= a', '= ~a')}```\nSo it is.</think>",
+        f"```verilog\n{CODE.replace('= a', '= ~a')}```</think>\n",
+        f"```verilog\n{CODE.replace('= a', '= ~a')}``` So it is.</think>\n\n",
     ],
 )
 def test_a_thought_that_broke_off_a_draft_is_left_out_whole(draft):

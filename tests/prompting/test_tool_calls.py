@@ -183,3 +183,14 @@ def test_several_calls_of_a_turn_are_read_and_answered_in_order(tokenizers):
         end = max(place for place, token in enumerate(turn) if token in chat.chat.stop) + 1
         grown = [*turn[:end], *chat.after(found, ["R0", "R1", "R2"])]
         assert grown == whole(chat, [*MESSAGES, said(chat, "t", calls, 0), *told])
+
+
+@pytest.mark.parametrize("mark", ["<tool_call>\n<function=", "<tool_call> <function=", "<function="])
+@pytest.mark.parametrize("file", ["Qwen3-Coder", "Qwen3.5-4B"])
+def test_a_call_is_read_without_the_tag_around_it(tokenizers, file, mark):
+    chat = chat_of(tokenizers, next(model for model in MODELS if model.file == file), None)
+    calls = "".join(f"{mark}read>\n<parameter=path>\n{path}\n</parameter>\n</function>\n</tool_call>" for path in "ab")
+    assert [(call.name, json.loads(call.arguments)["path"]) for call in chat.read(calls)] == [
+        ("read", "a"),
+        ("read", "b"),
+    ]
