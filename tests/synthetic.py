@@ -174,7 +174,12 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
             totals.append(earned.total)
             teachers.append(teacher(r, skill, rng))
         group = rollouts[-shape.samples :]
-        found = credit(totals, [len(r.tokens_T) for r in group], [r.stop_reason == "length" for r in group], Rules(99))
+        found = credit(
+            totals,
+            [len(r.tokens_T) for r in group],
+            [r.stop_reason == "length" for r in group],
+            Rules(99, normalise_std=True),
+        )
         advantages += [(r.key, one) for r, one in zip(group, found.answers(), strict=True)]
     history.record_rollouts(rollouts)
     with history.batch():

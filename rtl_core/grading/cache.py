@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,23 +17,35 @@ GRADER_VERSION = 11
 """Raised whenever the grader may judge an answer differently than before."""
 
 
-class MemoryCache:
-    """Verdicts by their keys, in memory: filled before a run and drained after it. Thread-safe. Keeps no infrastructure error."""
+MOST_CACHED = 100_000
+"""Verdicts that a process holds, the newest: some 130 MB. A run of many days gives millions."""
 
-    def __init__(self, verdicts: Mapping[str, Verdict] | Iterable[tuple[str, Verdict]] = ()) -> None:
-        self._verdicts = dict(verdicts)
+
+class MemoryCache:
+    """Verdicts by their keys, in memory: filled before a run and drained after it. Thread-safe. Keeps no infrastructure error.
+
+    They are held as JSON, which takes a quarter of the memory; of more than `most` the oldest leave.
+    """
+
+    def __init__(self, verdicts: Iterable[tuple[str, str]] = (), most: int = MOST_CACHED) -> None:
+        """`verdicts`: (key, JSON of the verdict), the oldest first."""
+        self._texts = OrderedDict(verdicts)
+        self._most = most
         self._new: dict[str, Verdict] = {}
         self._lock = threading.Lock()
 
     def get(self, key: str) -> Verdict | None:
-        return self._verdicts.get(key)
+        text = self._texts.get(key)
+        return None if text is None else Verdict.model_validate(json.loads(text))
 
     def put(self, key: str, verdict: Verdict) -> None:
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
             return
         with self._lock:
-            self._verdicts[key] = verdict
             self._new[key] = verdict
+            self._texts[key] = json.dumps(verdict.model_dump(mode="json"))
+            if len(self._texts) > self._most:
+                self._texts.popitem(last=False)
 
     def drain(self) -> dict[str, Verdict]:
         """Verdicts put since the last drain, by key."""
@@ -41,7 +54,7 @@ class MemoryCache:
         return new
 
     def __len__(self) -> int:
-        return len(self._verdicts)
+        return len(self._texts)
 
 
 def cache_key(

@@ -34,6 +34,7 @@ _OVERRUNS = {
     "output": "wrote more than {output_mb} MiB of output",
 }
 _COMPILE_ERROR = re.compile(r"(?:error|sorry|syntax|give up|not found|unable|unknown)", re.I)
+_PLACE = re.compile(r"^\S+:\d+:")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -148,7 +149,10 @@ def overrun_reason(step: StepResult, limits: Limits, budget: Budget | None) -> s
 def compile_reasons(text: str) -> tuple[str, ...]:
     """The lines of a compiler's output that tell of errors, with paths as in the workspace."""
     lines = [line.strip().replace("/code/", "") for line in _ANSI.sub("", text).splitlines() if line.strip()]
-    telling = [line for line in lines if _COMPILE_ERROR.search(line)] or lines
+    # A file or a port may be called error_x: its warnings tell of no error.
+    telling = [
+        line for line in lines if "warning:" not in line and _COMPILE_ERROR.search(_PLACE.sub("", line))
+    ] or lines
     return _few(telling) or ("the compiler failed without a word",)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -27,7 +27,6 @@ from rtl_core.history.transactions import Transactions
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
-from rtl_core.types.verdict import Verdict
 
 
 class Reading(Transactions):
@@ -153,12 +152,11 @@ class Reading(Transactions):
             rows = read(con, "evaluations", f"{condition} ORDER BY step, policy, evaluation", [value])
         return [noun(EvaluationRecord, row, key=row["evaluation"]) for row in rows]
 
-    def cached_verdicts(self) -> Iterator[tuple[str, Verdict]]:
-        """All (cache key, verdict); read at once, so that the file is free while they are used."""
+    def cached_verdicts(self, most: int) -> list[tuple[str, str]]:
+        """(cache key, JSON of the verdict) of the newest, at most so many, the oldest first."""
         with self._reading() as con:
-            found = con.execute("SELECT key, verdict FROM verdict_cache").fetchall()
-        for key, text in found:
-            yield key, Verdict.model_validate_json(text)
+            sql = "SELECT key, verdict FROM verdict_cache ORDER BY stored_at DESC, key LIMIT ?"
+            return con.execute(sql, [most]).fetchall()[::-1]
 
     def cpu_of_known_good(self) -> tuple[dict[str, float], dict[str, float]]:
         """Problem fingerprint -> CPU seconds: of golden answers when they were last validated, and of the passing answer that took

@@ -111,7 +111,7 @@ CREATE TABLE step_problems (
 CREATE TABLE step_times (
     run      VARCHAR NOT NULL,
     step     INTEGER NOT NULL,
-    stage    VARCHAR NOT NULL,              -- sample | grade | score | train | store | store_waited | work | total; stages overlap
+    stage    VARCHAR NOT NULL,              -- sample | grade | score | train | store | store_waited | work | total; stages overlap, totals do not
     seconds  DOUBLE NOT NULL,
     PRIMARY KEY (run, step, stage)
 );
@@ -513,10 +513,10 @@ SELECT * FROM problem_record WHERE passed = 0;
 
 -- Wall seconds by stage; stages overlap, so shares may add up to more than 1.
 CREATE OR REPLACE VIEW time_by_stage AS
-SELECT t.run, t.stage, count(*) AS steps, sum(t.seconds) AS seconds, avg(t.seconds) AS mean_s,
-       sum(t.seconds) / sum(w.seconds) AS share_of_total
-FROM step_times t LEFT JOIN step_times w ON w.run = t.run AND w.step = t.step AND w.stage = 'total'
-GROUP BY t.run, t.stage;
+SELECT run, stage, count(*) AS steps, sum(seconds) AS seconds, avg(seconds) AS mean_s,
+       sum(seconds) / sum(sum(seconds) FILTER (WHERE stage = 'total')) OVER (PARTITION BY run) AS share_of_total
+FROM step_times
+GROUP BY run, stage;
 
 -- Problems by evaluation: samples, passes.
 CREATE OR REPLACE VIEW evaluation_problems AS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,8 @@ from contextlib import contextmanager
 class StageClock:
     """Seconds during which at least one piece of work of a stage was under way: the union of their intervals.
 
-    Besides each stage there are `work`, the union over all stages, and `total`, the time since the clock was made; their
+    Besides each stage there are `work`, the union over all stages, and `total`, the time since the clock was made or since the step
+    before ended, whichever is later: the totals of steps that overlap add up to the time that they took. Of steps that do not, the
     difference is what the pipeline itself costs. `now` gives seconds and can be replaced to test.
     """
 
@@ -46,6 +48,6 @@ class StageClock:
         """Count seconds that were measured elsewhere."""
         self._total[stage] = self._total.get(stage, 0.0) + seconds
 
-    def seconds(self) -> dict[str, float]:
-        """Stage -> seconds so far."""
-        return {**self._total, "total": self._now() - self._start}
+    def seconds(self, before: float = -math.inf) -> dict[str, float]:
+        """Stage -> seconds so far; the step before ended at `before`."""
+        return {**self._total, "total": self._now() - max(self._start, before)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -76,7 +77,7 @@ async def train(session: Session, batch: Batch) -> None:
     store = session.recorder.take_spent()
     batch.clock.add("store", store.busy_s)
     batch.clock.add("store_waited", store.waited_s)
-    times = batch.clock.seconds()
+    times = batch.clock.seconds(session.life.step_ended)
     usage = spent_in_step(session.history, session.run, config, batch.purpose, batch.step, trained.tokens)
     record = StepRecord(
         run=session.run,
@@ -98,7 +99,8 @@ async def train(session: Session, batch: Batch) -> None:
     session.recorder.put("finish_step", [record])
     await session.recorder.settle()
     session.weights.trainer = trainer
-    session.weights.checkpoint, session.life.last_step = checkpoint, record.metrics
+    session.weights.checkpoint = checkpoint
+    session.life.last_step, session.life.step_ended = record.metrics, time.perf_counter()
     session.weights.sampler_paths[batch.step + 1] = checkpoint.sampler_path
 
 

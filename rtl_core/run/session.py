@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -21,8 +22,8 @@ from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices
 from rtl_core.episodes.tools import definitions
-from rtl_core.errors import HistoryError, PolicyError
-from rtl_core.grading.cache import MemoryCache
+from rtl_core.errors import HistoryError, InfrastructureError, PolicyError
+from rtl_core.grading.cache import MOST_CACHED, MemoryCache
 from rtl_core.grading.executors import Executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import KnownGood
@@ -105,6 +106,8 @@ class Life:
     """Who is told the number of each recorded step."""
     last_step: dict[str, float] | None = None
     """Metrics of the step that was trained last."""
+    step_ended: float = -math.inf
+    """When it was recorded, by `time.perf_counter`."""
     ended_by: EndedBy = "signal"
     """Who ended the run, should it be cancelled."""
     ending: threading.Event = field(factory=threading.Event)
@@ -263,7 +266,7 @@ def _graders(
     config: RunConfig, history: History, executor: Executor, pool: ThreadPoolExecutor, at_once: int
 ) -> Graders:
     """A grader that knows the verdicts and the known-good answers of the history."""
-    cache = MemoryCache(history.cached_verdicts())
+    cache = MemoryCache(history.cached_verdicts(MOST_CACHED))
     grader = grader_of(config, executor, KnownGood(*history.cpu_of_known_good()), cache)
     return Graders(grader, cache, pool, at_once)
 
@@ -341,7 +344,8 @@ async def _heartbeat(session: Session) -> None:
     """Note every so often that the run is alive; its absence tells others that it is not (see flows/resume.py)."""
     while True:
         await asyncio.sleep(HEARTBEAT_S)
-        with contextlib.suppress(HistoryError):  # a locked file: the next beat will do
+        # A locked file, a full disk: the next beat will do.
+        with contextlib.suppress(HistoryError, InfrastructureError):
             await session.recorder.call(session.history.heartbeat, session.run)
 
 

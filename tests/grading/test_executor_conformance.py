@@ -226,6 +226,7 @@ def test_short_sleeps_and_sleeps_without_a_budget_are_nobodys_business(shell):
     assert shell("sleep 1.5", limits=SMALL.model_copy(update={"cpu_s": 1})).exit_code == 0
 
 
+@pytest.mark.slow
 def test_time_in_which_others_have_the_machine_is_not_counted(shell):
     # All on one core, since a scheduler may leave the sandbox a core of its own.
     core = min(os.sched_getaffinity(0))

@@ -18,6 +18,7 @@ from rtl_core.prompting.extraction import extract_answer
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Interface, InterfaceSource, Port
 from rtl_core.types.verdict import MismatchKind, Outcome, Stage
+from tests.nouns import a_problem
 
 ARBITER, LFSR = "cvdp_agentic_fixed_arbiter_0001", "cvdp_copilot_lfsr_0001"
 TEXTBOOK = """module fixed_priority_arbiter #(parameter NUM_REQS = 4)(
@@ -96,6 +97,17 @@ def test_what_does_not_compile_is_told_file_and_line(grader, examples):
     assert verdict.outcome is Outcome.COMPILE_FAILED
     assert status(verdict)["syntax"] == "failed"
     assert any(reason.startswith("rtl/lfsr_8bit.sv:17") for reason in verdict.reasons)
+
+
+def test_warnings_of_a_file_that_is_named_after_errors_do_not_hide_the_error(grader):
+    narrow = "".join(f"part p{i}(.error_in(a));\n" for i in range(9))
+    design = f"module error_count(input [7:0] a);\n{narrow}assign y = oops;\nendmodule\n"
+    part = "module part(input [3:0] error_in);\nendmodule\n"
+    problem = a_problem(targets=("rtl/error_count.sv",), harness={"src/.env": "TOPLEVEL = error_count\n"})
+    verdict = grader.grade(problem, Answer(files={"rtl/error_count.sv": design + part}), Stage.SYNTAX)
+    reasons = verdict.stages[2].reasons
+    assert "oops" in reasons[0]
+    assert not any("warning" in reason or "Pruning" in reason for reason in reasons)
 
 
 def test_a_module_of_another_name_is_an_interface_mismatch(grader, examples):

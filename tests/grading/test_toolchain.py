@@ -24,6 +24,13 @@ def test_without_an_installed_toolchain_this_machines_tools_are_used(home):
         assert "toolchain" not in executor.tools()
 
 
+@pytest.mark.parametrize("place", ["/code/rtl-distill/.venv", "/src/.venv"])
+def test_an_environment_that_the_sandbox_would_hide_is_refused(home, monkeypatch, place):
+    monkeypatch.setattr("sys.prefix", place)
+    with pytest.raises(ToolMissingError, match=f"{place} lies where"):
+        BubblewrapExecutor()
+
+
 def test_a_damaged_toolchain_is_named_and_not_passed_over(home):
     (home / "root").mkdir()
     (home / "root" / "rtl-distill.json").write_text(json.dumps({"made_of": "x"}))

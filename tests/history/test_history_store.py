@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rtl_core.errors import HistoryError
+from rtl_core.grading.cache import MemoryCache
 from rtl_core.history.connection import ROW_GROUP
 from rtl_core.history.records import RunRecord, StepPlan, StepRecord
 from rtl_core.history.store import History
@@ -183,9 +184,23 @@ def test_cached_verdicts_come_back(history):
     history.record_cached_verdicts([("k", verdict), ("odd", odd), ("k", verdict)])
     again = verdict.model_copy(update={"cpu_limit_s": 20.0})
     history.record_cached_verdicts([("k", again)])
-    found = dict(history.cached_verdicts())
-    assert found["k"] == again
-    assert found["odd"].reasons == ("a?b\x00",)
+    cache = MemoryCache(history.cached_verdicts(9))
+    assert cache.get("k") == again
+    assert cache.get("odd").reasons == ("a?b\x00",)
+    cache.put("own", odd)
+    assert cache.get("own") == odd
+    assert [key for key, _ in history.cached_verdicts(1)] == ["k"]
+
+
+def test_of_more_cached_verdicts_than_a_process_holds_the_newest_are_held(history):
+    verdict, _ = synthetic.judge(synthetic.problem(0, "train"), 0.0, np.random.default_rng(0))
+    for key in "bca":
+        history.record_cached_verdicts([(key, verdict)])
+    cache = MemoryCache(history.cached_verdicts(2), most=2)
+    assert [cache.get(key) for key in "bca"] == [None, verdict, verdict]
+    cache.put("d", verdict)
+    assert [cache.get(key) for key in "bcad"] == [None, None, verdict, verdict]
+    assert list(cache.drain()) == ["d"]
 
 
 def test_what_known_good_answers_took_is_found_again(tmp_path):

@@ -25,3 +25,4 @@ def test_overlapping_work_of_one_stage_counts_once_and_stages_count_apart():
     at(8.0)
     clock.add("store", 0.5)
     assert clock.seconds() == {"sample": 4.0, "grade": 3.0, "work": 5.0, "store": 0.5, "total": 8.0}
+    assert [clock.seconds(before)["total"] for before in (-1.0, 6.0)] == [8.0, 2.0]

@@ -92,11 +92,16 @@ class Toolchain:
     def of_this_machine(cls) -> Toolchain:
         """The tools on PATH and the running Python environment.
 
-        Raises ToolMissingError when no simulator is installed, or a package or library that grading needs.
+        Raises ToolMissingError when no simulator is installed, or a package or library that grading needs, or when the sandbox would hide them.
         """
         if shutil.which("iverilog") is None or shutil.which("vvp") is None:
             raise ToolMissingError("Icarus Verilog is not installed", "apt-get install iverilog")
         prefixes, directories = _places()
+        if hidden := [place for place in prefixes if place.startswith(("/code/", "/src/", "/rundir/"))]:
+            raise ToolMissingError(
+                f"{hidden[0]} lies where the sandbox puts a problem's files",
+                "move the checkout out of /code, /src and /rundir and let `make setup` make its .venv anew, or grade with --executor docker",
+            )
         older = tools_home() / "cocotb1"
         cocotb1 = str(older) if (older / "cocotb").is_dir() else None
         try:
