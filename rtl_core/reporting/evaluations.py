@@ -205,9 +205,9 @@ def over_warm_start(result: RunResult) -> str | None:
 
 def view_of(history: History, record: EvaluationRecord) -> EvaluationView:
     """A finished evaluation with what each problem came to."""
-    place = {"run": record.run, "evaluation": record.key}
-    shares = {r["problem_id"]: r["share"] for r in history.query(INTERFACE_SQL, place).to_pylist()}
-    return EvaluationView(record, counts_of(history, record), shares)
+    place, counts = {"run": record.run, "evaluation": record.key}, counts_of(history, record)
+    rows = history.query(INTERFACE_SQL, place).to_pylist()
+    return EvaluationView(record, counts, {r["problem_id"]: r["share"] for r in rows if r["problem_id"] in counts})
 
 
 def counts_of(history: History, record: EvaluationRecord) -> dict[str, tuple[int, int]]:

@@ -98,5 +98,6 @@ def _evaluations(history: History, run: str) -> Table | None:
     table = Table("evaluation", "steps", "pass@1 [95 %]", box=box.SIMPLE_HEAD)
     for e in found:
         interval = f" [{100 * (e.lo or 0):.1f}, {100 * (e.hi or 0):.1f}]"
-        table.add_row(e.policy, str(e.step), e.status if e.pass_at_1 is None else f"{e.pass_at_1:.1%}{interval}")
+        whose = ", ".join([e.policy, e.split, *e.conditions])
+        table.add_row(whose, str(e.step), e.status if e.pass_at_1 is None else f"{e.pass_at_1:.1%}{interval}")
     return table

@@ -41,6 +41,8 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
         **{f"env/all/{name}": value for name, value in stages.items()},
         "env/all/tests_passed": np.mean([v.passed for v in verdicts]),
         "env/all/ac_tokens_per_turn": np.mean([s.rollout.n_own / (s.rollout.n_turns or 1) for s in stored]),
+        # Of every answer: what is trained on lacks groups without a signal, and holds equal answers once. What a tool gave has 0.
+        "optim/entropy": -sum(sum(s.rollout.logprobs_T) for s in stored) / max(1, sum(s.rollout.n_own for s in stored)),
         "env/all/truncated": np.mean([s.rollout.stop_reason == "length" for s in stored]),
         "env/all/duplicates": 1 - len({(s.rollout.problem_id, s.rollout.text) for s in stored}) / len(stored),
         **{f"groups/{kind}": mix[kind] / len(groups) for kind in ("all_good", "mixed", "all_bad")},
@@ -77,8 +79,7 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
 def drift_metrics(datums: Sequence[Datum], trained: StepResult) -> dict[str, float]:
     """How far trainer and sampler are apart on the tokens of a step that were sampled, in nats; nothing without datums.
 
-    `optim/kl_sample_train_v1`: mean of sampler − trainer log-probability; `v2`: half the mean of its square; `optim/entropy`: mean of
-    − sampler log-probability.
+    `optim/kl_sample_train_v1`: mean of sampler − trainer log-probability; `v2`: half the mean of its square. Equal answers count once.
     """
     if not datums:
         return {}
@@ -90,7 +91,6 @@ def drift_metrics(datums: Sequence[Datum], trained: StepResult) -> dict[str, flo
     return {
         "optim/kl_sample_train_v1": float(np.mean(apart)),
         "optim/kl_sample_train_v2": float(np.mean(apart**2) / 2),
-        "optim/entropy": float(-np.mean(sampler, dtype=np.float64)),
     }
 
 

@@ -9,13 +9,18 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from rtl_core.errors import HistoryError
 from rtl_core.history.named_queries import named_queries, named_query
-from rtl_core.learning.reward import Graded, reward
+from rtl_core.history.records import AuditRecord, EvaluationRecord, RunRecord, StepPlan, StepRecord
+from rtl_core.learning.reward import Graded, Reward, reward
+from rtl_core.reporting.live import live_view
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import MismatchKind, Outcome, Stage
+from rtl_core.view.questions import runs_with_counts
 from tests.command import run
+from tests.nouns import a_problem, a_rollout, a_verdict
 
 
 def ask(history, name: str, **given: str) -> list[dict]:
@@ -103,15 +108,19 @@ def test_counterfactual_rewards_in_sql_are_those_of_the_reward_function(demo, ro
     found = ask(demo, "counterfactual-rollouts", weights=json.dumps(WEIGHTS))
     assert {r["rollout"]: r["reward_now"] for r in found} == pytest.approx(expected)
     assert {r["rollout"]: r["reward_was"] for r in found} == {s.rollout.key: s.reward.total for s in rollouts}
-    groups = defaultdict(list)
+    groups, paid = defaultdict(list), defaultdict(list)
     for s in rollouts:
         groups[s.rollout.step, s.rollout.problem_id].append(expected[s.rollout.key])
+        paid[s.rollout.step, s.rollout.problem_id].append(s.reward.total)
     for r, s in zip(
         found, sorted(rollouts, key=lambda s: (s.rollout.step, s.rollout.problem_id, s.rollout.key)), strict=True
     ):
         group = groups[s.rollout.step, s.rollout.problem_id]
         assert r["advantage_now"] == pytest.approx(expected[s.rollout.key] - np.mean(group))
-        assert r["advantage_was"] == pytest.approx(s.credit.advantage)
+        # What the run trained on is divided by the group's spread.
+        assert r["advantage_was"] == pytest.approx(
+            r["reward_was"] - np.mean(paid[s.rollout.step, s.rollout.problem_id])
+        )
 
 
 def test_counterfactual_group_signal(demo, rollouts):
@@ -134,6 +143,50 @@ def test_pass_at_k_in_sql_is_the_estimator(demo):
     found = {(r["policy"], r["step"], r["k"]): r["pass_at_k"] for r in ask(demo, "pass-at-k")}
     for e in demo.evaluations("demo"):
         assert {k: found[e.policy, e.step, k] for k in e.pass_at_k} == pytest.approx(e.pass_at_k)
+
+
+def test_evaluations_of_the_same_weights_under_other_conditions_stay_apart(history):
+    history.start_run(RunRecord(name="r"))
+    history.record_problems("r", [(a_problem(), "heldout", None)])
+    for key, outcome, more in (
+        ("own", Outcome.TESTS_FAILED, {}),
+        ("with tools", Outcome.PASSED, {"turns": 4}),
+        ("failed", Outcome.PASSED, {"status": "failed", "template": "plain"}),
+    ):
+        found = {"status": "done", "n_problems": 1, "pass_at_1": float(outcome is Outcome.PASSED), **more}
+        whose = {"run": "r", "policy": "student", "step": 2, "split": "heldout", "samples": 1}
+        history.record_evaluation(EvaluationRecord(key=key, **whose, **found))
+        rollout = a_rollout(purpose="evaluation", evaluation=key, epoch=-1, step=2)
+        history.record_rollouts([rollout])
+        history.record_verdicts([(rollout.key, a_verdict(outcome), Reward(total=0.0, terms={}))])
+        found = {"result": "same", "detail": "", "relative_area": 2.0, "relative_levels": 1.0}
+        place = {"rollout": rollout.key, "run": "r", "problem_id": "p", "key": "k", "executor": "test"}
+        history.record_audits([AuditRecord(**place, **found)])
+    for name, column in (("pass-at-k", "pass_at_k"), ("categories", "pass_at_1")):
+        query = named_query(name)
+        rows = history.query(query.sql, {"run": "r"}).to_pylist()
+        assert {row["turns"]: row[column] for row in rows} == {None: 0.0, 4: 1.0}, name
+        assert len(rows) == 2
+    netlists = history.query(named_query("netlists").sql, {"run": "r"}).to_pylist()
+    assert [(row["evaluation"], row["passes"]) for row in netlists] == [("failed", 1), ("own", 1), ("with tools", 1)]
+    (home,) = runs_with_counts(history)
+    assert home["last"] == 0.0
+    console = Console(width=100)
+    with console.capture() as shown:
+        console.print(live_view(history, history.existing_run("r")))
+    assert "student, heldout, turns 4" in shown.get()
+
+
+def test_a_stage_that_few_steps_have_has_a_small_share_of_the_total(history):
+    for run_, last in (("r", {"train": 4.0, "score": 3.0, "total": 10.0}), ("other", {"train": 50.0, "total": 50.0})):
+        history.start_run(RunRecord(name=run_))
+        history.plan_epoch(run_, 0, [StepPlan(step=step, problem_ids=("p",)) for step in (0, 1)])
+        for step, times in enumerate(({"train": 16.0, "total": 20.0}, last)):
+            whose = {"run": run_, "epoch": 0, "step": step, "state_path": "st", "sampler_path": "sa"}
+            history.finish_step(StepRecord(**whose, examples=1, train_tokens=1, times=times))
+    rows = history.query(named_query("time").sql, {"run": "r"}).to_pylist()
+    found = {row["stage"]: (row["steps"], row["seconds"], row["mean_s"], row["share_of_total"]) for row in rows}
+    assert found == {"total": (2, 30, 15, 1.0), "train": (2, 20, 10, 20 / 30), "score": (1, 3, 3, 0.1)}
 
 
 def test_an_unknown_name_or_parameter_gets_help():

@@ -7,10 +7,13 @@ from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.reward import Reward
+from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.console import comparison
+from rtl_core.reporting.evaluations import run_result
 from rtl_core.reporting.figures.benchmark import tables_of
+from rtl_core.reporting.figures.result import pass_at_k
 from rtl_core.reporting.report import write_report
-from rtl_core.types.verdict import Outcome
+from rtl_core.types.verdict import Outcome, Stage, StageResult
 from tests import synthetic
 from tests.nouns import a_rollout, a_verdict
 
@@ -45,7 +48,9 @@ def write(history: History, run: str, purpose: str = "evaluation", plus: int = 0
             one = a_rollout(**place, sample=sample, tokens_T=tokens, logprobs_T=tuple(-0.1 for _ in tokens))
             outcome = Outcome.PASSED if sample < passed + plus else Outcome.TESTS_FAILED
             rollouts.append(one)
-            verdicts.append((one.key, a_verdict(outcome), Reward(total=0.0, terms={})))
+            status = "failed" if name == "left" else "passed"
+            stages = (StageResult(stage=Stage.INTERFACE, status=status),)
+            verdicts.append((one.key, a_verdict(outcome, stages=stages), Reward(total=0.0, terms={})))
     history.record_rollouts(rollouts)
     history.record_verdicts(verdicts)
     asked = {"policy": "student", "step": 0, "split": "heldout", "samples": SAMPLES, "n_problems": 4}
@@ -76,6 +81,15 @@ def test_each_cell_is_the_mean_over_its_problems_with_their_number(history):
         ["40.0 %", "n = 4"],
     ]
     assert [row[-1].split("\n")[0] for row in five.rows] == ["66.7 %", "100.0 %", "75.0 %"]
+
+
+def test_a_problem_that_was_graded_in_part_is_in_no_other_figure_either(history):
+    result = run_result(history, "bench")
+    figure = pass_at_k(Source(history, "bench"), result)
+    curve = figure.data[-1]
+    assert curve["x"] == [1, 2, 3, 4]
+    assert curve["y"] == pytest.approx([0.4, (1 + 0.4 + 0 + 0.7) / 4, (1 + 0.6 + 0 + 0.9) / 4, (1 + 0.8 + 0 + 1) / 4])
+    assert (result.after.interface.mean, result.after.interface.n) == (1.0, 4)
 
 
 def test_the_table_says_how_it_was_sampled_what_was_not_answered_and_what_is_left_out(history):

@@ -2,9 +2,14 @@
 
 import pytest
 
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
+from rtl_core.learning.reward import Reward
 from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.figures import learning, mistakes
+from rtl_core.types.verdict import Outcome
 from tests import synthetic
+from tests.nouns import a_rollout, a_verdict
 from tests.reporting.report_tab import rows
 
 
@@ -23,3 +28,14 @@ def test_a_run_of_one_epoch_is_split_into_quarters(tmp_path):
         f" FROM named_mistakes m WHERE m.purpose = 'train' AND m.step >= 9 AND m.mistake = '{table.rows[0][0]}'",
     )
     assert table.rows[0][-1] == f"{100 * made['share']:.1f} %"
+
+
+def test_the_reward_of_a_weak_problem_is_what_was_paid_and_not_the_sum_of_its_terms(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+    answers = [a_rollout(sample=sample) for sample in (0, 1)]
+    history.record_rollouts(answers)
+    paid = [Reward(total=0.5, terms={"tests": (1.0, 1.0)}), Reward(total=0.0, terms={"tests": (1.0, 0.0)})]
+    history.record_verdicts([(a.key, a_verdict(Outcome.PASSED), r) for a, r in zip(answers, paid, strict=True)])
+    found = {trace["name"]: trace["y"] for trace in learning.reward(Source(history, "r")).data}
+    assert found == {"tests": [0.5], "total": [0.25]}

@@ -1,5 +1,6 @@
 """show, compare, watch, report, snapshot and export as a user types them."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_distill import cli
-from tests.command import invoke
+from tests.command import command, invoke
 
 
 def run(history: History, *arguments: str) -> str:
@@ -68,6 +69,13 @@ def test_a_path_that_cannot_be_used_is_a_sentence(demo, tmp_path, monkeypatch, c
         cli.main()
     assert ended.value.code == 2
     assert f"error: {said}" in capsys.readouterr().err
+
+
+def test_an_output_on_a_full_disk_is_a_sentence():
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command("config", "--show"), stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the output: No space left on device\n  -> ")
 
 
 def test_show_lets_no_escape_sequence_through(demo):
@@ -162,8 +170,6 @@ def test_every_command_of_this_room_has_help_with_examples(demo):
 
 
 def test_commands_do_not_import_what_is_heavy_for_their_help():
-    import subprocess
-
     code = "import sys; import cli; cli.register(); print([m for m in ('torch', 'duckdb', 'plotly', 'transformers') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.stdout.strip() == "[]"

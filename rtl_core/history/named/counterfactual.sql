@@ -1,4 +1,4 @@
--- Other reward weights over stored verdicts: reward, group signal and agreement of advantages by epoch.
+-- Other reward weights over stored verdicts, without problems.weak_ceiling: reward, group signal and spread by epoch.
 -- $weights = {"format": 0.0, "interface": 0.0, "syntax": 0.0, "tests": 1.0}: weight of each term, as JSON; others count 0
 WITH groups_now AS (
     SELECT epoch, step, problem_id, count(*) AS n, sum(reward) AS total, avg(reward) AS reward, stddev_pop(reward) AS spread

@@ -36,22 +36,25 @@ def reward(source: Source) -> Figure:
     )
     terms = sorted({r["term"] for r in rows}, key=lambda t: (_STAGES.index(t) if t in _STAGES else 9, t))
     data: list[dict[str, Any]] = []
-    totals: dict[float, float] = defaultdict(float)
     for i, term in enumerate(terms):
         mine = [r for r in rows if r["term"] == term]
-        for r in mine:
-            totals[r["step"]] += r["contribution"]
         role = f"@{term}" if term in _STAGES else line(i)
         x, y, area = [r["step"] for r in mine], [r["contribution"] for r in mine], faded(role, 0.85)
         data.append(curve(term, x, y, role, "%{y:.3f}", width=0.5, stackgroup="terms", fillcolor=area))
+    whole = source.ask(
+        "SELECT avg(step) AS step, sum(reward * rollouts) / sum(rollouts) AS reward FROM reward_by_step WHERE run = $run"
+        " GROUP BY step // $width ORDER BY 1"
+    )
+    x, y = [r["step"] for r in whole], [r["reward"] for r in whole]
     equal = source.recorded(source.width(), f"env/all/reward/total{SUFFIX}")
     colour = faded("@ink", 0.35) if equal else "@ink"
-    data += [curve("total", list(totals), list(totals.values()), colour, "%{y:.3f}", width=1.8)] if totals else []
+    data += [curve("total", x, y, colour, "%{y:.3f}", width=1.8)] if whole else []
     data += [curve("total at equal difficulty", *found, "@ink", "%{y:.3f}", width=2.4) for found in equal.values()]
     return Figure(
         "reward",
         "Reward by term",
         f"Mean reward of the training rollouts, split into what each term adds (weight × value); {source.binned()}. "
+        "Where problems.weak_ceiling holds, the total is less than they add up to. "
         f"The KL to the teacher is no part of it.{f' {EQUAL_DIFFICULTY}' if equal else ''}",
         data,
         layout(xaxis=axis("step"), yaxis=axis("reward", rangemode="tozero")),

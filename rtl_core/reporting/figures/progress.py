@@ -110,7 +110,8 @@ def time_table(source: Source) -> Table:
         "time-table",
         "Where the time went",
         "Sums over all trained steps; stages overlap. Of “store”, most happens beside other work: what steps waited for is "
-        "“store waited”. “work” is the time during which any stage was at work; what is left to the total is the pipeline's own.",
+        "“store waited”. “work” is the time during which any stage was at work; what is left to the total is the pipeline's own. "
+        "With learning.staleness a step's total begins where the one before ended, although its work begins earlier.",
         [("stage", "left"), ("sum", "right"), ("mean of a step", "right"), ("share of total", "right")],
         [
             [r["stage"].replace("_", " "), duration(r["seconds"]), f"{r['mean_s']:.2f} s", "–" if r["share_of_total"] is None else f"{r['share_of_total']:.1%}"]

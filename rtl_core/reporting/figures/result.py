@@ -11,7 +11,15 @@ import numpy as np
 from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw, plain, rates
-from rtl_core.reporting.evaluations import MIXTURE, ROLES, EvaluationView, RunResult, over_warm_start, run_result
+from rtl_core.reporting.evaluations import (
+    MIXTURE,
+    PROBLEMS_SQL,
+    ROLES,
+    EvaluationView,
+    RunResult,
+    over_warm_start,
+    run_result,
+)
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.theme import PERCENT, axis, faded, layout
 
@@ -112,10 +120,7 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
     """pass@k for every k that the samples allow."""
     data: list[dict[str, Any]] = []
     for name, view in result.shown:
-        rows = source.ask(
-            "SELECT samples, passed FROM evaluation_problems WHERE run = $run AND evaluation = $evaluation",
-            evaluation=view.record.key,
-        )
+        rows = source.ask(PROBLEMS_SQL, evaluation=view.record.key)
         if not rows:
             continue
         counts = [(r["samples"], r["passed"]) for r in rows]
