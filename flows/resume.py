@@ -49,21 +49,18 @@ async def resume(history: str = "runs/history.duckdb") -> list[str]:
     """
     if not Path(history).is_file():
         return []
-    reader = History(Path(history), read_only=True)
-    started = []
-    async with get_client() as client:
-        for record in reader.runs():
-            try:
-                config = folder.config_of(reader, record.name)
-            except ConfigError as error:
-                with lines_in_flow_run_log():
-                    progress.get().line(error.message)
-                continue
-            holder = read_holder(lock_path(config))
-            if wants_to_run(record, config, holder) and await start_again(client, config, holder):
-                started.append(record.name)
-                with lines_in_flow_run_log():
-                    progress.get().line(f"{record.name} had crashed; it is started again")
+    known, started = History(Path(history)), []  # one of an older release is brought forward, as by the run itself
+    with lines_in_flow_run_log():
+        async with get_client() as client:
+            for record in known.runs():
+                try:
+                    config = folder.config_of(known, record.name)
+                    holder = read_holder(lock_path(config))
+                    if wants_to_run(record, config, holder) and await start_again(client, config, holder):
+                        started.append(record.name)
+                        progress.get().line(f"{record.name} had crashed; it is started again")
+                except ConfigError as error:  # of this run alone
+                    progress.get().line(str(error))
     return started
 
 
@@ -82,7 +79,7 @@ async def start_again(client: PrefectClient, config: RunConfig, holder: dict[str
     """Trigger the run's deployment once for each death; whether this call did.
 
     Not when its flow run was cancelled, or is about to run again by itself. The flow run that is started may die in its turn
-    before it takes the run's lock: then the next one is triggered.
+    before it takes the run's lock: then the next one is triggered. ConfigError where there is no such deployment any more.
     """
     flow_run_id = UUID(holder["flow_run"])
     try:
@@ -97,13 +94,19 @@ async def start_again(client: PrefectClient, config: RunConfig, holder: dict[str
             flow_run_filter=FlowRunFilter(idempotency_key=FlowRunFilterIdempotencyKey(any_=[key]))
         )
         if not known:
-            await arun_deployment(
-                holder["deployment"],
-                parameters={"config": str(folder.write_config(config))},
-                idempotency_key=key,
-                timeout=0,
-                as_subflow=False,
-            )
+            try:
+                await arun_deployment(
+                    holder["deployment"],
+                    parameters={"config": str(folder.write_config(config))},
+                    idempotency_key=key,
+                    timeout=0,
+                    as_subflow=False,
+                )
+            except ObjectNotFound:
+                raise ConfigError(
+                    f"{config.run.name} had crashed, and the server does not have its deployment {holder['deployment']} any more",
+                    f"register it again, or go on with `rtl-distill resume {config.run.name}`",
+                ) from None
             return True
         if _on_its_way(known[0]) or not await _confirm_end(client, known[0]):
             return False

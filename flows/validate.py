@@ -83,9 +83,9 @@ async def validated_ahead(session: Session) -> AsyncIterator[ValidationAhead]:
     """Within the block the problems of a run are validated as they are needed, those that the history knows at once."""
     under_way = survey.begin(session, survey.level_of_run(session))
     tell = progress.get()
-    tell.line(
-        f"validation: {under_way.known} of {len(session.problems)} problems known from before, the others before they are used"
-    )
+    known, all_ = under_way.known, len(session.problems)
+    later = "" if known == all_ else "; each of the others is validated before it is used"
+    tell.line(f"validation: {known} of {all_} problems known from before{later}")
     for moved in session.loaded.moved:
         tell.line(str(moved))
     ahead = ValidationAhead(under_way, validate_problem, at_once=2 * session.graders.at_once)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import random
 import threading
@@ -24,8 +25,12 @@ import duckdb
 from rtl_core.errors import HistoryError
 from rtl_core.history import schema, undo
 
-WRITE_PATIENCE_S = 120.0
+WRITE_PATIENCE_S = 600.0
+"""Also of whoever reads what it writes: another program that has the file open for a while must not end a run of days."""
 READ_PATIENCE_S = 30.0
+TOLD_AFTER_S = 10.0
+"""How long one waits before a line says for whom."""
+OTHER_PROGRAM = "close the other program, or let it work on a copy made by `rtl-distill snapshot`"
 
 _guard = threading.Lock()
 _locks: dict[Path, threading.RLock] = {}
@@ -145,7 +150,8 @@ def _attach(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool, pati
     quoted = str(path).replace("'", "''")
     how = "READ_ONLY" if read_only else f"ROW_GROUP_SIZE {ROW_GROUP}"
     statement = f"ATTACH '{quoted}' AS history (TYPE duckdb, {how})"
-    deadline = time.monotonic() + patience_s
+    begun, told = time.monotonic(), False
+    deadline = begun + patience_s
     with _turnstile(path.parent, deadline):
         while True:
             undo.put_back(path)
@@ -159,11 +165,17 @@ def _attach(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool, pati
                 if time.monotonic() >= deadline:
                     raise HistoryBusyError(
                         f"{path} stayed locked for {patience_s:.0f} s: {_first_line(text)}",
-                        "close the other program, or let it work on a copy made by `rtl-distill snapshot`",
+                        OTHER_PROGRAM,
                     ) from error
+                if not told and time.monotonic() - begun > TOLD_AFTER_S:
+                    told = True
+                    words = (
+                        f"waiting for up to {patience_s:.0f} s, {path} is locked: {_first_line(text)}; {OTHER_PROGRAM}"
+                    )
+                    logging.getLogger("rtl_distill").warning(words)
             except duckdb.Error as error:  # a damaged header or catalog shows as several kinds of error
                 raise unreadable(path, str(error)) from error
-            time.sleep(random.uniform(0.001, 0.004))
+            time.sleep(random.uniform(0.001, 0.004) * (50 if told else 1))
     con.execute("USE history").fetchall()
 
 

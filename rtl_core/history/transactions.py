@@ -119,7 +119,8 @@ class Transactions:
         if not self.read_only and not self._prepared:
             with connection.connect(self.path, read_only=False):
                 self._prepared = True
-        with self._measured(), connection.connect(self.path, read_only=True) as con:
+        patience_s = connection.READ_PATIENCE_S if self.read_only else connection.WRITE_PATIENCE_S
+        with self._measured(), connection.connect(self.path, read_only=True, patience_s=patience_s) as con:
             try:
                 yield con
             except duckdb.Error as error:

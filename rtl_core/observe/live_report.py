@@ -54,9 +54,13 @@ class LiveReport:
         self._said.seek(0)
         self._said.truncate()
         self._began = time.monotonic()
-        self._process = subprocess.Popen(
-            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._said
-        )
+        try:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._said
+            )
+        except OSError as error:  # no memory or process is left for it
+            self._due = self._began + self._every_s
+            self._tell(f"no report of the run so far could be written: {error}")
 
     def running(self) -> bool:
         """Whether a report is being written; one that has ended decides when the next is due."""

@@ -157,10 +157,11 @@ def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:
 
 
 def answers_that_count(batch: Batch) -> Iterator[StoredRollout]:
-    """Every answer of a credited batch that is part of the loss."""
+    """Every answer of a credited batch that is part of the loss. One without a token has no part in it, nor a score."""
     for problem_id in batch.problem_ids:
         if problem_id not in batch.quarantined:
-            yield from (stored for stored in batch.group(problem_id) if credit_of(stored).counts)
+            group = batch.group(problem_id)
+            yield from (stored for stored in group if stored.rollout.tokens_T and credit_of(stored).counts)
 
 
 def permute(rows: list[tuple[StoredRollout, Inputs]], rng: random.Random) -> list[tuple[StoredRollout, Inputs]]:

@@ -58,7 +58,8 @@ async def score(session: Session, batch: Batch, problem_id: str) -> None:
     asked = [
         (stored, scorer)
         for stored in batch.group(problem_id)
-        if (stored.teacher is None or (k and stored.teacher.choices is None))
+        if stored.rollout.tokens_T  # of an empty answer there is nothing to say
+        and (stored.teacher is None or (k and stored.teacher.choices is None))
         and (scorer := scorer_of(session, batch, stored)) is not None
     ]
     with batch.clock.measure("score"):

@@ -28,7 +28,8 @@ async def run_lock(path: Path, holder: dict[str, Any], on_wait: Callable[[str], 
 
     Args:
         path: the lock's file; it stays when the lock is given back.
-        holder: what to tell others about us, JSON-able; process id and host are added.
+        holder: what to tell others about us, JSON-able; process id and host are added, and what the holder before told beyond that
+            stays: a visitor's evaluation leaves word of the deployment that starts the run.
         on_wait: is told once, in words, whom we wait for.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,9 +41,11 @@ async def run_lock(path: Path, holder: dict[str, Any], on_wait: Callable[[str], 
                 on_wait(f"waiting: {_in_words(read_holder(path), path)}")
                 told = True
             await asyncio.sleep(POLL_S)
-        text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), **holder})
-        os.ftruncate(number, 0)
-        os.pwrite(number, text.encode(), 0)
+        known = {**read_holder(path), "pid": os.getpid(), "host": socket.gethostname(), **holder}
+        text = json.dumps(known).encode()
+        # In place: on a full disk nothing is lost of what tells who starts the run again.
+        os.pwrite(number, text, 0)
+        os.ftruncate(number, len(text))
         yield
     finally:
         os.close(number)

@@ -107,14 +107,16 @@ async def secure(session: Session) -> None:
             f"kept as the best: the weights after {step + 1} steps, by pass@1 {evaluation.pass_at_1:.3f} on the"
             f" {evaluation.n_problems} held-out problems of {of} (checkpoints.keep_best)"
         )
-    try:
-        await session.policy.backend.keep(_paths(state for state in trained if state.step in keep))
-    except WeightsGoneError as error:
-        progress.get().line(f"the final weights are not on the service any more: {error}")
-    except Exception as error:
-        if not is_transient(error):
-            raise
-        progress.get().line(f"the expiry of the final weights could not be lifted: {error}")
+    for state in (state for state in trained if state.step in keep):
+        name = f"the weights after {state.step + 1} steps"
+        try:
+            await session.policy.backend.keep(_paths([state]))
+        except WeightsGoneError as error:
+            progress.get().line(f"{name} are not on the service any more: {error}")
+        except Exception as error:
+            if not is_transient(error):
+                raise
+            progress.get().line(f"the expiry of {name} could not be lifted: {error}")
 
 
 def _paths(states: Iterable[StepState]) -> list[str]:

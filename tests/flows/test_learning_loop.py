@@ -48,6 +48,11 @@ def test_a_stale_run_draws_from_pools_holds_its_kl_and_is_taken_up_where_it_was_
     assert {(row["step"], row["policy_step"]) for row in behind.to_pylist()} == {(0, 0), (1, 0), (2, 1), (3, 2)}
     assert [step["staleness/max"] for step in steps] == [0, 1, 1, 1]
 
+    # The totals of steps that overlap add up to the time that they took.
+    ends = history.query("SELECT epoch(trained_at) AS at FROM steps WHERE run = 'calm' ORDER BY step")["at"].to_pylist()
+    for before, after, step in zip(ends, ends[1:], steps[1:], strict=False):
+        assert step["time/total"] <= after - before + 0.01
+
     weights = [step["learning/kl_weight"] for step in steps]
     expected = [0.1]
     for step in steps[:-1]:

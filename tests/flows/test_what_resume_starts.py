@@ -1,13 +1,20 @@
 """Which runs the flow `resume` starts again: what the history's columns say decides, not the message for people."""
 
+import asyncio
+import json
+import logging
 import socket
+from uuid import uuid4
 
 import pytest
 import yaml
 
 from rtl_core.config import load_config
+from rtl_core.history import connection, schema
 from rtl_core.history.records import RunRecord
-from rtl_distill.flows.resume import wants_to_run
+from rtl_core.history.store import History
+from rtl_core.run.lock import lock_path
+from rtl_distill.flows.resume import resume, wants_to_run
 from tests.conftest import REPOSITORY
 
 
@@ -35,3 +42,45 @@ def test_a_killed_run_and_one_that_a_signal_ended_are_started_again(tmp_path, st
 def test_a_worker_of_compose_keeps_its_host_name_when_its_container_is_made_anew():
     services = yaml.safe_load((REPOSITORY / "deployments" / "compose.yaml").read_text())["services"]
     assert services["worker"]["hostname"], "wants_to_run compares host names, and a new container has a new one"
+
+
+def a_dead_run(history: History, name: str, deployment: str) -> None:
+    """A run that a process of the deployment had begun, and that no process holds."""
+    config = load_config("demo", [f"run.directory={history.path.parent}", f"run.name={name}"], environment={})
+    history.start_run(RunRecord(name=name, status="running", config=config.model_dump(mode="json")))
+    lock = lock_path(config)
+    lock.parent.mkdir()
+    holder = {"pid": 1, "host": socket.gethostname(), "flow_run": str(uuid4()), "deployment": deployment}
+    lock.write_text(json.dumps(holder), encoding="utf-8")
+
+
+def swept(history: History) -> list[str]:
+    """What the flow starts, with a deployment `train/here` on the server."""
+    from rtl_distill.flows.train import train
+
+    async def work():
+        await (await train.ato_deployment("here")).apply()
+        return await resume(str(history.path))
+
+    return asyncio.run(work())
+
+
+@pytest.mark.usefixtures("prefect")
+def test_a_run_whose_deployment_is_gone_is_told_and_keeps_no_other_run_from_going_on(tmp_path, caplog):
+    history = History(tmp_path / "history.duckdb")
+    a_dead_run(history, "older", "train/here")
+    a_dead_run(history, "newer", "train/gone")
+    with caplog.at_level(logging.INFO, "rtl_distill"):
+        assert swept(history) == ["older"]
+    assert "the server does not have its deployment train/gone any more" in caplog.text
+    assert "`rtl-distill resume newer`" in caplog.text
+
+
+@pytest.mark.usefixtures("prefect")
+def test_runs_of_an_older_release_go_on_after_an_upgrade(tmp_path, monkeypatch):
+    history = History(tmp_path / "history.duckdb")
+    a_dead_run(history, "r", "train/here")
+    steps = {**schema.migrations(), schema.current_version() + 1: "ALTER TABLE runs ADD COLUMN note VARCHAR"}
+    monkeypatch.setattr(schema, "migrations", lambda: steps)
+    connection.forget_checks()
+    assert swept(history) == ["r"]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
@@ -17,6 +18,7 @@ from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from tests import synthetic
 from tests.history.writer_child import writing
+from tests.waiting import wait_for
 
 
 def test_kill_minus_nine_loses_nothing_acknowledged_and_leaves_nothing_in_part(tmp_path):
@@ -131,6 +133,24 @@ def test_a_file_that_stays_locked_names_its_holder(tmp_path, monkeypatch):
         finally:
             holder.kill()
     assert History(path, read_only=True).run("r") is not None
+
+
+def test_a_run_waits_for_another_program_that_has_its_history_open_and_says_for_whom(tmp_path, monkeypatch, caplog):
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+    hold = f"import duckdb; c = duckdb.connect({str(history.path)!r}); print('held', flush=True); import time; time.sleep(600)"
+    monkeypatch.setattr(connection, "READ_PATIENCE_S", 0.0)
+    monkeypatch.setattr(connection, "TOLD_AFTER_S", 0.0)
+    with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE) as holder, ThreadPoolExecutor() as pool:
+        holder.stdout.readline()
+        try:
+            asked = pool.submit(history.runs)
+            wait_for(lambda: caplog.messages or asked.done(), "a line")
+        finally:
+            holder.kill()
+        assert [record.name for record in asked.result()] == ["r"]
+    assert f"PID {holder.pid}" in caplog.text
+    assert "close the other program" in caplog.text
 
 
 def write_foreign(path: Path) -> None:

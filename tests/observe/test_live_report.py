@@ -53,3 +53,13 @@ def test_one_that_fails_is_told_and_one_under_way_ends_with_the_run(tmp_path):
     report.after_step()
     report.close()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["h.duckdb"]
+
+
+def test_a_report_for_which_no_process_can_be_started_is_told_and_ends_no_run(tmp_path, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(live_report.sys, "executable", str(tmp_path / "gone"))
+    with closing(LiveReport(tmp_path / "h.duckdb", "r", tmp_path / "r.html", said.append, every_s=0.0)) as report:
+        report.after_step()
+        assert not report.running()
+    assert len(said) == 1
+    assert f"no report of the run so far could be written: [Errno 2] No such file or directory: '{tmp_path}" in said[0]

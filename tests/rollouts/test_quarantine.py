@@ -8,6 +8,8 @@ import pytest
 
 from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.grading.executors import make_executor
+from rtl_core.history.named_queries import named_query
+from rtl_core.history.store import History
 from rtl_core.rollouts import batch
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.run.session import open_session
@@ -57,6 +59,10 @@ def test_it_stops_the_run_after_its_repeats(tmp_path):
 def test_with_quarantine_it_leaves_its_step_and_the_run_goes_on(tmp_path):
     step = grade(tmp_path, 1, "curriculum.quarantine=true")
     assert step.quarantined == {step.problem_ids[0]}
+    # The answer is stored without a verdict, and a query names it.
+    query = named_query("infrastructure")
+    rows = History(tmp_path / "history.duckdb").query(query.sql, {"run": "demo"}).to_pylist()
+    assert step.problem_ids[0] in [row["problem_id"] for row in rows]
 
 
 def test_when_more_than_half_of_a_step_cannot_be_graded_it_is_not_the_problems_fault(tmp_path):

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -396,6 +397,13 @@ def test_cost_names_the_most_first_and_holds_the_budget_against_it(tmp_path):
     assert small.level == "warning"
     (unknown,) = cost(small_known(tmp_path, 10**6, "cost.budget_usd=1"))
     assert (unknown.level, unknown.remedy is not None) == ("wrong", True)
+
+
+def test_a_folder_that_cannot_be_written_is_wrong(tmp_path, monkeypatch):
+    known = small_known(tmp_path, 10**6, f"run.directory={tmp_path / 'not' / 'yet'}", f"run.history={tmp_path / 'h'}")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # the superuser may write everywhere
+    found, room = disk(known)
+    assert (found.level, found.text, room.level) == ("wrong", f"nothing can be written in {tmp_path}", "ok")
 
 
 def test_a_disk_without_room_is_wrong_and_one_that_may_fill_is_a_warning(tmp_path, monkeypatch):

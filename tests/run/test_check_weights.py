@@ -33,7 +33,8 @@ def saved(overrides: list[str]) -> tuple[str, str]:
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("embedded", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("embedded", [True, False])
 def test_what_is_there_fits_or_is_gone_is_a_line_each(embedded, tmp_path, monkeypatch):
     for name in ("TINKER_BASE_URL", "TINKER_CREDENTIAL_CMD", "PREFECT_API_URL"):
         monkeypatch.delenv(name, raising=False)

@@ -126,6 +126,7 @@ def test_the_merged_folder_is_loaded_by_transformers_alone_and_computes_what_was
         export(run, tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_it_has_the_dtype_of_the_base_or_the_one_that_is_named(run, tmp_path):
     for named, dtype in ((None, "float16"), ("bfloat16", "bfloat16")):
         export(run, tmp_path / dtype, dtype=named)

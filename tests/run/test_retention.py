@@ -1,9 +1,15 @@
 """Which saved weights are kept."""
 
-from rtl_core.history.records import EvaluationRecord, RunRecord, StepState
+import asyncio
+import logging
+from types import SimpleNamespace
+
+from rtl_core.config import load_config
+from rtl_core.errors import WeightsGoneError
+from rtl_core.history.records import EvaluationRecord, RunRecord, StepPlan, StepRecord, StepState
 from rtl_core.history.store import History
 from rtl_core.reporting.evaluations import own_evaluations
-from rtl_core.run.retention import Retention, best, kept
+from rtl_core.run.retention import Retention, best, kept, secure
 
 
 def trained(count: int) -> list[StepState]:
@@ -67,3 +73,37 @@ def test_the_newest_is_never_given_up_and_milestones_stay():
 
 def test_among_equally_good_weights_the_earlier_are_kept():
     assert kept(trained(6), evaluated({2: 0.5, 4: 0.5}), Retention(keep_last=1, keep_best=1)) == {1, 5}
+
+
+def test_the_final_weights_are_kept_although_those_of_the_best_step_are_gone(tmp_path, caplog):
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r", config={"problems": {"sources": [{"kind": "starter"}]}}))
+    history.plan_epoch("r", 0, [StepPlan(step=step, problem_ids=("p",)) for step in range(3)])
+    for step in range(3):
+        paths = {"state_path": f"tinker://t/weights/{step}", "sampler_path": f"tinker://t/sampler_weights/{step}"}
+        history.finish_step(StepRecord(run="r", epoch=0, step=step, examples=0, train_tokens=0, **paths))
+    for record in evaluated({1: 0.9, 3: 0.4}):
+        history.record_evaluation(record)
+    found = set()
+
+    class Service:
+        async def keep(self, paths):
+            if "tinker://t/weights/0" in paths:
+                raise WeightsGoneError("tinker://t/weights/0 is not there")
+            found.update(paths)
+
+        async def delete(self, paths):
+            return len(paths)
+
+    session = SimpleNamespace(
+        run="r",
+        history=history,
+        config=load_config("demo", [f"run.directory={tmp_path}"], environment={}),
+        weights=SimpleNamespace(tidied=set()),
+        loaded=SimpleNamespace(heldout=[]),
+        policy=SimpleNamespace(backend=Service()),
+    )
+    with caplog.at_level(logging.INFO, "rtl_distill"):
+        asyncio.run(secure(session))
+    assert found == {"tinker://t/weights/2", "tinker://t/sampler_weights/2"}
+    assert "the weights after 1 steps are not on the service any more" in caplog.text

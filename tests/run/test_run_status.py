@@ -5,11 +5,14 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from rtl_core.errors import InfrastructureError
 from rtl_core.history.store import History
-from rtl_core.run import status
+from rtl_core.run import session, status
+from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session, open_session
 from tests.nouns import demo
 
@@ -53,3 +56,24 @@ def test_an_error_that_a_cancellation_made_is_a_cancellation(tmp_path, block, en
         assert end_of(tmp_path, block, asyncio.CancelledError) == ("cancelled", ended_by)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_a_full_disk_at_one_sign_of_life_ends_no_later_ones(monkeypatch):
+    beats = []
+
+    class Disk:
+        def heartbeat(self, run):
+            beats.append(run)
+            if len(beats) == 1:
+                raise InfrastructureError("the disk is full")
+
+    async def three_beats():
+        beating = asyncio.create_task(session._heartbeat(SimpleNamespace(run="r", history=Disk(), recorder=recorder)))
+        while len(beats) < 3 and not beating.done():
+            await asyncio.sleep(0.01)
+        beating.cancel()
+
+    recorder = Recorder(Disk())
+    monkeypatch.setattr(session, "HEARTBEAT_S", 0.0)
+    asyncio.run(three_beats())
+    assert beats[:3] == ["r", "r", "r"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -63,7 +64,7 @@ def cost(known: Known) -> Iterator[Finding]:
 
 
 def disk(known: Known) -> Iterator[Finding]:
-    """Free space against what the run will write: its history, and the weights that an embedded service keeps."""
+    """Whether the run can write, and free space against what it will: its history, and the weights that an embedded service keeps."""
     config, found = known.config, _forecast(known)
     kept = config.checkpoints.keep_last + config.checkpoints.keep_best + 2
     if config.checkpoints.keep_every:
@@ -73,6 +74,10 @@ def disk(known: Known) -> Iterator[Finding]:
         tokens = sum(model.sample for model in one.usage.values())
         places[config.run.history.parent][index] += one.rollouts * ROLLOUT_BYTES + tokens * TOKEN_BYTES + SPARE_BYTES
         places[config.run.directory][index] += known.readiness.checkpoint_bytes * min(kept, found.most.steps + 2)
+    folders = {_existing(place) for place in places}
+    for there in sorted(folder for folder in folders if not os.access(folder, os.W_OK)):
+        remedy = "change its permissions, or set run.directory and run.history to another folder"
+        yield Finding("disk", "wrong", f"nothing can be written in {there}", remedy)
     by_device: dict[int, tuple[Path, list[float]]] = {}
     for place, needed in places.items():
         there = _existing(place)

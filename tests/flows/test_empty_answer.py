@@ -1,0 +1,30 @@
+"""A service that gives an answer without a token: it fails, and the run goes on."""
+
+from dataclasses import replace
+
+import pytest
+
+from rtl_core.history.store import History
+from tests.backend.inprocess import InProcessProvider, Wrapped
+from tests.flows.conftest import QUICK
+
+
+class _Silent(Wrapped):
+    async def sample(self, *given, **more):
+        first, *others = await self._inner.sample(*given, **more)
+        return [replace(first, tokens_T=[], logprobs_T=[], text=""), *others]
+
+
+BACKEND = InProcessProvider(lambda inner, config: _Silent(inner))
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "distribution_distillation"])
+def test_an_empty_answer_is_graded_and_the_teacher_has_nothing_to_say_of_it(train, small_run, tmp_path, algorithm):
+    backend = "backend.name=tests.flows.test_empty_answer:BACKEND"
+    more = ("sampling.seeded=false", f"learning.algorithm={algorithm}", "problems.sources.0.train=2")
+    train(small_run("silent", backend, *QUICK, *more))
+    history = History(tmp_path / "history.duckdb")
+    assert [state.status for state in history.steps("silent")] == ["trained"]
+    empty = [one for one in history.rollouts_of("silent", 0) if not one.rollout.tokens_T]
+    assert len(empty) == 2
+    assert all(one.verdict.outcome == "no_answer" and one.teacher is None for one in empty)
