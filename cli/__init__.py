@@ -5,6 +5,7 @@ Command modules import what is heavy (torch, Prefect, pyslang) inside their func
 
 from __future__ import annotations
 
+import errno
 import functools
 import importlib
 import sys
@@ -81,9 +82,10 @@ def main() -> None:
         # What keeps the error (Prefect's states) would keep a connection in these frames, whose library complains of it at exit.
         traceback.clear_frames(error.__traceback__)
         if isinstance(error, OSError):
-            if error.filename is None:
+            if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            said = f"{error.filename2 or error.filename}: {error.strerror}"
+            # A write to an open file does not name it.
+            said = f"{error.filename2 or error.filename or 'the output'}: {error.strerror}"
             error = RtlDistillError(said, "check the path, its permissions and the room on its disk")
         console = Console(stderr=True)
         console.print(

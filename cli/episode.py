@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from rtl_core.errors import ConfigError
 from rtl_distill.cli.arguments import ConfigOption, SourceOption
+
+if TYPE_CHECKING:
+    from rtl_core.episodes.endpoint import Endpoint
 
 EndpointOption = Annotated[
     str | None, typer.Option(metavar="URL", help="An OpenAI-compatible endpoint whose --model plays the episode.")
@@ -44,24 +47,21 @@ def episode(
     """
     if by_hand == (endpoint is not None):
         raise ConfigError("who plays the episode?", "give --by-hand, or --endpoint URL with --model NAME")
-    if endpoint is not None and model is None:
-        raise ConfigError("--endpoint: which model?", "add --model NAME")
     from contextlib import closing
 
     from rich.console import Console
 
     from rtl_core.config.episode import Bounds
     from rtl_core.episodes.by_hand import ByHand
-    from rtl_core.episodes.endpoint import Endpoint
-    from rtl_core.episodes.episode import Episode, Policy
+    from rtl_core.episodes.episode import Episode
     from rtl_core.grading.executors import make_executor
     from rtl_core.grading.grader import Grader
     from rtl_core.reporting.rollout import verdict_view
     from rtl_core.rollouts.playing import shown
     from rtl_distill.cli.problems import load, named
 
+    policy = ByHand() if endpoint is None else _model_at(endpoint, model)
     problem = named(load(config, source), problem_id)
-    policy: Policy = ByHand() if endpoint is None else Endpoint(endpoint, model or "")
     console = Console()
     with closing(make_executor(executor)) as sandbox:
         played = Episode(problem, sandbox, Bounds(turns=turns))
@@ -74,3 +74,13 @@ def episode(
         verdict = grader.grade(problem, answer)
     console.print(verdict_view(verdict))
     raise typer.Exit(0 if verdict.passed else 1)
+
+
+def _model_at(endpoint: str, model: str | None) -> Endpoint:
+    """The model at an endpoint that answers."""
+    from rtl_core.episodes.endpoint import Endpoint, check_reachable
+
+    if model is None:
+        raise ConfigError("--endpoint: which model?", "add --model NAME")
+    check_reachable(endpoint)
+    return Endpoint(endpoint, model)

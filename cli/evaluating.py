@@ -172,6 +172,7 @@ def _evaluate_model(
 
     from rtl_core.config import load_config
     from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
+    from rtl_core.episodes.endpoint import check_reachable
     from rtl_distill.cli.flow import run_flow
 
     model = options["--model"]
@@ -198,4 +199,6 @@ def _evaluate_model(
         base = asyncio.run(base_model_of(load_config(file, overrides), model))
         overrides += [f"tinker.student={json.dumps(base)}", f"evaluation.weights={json.dumps(model)}"]
     overrides = evaluation_overrides(file, overrides, samples, options["--name"])
+    if options["--endpoint"] is not None:
+        check_reachable(options["--endpoint"])
     run_flow("rtl_distill.flows.evaluate:evaluate_model", file, overrides, title=f"evaluate {model}")

@@ -63,7 +63,8 @@ def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
             interface = f"{expected['module']} from {expected['source']} ({expected['confidence']})"
             known, golden = interface if expected["module"] else "nothing known", "yes" if p.golden else "no"
             table.add_row(p.id, p.source, split, p.category, p.difficulty, golden, known)
-    Console().print(table)
+    # A line a problem: a terminal folds it better than columns of three letters would be.
+    Console(width=10_000).print(table)
     typer.echo(f"{len(loaded.train)} to train on, {len(loaded.heldout)} held out")
     for kind in sorted({problem.source for problem in loaded.every}):
         train, held = (sum(p.source == kind for p in found) for found in (loaded.train, loaded.heldout))
@@ -149,7 +150,7 @@ def fetch(
 
         rtl-distill problems fetch cvdp
 
-        rtl-distill problems fetch nvidia/cvdp-benchmark-dataset --into data/all --pattern "\\*no_commercial\\*.jsonl"
+        rtl-distill problems fetch nvidia/cvdp-benchmark-dataset --into data/all --pattern "*no_commercial*.jsonl"
     """
     from rtl_core.problems.fetch import KNOWN_SETS
     from rtl_core.problems.fetch import fetch as fetch_files

@@ -193,7 +193,7 @@ def deploy(
     place = LocalDeployment(home=home, folder=folder, port=port, database=database)
     if action == "up":
         up(place, file, typer.echo)
-        typer.echo(f"ready: http://127.0.0.1:{port}")
+        typer.echo(f"ready: {place.api.removesuffix('/api')}")
         typer.echo(f"  source {folder / 'env.sh'}")
         typer.echo("  .venv/bin/prefect deployment run train/nightly --watch")
     elif action == "down":

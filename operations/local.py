@@ -44,13 +44,20 @@ class LocalDeployment:
     database: str | None = None
 
     @property
+    def mark(self) -> str:
+        return str(self.folder.resolve())
+
+    @property
     def api(self) -> str:
-        return f"http://127.0.0.1:{self.port}/api"
+        """Of the server that runs, which may have been started with another port; else of the one to start."""
+        pid = self.pid_of("server")
+        running = processes.variable(pid, "PREFECT_API_URL") if pid else None
+        return running or f"http://127.0.0.1:{self.port}/api"
 
     def settings(self) -> dict[str, str]:
         """The variables that server, worker, runs and a user's shell share. No secret is among them."""
         return {
-            MARK: str(self.folder.resolve()),
+            MARK: self.mark,
             "RTL_DISTILL_HOME": str(self.home.resolve()),
             "PREFECT_HOME": str((self.folder / "prefect").resolve()),
             "PREFECT_API_URL": self.api,
@@ -83,7 +90,7 @@ class LocalDeployment:
         """Process id of the keeper of `server` or `worker`, or None when it does not run."""
         with contextlib.suppress(FileNotFoundError, ValueError):
             pid = int((self.folder / f"{part}.pid").read_text())
-            if _is_marked(pid, self.settings()[MARK]):
+            if _is_marked(pid, self.mark):
                 return pid
         return None
 
@@ -127,7 +134,7 @@ def down(deployment: LocalDeployment, tell: Callable[[str], None], grace_s: floa
 
     Returns the ids of processes that had to be ended by force, ideally none.
     """
-    mark = deployment.settings()[MARK]
+    mark = deployment.mark
     _end_part(deployment, "worker", tell, grace_s)
     # Runs that outlived their worker get the same chance to save their state as a cancelled one.
     runs = set(_marked(mark)) - _family(deployment.pid_of("server"))
@@ -152,7 +159,7 @@ def _end_part(deployment: LocalDeployment, part: str, tell: Callable[[str], None
     tell(f"{part}: ending")
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    _until(lambda: not _is_marked(pid, deployment.settings()[MARK]), grace_s)
+    _until(lambda: not _is_marked(pid, deployment.mark), grace_s)
 
 
 def status(deployment: LocalDeployment) -> dict[str, str]:

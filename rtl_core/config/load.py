@@ -180,6 +180,8 @@ def _explain(error: ValidationError, path: Path, text: str, origins: Mapping[str
             message = "this key is required"
         elif location == ["run", "name"] and item["type"] == "string_pattern_mismatch":
             message = "1 to 64 letters, digits, `_`, `.` or `-`, the first a letter or digit"
+        elif isinstance(item["input"], str) and item["input"].startswith(("[", "{")):
+            message = "not valid TOML: close each bracket, and put each text in quotes"
         above = [origin for name, origin in origins.items() if f"{key}.".startswith(f"{name}.")]
         below = [origin for name, origin in origins.items() if name.startswith(f"{key}.")]
         number = line_of(text, location)

@@ -22,7 +22,7 @@ from rtl_core.types.tokenizer import Tokenizer
 
 class RunSection(Section):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
-    """Name of the run. To run a name again is to go on where it stopped."""
+    """Name of the run. Running the same name again resumes it where it stopped."""
     purpose: Literal["train", "evaluation"] = "train"
     """`evaluation`: the student is evaluated on all problems of the sources and never trained (`rtl-distill evaluate --model`)."""
     seed: int = Field(default=0, ge=0)

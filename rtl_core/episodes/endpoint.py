@@ -5,6 +5,7 @@ The server renders the conversation and reads the calls; the history keeps texts
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -83,9 +84,25 @@ class Endpoint:
             if answered.status_code not in (408, 429) and answered.status_code < 500:
                 return answered
             why = f"{answered.status_code}: {answered.text[:200]}"
-        raise BackendUnavailableError(
-            f"{self.url} does not answer: {why}", "start the server, or name another with --endpoint"
-        )
+        raise _unreachable(self.url, why)
+
+
+def check_reachable(url: str) -> None:
+    """Ask once whether there is a server, whatever it says.
+
+    Raises:
+        BackendUnavailableError: no connection within ten seconds.
+    """
+    try:
+        httpx.get(url, timeout=10)
+    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        raise _unreachable(url, str(error) or repr(error)) from None
+    except httpx.HTTPError:
+        pass  # it took the connection; a request for an answer will tell more
+
+
+def _unreachable(url: str, why: str) -> BackendUnavailableError:
+    return BackendUnavailableError(f"{url} does not answer: {why}", "start the server, or name another with --endpoint")
 
 
 def _read(answered: httpx.Response, url: str) -> Reply:
@@ -94,7 +111,7 @@ def _read(answered: httpx.Response, url: str) -> Reply:
         choice = told["choices"][0]
         message, usage = choice["message"], told.get("usage") or {}
         calls = tuple(
-            Call(str(call["function"]["name"]), str(call["function"]["arguments"] or ""), str(call.get("id") or ""))
+            Call(str(call["function"]["name"]), _as_json(call["function"]["arguments"]), str(call.get("id") or ""))
             for call in message.get("tool_calls") or ()
         )
         text, thought = message.get("content"), message.get("reasoning_content") or message.get("reasoning")
@@ -112,3 +129,8 @@ def _read(answered: httpx.Response, url: str) -> Reply:
             f"{url} answers with something else than a chat completion: {answered.text[:200]}",
             "it must speak OpenAI's protocol",
         ) from error
+
+
+def _as_json(arguments: Any) -> str:
+    """Arguments of a call, which some servers give as an object in place of its text."""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments or {})

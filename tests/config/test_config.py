@@ -210,6 +210,9 @@ def test_bad_toml_and_bad_overrides_say_what_to_do(tmp_path):
         load_config("demo", ["run.name=a/b"], environment={})
     with pytest.raises(ConfigError, match=r"section\.key=value"):
         load_config("demo", ["run.seed"], environment={})
+    for unquoted in ("reward.plugins=[brevity]", "learning.loss_parameters={clip = 3.0"):
+        with pytest.raises(ConfigError, match="put each text in quotes"):
+            load_config("demo", [unquoted], environment={})
     with pytest.raises(ConfigError, match="one of: cvdp, demo"):
         load_config("nosuch", environment={})
 

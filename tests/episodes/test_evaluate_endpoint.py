@@ -124,6 +124,17 @@ def test_mistakes_on_the_command_line_are_told(arguments, said):
     assert said in done.stderr
 
 
+def test_an_endpoint_that_nobody_serves_is_told_before_anything_begins(cvdp, tmp_path):
+    url, problem = "http://127.0.0.1:9/v1", json.loads((cvdp / EXAMPLE).read_text())["id"]
+    episode = ("episode", problem, "--source", f"cvdp={cvdp / EXAMPLE}", "--endpoint", url, "--model", "m")
+    for words in (evaluate(url, cvdp, tmp_path / "h.duckdb"), episode):
+        done = run(*words, timeout=120)
+        assert done.returncode == 2
+        assert done.stderr.splitlines()[0].startswith(f"error: {url} does not answer: ")
+        assert done.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 def test_a_person_plays_an_episode_from_a_pipe(cvdp, calls):
     path = json.loads(calls[3][1])

@@ -98,4 +98,7 @@ def test_calls_of_an_endpoint_are_what_it_wrote(calls):
     with scripted([("read", '{"path":')]) as server:
         reply = Endpoint(server.url, "m").reply([{"role": "user", "content": "u"}], [{"type": "function"}], 5)
         assert reply.calls == (Call("read", '{"path":', "c0"),)
+        server.calls = [("read", {"path": "rtl"})]  # an object, as some servers give it
+        reply = Endpoint(server.url, "m").reply([{"role": "user", "content": "u"}], [{"type": "function"}], 5)
+        assert reply.calls == (Call("read", '{"path": "rtl"}', "c0"),)
         assert server.asked[0]["max_tokens"] == 5

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import re
 import subprocess
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +89,17 @@ def test_fetch_brings_the_matching_files_and_records_their_checksums(tmp_path):
         unknown = command("problems", "fetch", "no/such", "--into", str(tmp_path / "x"), HF_ENDPOINT=endpoint)
         assert unknown.returncode == 2
         assert "knows no data set no/such" in unknown.stderr
+
+
+def test_the_pattern_in_the_help_of_fetch_names_files():
+    (pattern,) = re.findall(r'--pattern "(.+?)"', command("problems", "fetch", "--help").stdout)
+    assert fnmatch("cvdp_v1.1.0_nonagentic_code_generation_no_commercial.jsonl", pattern)
+
+
+def test_list_prints_a_line_a_problem_on_a_narrow_terminal_too():
+    listed = command("problems", "list", "--source", "starter", COLUMNS="40").stdout.splitlines()
+    (row,) = (line.split() for line in listed if line.startswith("starter_adder_d07e3f57d5"))
+    assert row[1:] == ["starter", "train", "cid003", "easy", "yes", "mini_net", "from", "golden", "(certain)"]
 
 
 @pytest.fixture

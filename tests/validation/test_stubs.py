@@ -104,7 +104,7 @@ module watch;
     rst_n = 1;
     for (i = 0; i < 6; i = i + 1) begin #5 clk = 1; #5 clk = 0; $write("%0d/%b ", q, top); end
     rst_n = 0; #5 $write("%0d/%b ", q, top);
-    $finish;
+    $finish(0);
   end
 endmodule
 """
