@@ -17,7 +17,7 @@ from rtl_core.history.store import History
 from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.reporting import blocks
 from rtl_core.reporting.curves import curves_of
-from rtl_core.reporting.evaluations import MIXTURE, RunResult, over_warm_start, run_result
+from rtl_core.reporting.evaluations import MIXTURE, RunResult, over_warm_start, run_result, same_problems
 from rtl_core.reporting.figures import compare
 from rtl_core.reporting.text import visible
 
@@ -143,7 +143,8 @@ def apart(history: History, first: str, other: str, most: int = 8) -> Renderable
     for run in (first, other):
         made.add_column(run, justify="right")
     a, b = (end.rates if (end := run_result(history, run).after) else {} for run in (first, other))
-    apart = (problem for problem in a.keys() & b.keys() if a[problem] != b[problem])
+    shared = a.keys() & b.keys() & same_problems(history, first, other)
+    apart = (problem for problem in shared if a[problem] != b[problem])
     for problem in sorted(apart, key=lambda p: (-abs(a[p] - b[p]), p))[:most]:
         made.add_row(visible(problem), f"{a[problem]:.0%}", f"{b[problem]:.0%}")
     if not made.row_count:

@@ -187,6 +187,12 @@ def paired_rates(first: Mapping[str, float], second: Mapping[str, float]) -> Pai
     return paired_test([first[p] for p in shared], [second[p] for p in shared]) if shared else None
 
 
+def same_problems(history: History, first: str, second: str) -> set[str]:
+    """Ids of the problems that two runs hold with the same prompt, context and harness: rates on others tell nothing of the runs."""
+    sql = "SELECT problem_id FROM run_problems WHERE run IN ($first, $second) GROUP BY ALL HAVING count(*) = 2 AND count(DISTINCT fingerprint) = 1"
+    return {row["problem_id"] for row in history.query(sql, {"first": first, "second": second}).to_pylist()}
+
+
 def over_warm_start(result: RunResult) -> str | None:
     """What came after the warm start, in words: pass@1 and interface of the student after against the warm start alone."""
     if result.warm is None or result.after is None:

@@ -1,5 +1,6 @@
 """A run with problems of several sources shows a result for each: a rate over a mixture is comparable with nobody's."""
 
+import duckdb
 import pytest
 
 from rtl_core.history.store import History
@@ -88,6 +89,23 @@ def test_two_runs_are_compared_source_by_source(mixed):
     assert shared[ALL_SOURCES, "one"] == "16"
     for renderable in comparison(mixed, ["both", "one"]):
         assert "Traceback" not in text_of(renderable)
+
+
+def test_a_problem_that_changed_between_two_runs_is_not_compared(tmp_path):
+    path = tmp_path / "h.duckdb"
+    for run, gain in (("first", 0.6), ("other", 0.3)):
+        synthetic.write_run(path, run, synthetic.Shape(), gain=gain)
+    with duckdb.connect(path) as con:
+        heldout = con.execute(
+            "SELECT problem_id FROM run_problems WHERE run = 'other' AND split = 'heldout'"
+        ).fetchall()
+        con.executemany(
+            "UPDATE run_problems SET fingerprint = 'ab' WHERE run = 'other' AND problem_id = ?", heldout[1:]
+        )
+    *_, apart = comparison(History(path), ["first", "other"])
+    table = compare.table([Source(History(path), "first"), Source(History(path), "other")])
+    assert [row[-2] for row in table.rows] == ["–", "1"]
+    assert not any(name in text_of(apart) for (name,) in heldout[1:])
 
 
 def test_the_report_says_each_source_in_its_first_sentence(mixed, tmp_path):

@@ -9,7 +9,14 @@ from typing import Any
 from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.learning.intervals import Interval
 from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, curve, draw, plain, rates
-from rtl_core.reporting.evaluations import ALL_SOURCES, MIXTURE, ROLES, paired, run_result
+from rtl_core.reporting.evaluations import (
+    ALL_SOURCES,
+    MIXTURE,
+    ROLES,
+    paired_rates,
+    run_result,
+    same_problems,
+)
 from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words
 from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, axis, layout, line
 
@@ -57,15 +64,17 @@ def table(sources: list[Source]) -> Table:
     # A run of one source stands beside the same source of another run, whatever that one holds beside it.
     mixed = any(result.mixed for result in results)
     labels = list(dict.fromkeys(label for result in results for label in result.by_source)) if mixed else []
+    same = [same_problems(source.history, sources[0].run, source.run) for source in sources]
     rows = []
     for label in [*labels, ALL_SOURCES]:
         parts = [result if label == ALL_SOURCES else result.by_source.get(label) for result in results]
-        first = parts[0].after if parts[0] is not None else None
-        for source, part in zip(sources, parts, strict=True):
+        first = parts[0].after.rates if parts[0] is not None and parts[0].after is not None else {}
+        for source, part, shared in zip(sources, parts, same, strict=True):
             after = part.after if part is not None else None
             if after is None:
                 continue
-            test = paired(first, after) if first is not None and source is not sources[0] else None
+            theirs = {problem: rate for problem, rate in after.rates.items() if problem in shared}
+            test = paired_rates(first, theirs) if source is not sources[0] else None
             against = [gain_in_words(test), str(test.n), p_in_words(test.p_value)] if test else ["–"] * 3
             found = [str(after.record.step), rate_in_words(after.pass_at_1), rate_in_words(after.interface)]
             rows.append([*([label] if labels else []), source.run, *found, *against])
@@ -80,7 +89,7 @@ def table(sources: list[Source]) -> Table:
         "compare-table",
         "In figures",
         f"The last evaluation of each student; the difference is in points against {sources[0].run}, over the problems that both "
-        "saw (bootstrap interval, sign-flip permutation test). Runs of different problems share none."
+        "saw (bootstrap interval, sign-flip permutation test). A problem whose prompt, context or harness changed is not shared."
         + (f" {MIXTURE}" if labels else ""),
         columns,
         rows,
