@@ -64,7 +64,7 @@ def forecast(
         assumptions.append(f"answers: {completion:,.0f} tokens on average, as you said")
     elif known is not None:
         completion = known.completion
-        assumptions.append(f"answers: {completion:,.0f} tokens on average, measured in {config.run.history}")
+        assumptions.append(f"answers: {completion:,.0f} tokens on average, {known.origin(config)}")
     else:
         completion = SHARE_OF_LIMIT * config.trained_limit
         assumptions.append(
@@ -85,6 +85,8 @@ def forecast(
 class Measured:
     """What the history says of earlier runs of the same student; None where they do not tell."""
 
+    answers: int
+    """How many were sampled in steps; from a few, the figures tell little."""
     completion: float
     """Mean tokens of an answer."""
     tokens_per_s: float | None
@@ -95,6 +97,10 @@ class Measured:
     """Mean turns of an episode."""
     tool_tokens: float | None
     """Mean tokens that tools gave in one."""
+
+    def origin(self, config: RunConfig) -> str:
+        """In words, from how much the figures are."""
+        return f"measured over {self.answers:,} {'answer' if self.answers == 1 else 'answers'} in {config.run.history}"
 
 
 _MEASURED = """
@@ -107,6 +113,7 @@ sampled AS (
     WHERE run IN (FROM mine) AND purpose IN ('train', 'refinement') AND evaluation IS NULL
     GROUP BY run, step)
 SELECT
+    (SELECT count(*) FROM rollouts WHERE purpose = 'train' AND run IN (FROM mine)) AS answers,
     (SELECT avg(n_tokens) FROM rollouts WHERE purpose = 'train' AND run IN (FROM mine)) AS completion,
     (SELECT sum(n.answered) / nullif(sum(t.seconds), 0) FROM step_times t JOIN sampled n USING (run, step) WHERE t.stage = 'total') AS tokens_per_s,
     (SELECT sum(s.train_tokens) / sum(n.tokens) FROM steps s JOIN sampled n USING (run, step) JOIN step_metrics w USING (run, step)
@@ -139,7 +146,7 @@ def _episodes(config: RunConfig, known: Measured | None, notes: list[str]) -> tu
     if not config.learning.episodes:
         return 1.0, 0.0
     if known is not None and known.turns is not None and known.tool_tokens is not None:
-        turns, tool_tokens, origin = known.turns, known.tool_tokens, f"measured in {config.run.history}"
+        turns, tool_tokens, origin = known.turns, known.tool_tokens, known.origin(config)
     else:
         most, whole = config.episode.most_turns, config.episode.whole_answers
         turns = sum(FAILED_SHARE**turn for turn in range(most)) if whole else max(1.0, TURNS_SHARE * most)
@@ -159,9 +166,7 @@ def _trained_share(config: RunConfig, problems: int, known: Measured | None, not
     if known is None or known.trained_share is None:
         notes.append("trained on: every rollout of a step without a KL, assumed; groups of equal rewards are not")
         return 1.0
-    notes.append(
-        f"trained on: {known.trained_share:.0%} of the tokens of a step without a KL, measured in {config.run.history}"
-    )
+    notes.append(f"trained on: {known.trained_share:.0%} of the tokens of a step without a KL, {known.origin(config)}")
     return known.trained_share
 
 
@@ -169,7 +174,7 @@ def _tokens_per_s(config: RunConfig, known: Measured | None, notes: list[str]) -
     """How many tokens of answers a run gets through in a second; adds to `notes` how it was found."""
     what = "tokens of answers a second, with grading, scoring and training"
     if known is not None and known.tokens_per_s:
-        notes.append(f"time: {known.tokens_per_s:,.0f} {what}, measured in {config.run.history}")
+        notes.append(f"time: {known.tokens_per_s:,.0f} {what}, {known.origin(config)}")
         return known.tokens_per_s
     name = config.tinker.student
     if not config.tinker.is_local:

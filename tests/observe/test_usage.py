@@ -124,7 +124,7 @@ def test_an_estimate_measures_the_share_that_is_trained_on(tmp_path):
     recorded(tmp_path / "h.duckdb", [answer("a", s, 9, (1, 2)) for s in range(4)], trained=10)
     config, notes = settings(f"run.history={tmp_path / 'h.duckdb'}"), []
     assert measured(config, notes) == Measured(
-        completion=9.0, tokens_per_s=6.0, trained_share=0.25, turns=None, tool_tokens=None
+        answers=4, completion=9.0, tokens_per_s=6.0, trained_share=0.25, turns=None, tool_tokens=None
     )
     assert notes == []
     assert measured(settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes) is None
@@ -132,7 +132,10 @@ def test_an_estimate_measures_the_share_that_is_trained_on(tmp_path):
 
 def test_hours_go_by_the_history_and_before_the_first_run_by_one_stated_assumption(tmp_path):
     recorded(tmp_path / "h.duckdb", [answer("a", s, 9, (1, 2)) for s in range(4)], trained=10)
-    for name, rate, origin in (("h.duckdb", 6.0, "measured in"), ("none.duckdb", 5_000.0, "assumed for")):
+    for name, rate, origin in (
+        ("h.duckdb", 6.0, "measured over 4 answers in"),
+        ("none.duckdb", 5_000.0, "assumed for"),
+    ):
         found = forecast(settings(f"run.history={tmp_path / name}"), Prompts(8, 2.0), Prompts(2, 2.0))
         assert found.hours() == (found.likely.hours(rate), found.most.hours(rate))
         assert [origin in note for note in found.assumptions if note.startswith("time: ")] == [True]
