@@ -17,17 +17,32 @@ NUMBER = re.compile(r"[-+<>≤≥=·–.\d\s]*(\d|$)")
 DATA = Path(os.environ.get("RTL_DISTILL_DATA", ROOT.parent / "shared/data"))
 
 
-def options(doc: str | None, *, data: bool = False, sets: bool = False) -> argparse.ArgumentParser:
-    """A parser that describes a module by its docstring; `data`: with `--data`, the folder of the published sets; `sets`: with `--set`, whose
-    values are `overrides`."""
+def options(doc: str | None, *, data: bool = False, overrides: bool = False, **others: Any) -> argparse.ArgumentParser:
+    """A parser that describes a module by its docstring; `data`: with `--data`, the folder of the published sets; `overrides`: with `--set`, whose
+    values have this name.
+
+    Each of `others` is an option: `rounds=5`, or `rounds=(5, "help")`, is `--rounds` with a number, 5 unless it is given. A list stands for
+    several names or whole numbers, apart by commas; False for a switch; a type for an option without a default.
+    """
     spec = sys.modules["__main__"].__spec__
     program = f"python -m {spec.name.removesuffix('.__main__')}" if spec else None
     parser = argparse.ArgumentParser(program, description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     if data:
         parser.add_argument("--data", type=Path, default=DATA, help="folder of the published sets")
-    if sets:
+    if overrides:
         what = "override a key of the configuration; repeatable"
         parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help=what)
+    for name, given in others.items():
+        default, what = given if isinstance(given, tuple) else (given, "")
+        flag = f"--{name.replace('_', '-')}"
+        if default is False:
+            parser.add_argument(flag, action="store_true", help=what)
+        elif isinstance(default, type):
+            parser.add_argument(flag, type=default, help=what)
+        else:
+            several = (numbers if isinstance(default[0], int) else names) if isinstance(default, list) else None
+            shown = ",".join(map(str, default)) if several else default
+            parser.add_argument(flag, type=several or type(default), default=default, help=f"{what} ({shown})".lstrip())
     return parser
 
 

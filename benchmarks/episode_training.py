@@ -106,11 +106,14 @@ def over_seeds(runs: list[dict[str, float]]) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = options(__doc__, sets=True)
+    parser = options(
+        __doc__,
+        overrides=True,
+        folder=Path("build/episode-training"),
+        show=(False, "print what there is, and train nothing"),
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
-    parser.add_argument("--folder", type=Path, default=Path("build/episode-training"))
-    parser.add_argument("--show", action="store_true", help="print what there is, and train nothing")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     if not given.show:

@@ -48,11 +48,8 @@ def both(problem: Problem, executor: Executor, grader: Grader, files: Mapping[st
 
 
 def main() -> int:
-    parser = options(__doc__, data=True)
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth problem")
-    parser.add_argument("--seconds", type=float, default=20.0, help="limit of a service of a harness (default 20)")
-    parser.add_argument("--executor", default="bubblewrap")
-    arguments = parser.parse_args()
+    every, seconds = (1, "every Nth problem"), (20.0, "limit of a service of a harness")
+    arguments = options(__doc__, data=True, every=every, seconds=seconds, executor="bubblewrap").parse_args()
     outcomes, differ = Counter[str](), 0
     limits = Limits(wall_s=arguments.seconds, cpu_s=arguments.seconds)
     with (

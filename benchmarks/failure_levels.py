@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.answers import golden, graded
-from benchmarks.common import names, options, show
+from benchmarks.common import options, show
 from benchmarks.starter_strength import specs_of
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
@@ -251,12 +251,8 @@ def confusion(counted: dict[str, Counter[str]]) -> None:
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--answers", type=int, default=360)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--families", type=names, default=list(BY_NAME), help="comma-separated")
-    parser.add_argument("--cost", action="store_true", help="grade what fails tests a second time, without the record")
-    arguments = parser.parse_args()
+    cost = (False, "grade what fails tests a second time, without the record")
+    arguments = options(__doc__, answers=360, seed=0, families=[*BY_NAME], cost=cost).parse_args()
     found = list(made(arguments.families, arguments.answers, arguments.seed))
     with make_executor("bubblewrap") as executor, closing(Grader(executor)) as grader:
         # Known-good answers tell how long others may take.

@@ -188,13 +188,7 @@ def kill_and_restart(server: Server, at: int) -> None:
 
 
 def main() -> int:
-    parser = options(__doc__)
-    parser.add_argument("--grades", type=int, default=10_000)
-    parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--block", type=int, default=120)
-    asked = parser.parse_args()
+    asked = options(__doc__, grades=10_000, clients=8, batch=4, rounds=5, block=120).parse_args()
     loaded = problems_of(SETTINGS)
     problems = [*loaded.train, *loaded.heldout]
     folder = tempfile.TemporaryDirectory(prefix="grading-service-")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.agreement import agreement
 from benchmarks.answers import answer_to
-from benchmarks.common import names, options, show
+from benchmarks.common import options, show
 from rtl_core.grading.evidence import HARNESS_FAILED
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.limits import Limits
@@ -109,12 +109,11 @@ def rows_of(
 
 
 def main() -> None:
-    parser = options(__doc__)
+    parser = options(
+        __doc__, executors=["bubblewrap"], timeout=60.0, all=(False, "show the harnesses that run everywhere, too"),
+        goldens=(Path, "a folder of answers, ID.sv or ID.json"),
+    )  # fmt: skip
     parser.add_argument("problems", type=Path, nargs="+")
-    parser.add_argument("--executors", type=names, default=["bubblewrap"], help="comma-separated")
-    parser.add_argument("--timeout", type=float, default=60.0)
-    parser.add_argument("--all", action="store_true", help="show the harnesses that run everywhere, too")
-    parser.add_argument("--goldens", type=Path, default=None, help="a folder of answers, ID.sv or ID.json")
     parser.add_argument("--only", nargs="*", metavar="ID", help="these problems alone")
     arguments = parser.parse_args()
     only = set(arguments.only) if arguments.only else None

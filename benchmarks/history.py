@@ -74,14 +74,10 @@ def queries(folder: Path, n: int) -> Iterator[Row]:
 
 
 def main() -> None:
-    parser = options(__doc__)
+    keep = (False, "keep the files, so that `queries` need not be filled again")
+    steps = (20, "that `store` writes")
+    parser = options(__doc__, rollouts=1_000_000, folder=Path("/tmp/bench-history"), keep=keep, steps=steps)
     parser.add_argument("parts", nargs="*", metavar="PART", help="store, queries (default: both)")
-    parser.add_argument("--rollouts", type=int, default=1_000_000)
-    parser.add_argument("--folder", type=Path, default=Path("/tmp/bench-history"))
-    parser.add_argument(
-        "--keep", action="store_true", help="keep the files, so that `queries` need not be filled again"
-    )
-    parser.add_argument("--steps", type=int, default=20, help="that `store` writes")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     parts: dict[str, Callable[[], Iterator[Row]]] = {

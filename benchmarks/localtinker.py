@@ -247,14 +247,11 @@ def report(args: argparse.Namespace, figures: dict, targets: dict[str, float]) -
 
 
 def arguments() -> argparse.Namespace:
-    parser = options(__doc__)
-    parser.add_argument("--model", type=Path, help="a transformers folder (the shipped student)")
-    parser.add_argument("--device", default="cpu")
+    parser = options(
+        __doc__, model=(Path, "a transformers folder (the shipped student)"), device="cpu", deterministic=False, rounds=5, threads=2,
+        prompts=16, prompt_tokens=300, group=6, tokens=160, sequences=32, length=512, steps=0,
+    )  # fmt: skip
     parser.add_argument("--dtype", choices=tuple(MEAN_DIFFERENCE), default="float32")
-    parser.add_argument("--deterministic", action="store_true")
-    numbers = {"rounds": 5, "threads": 2, "prompts": 16, "prompt-tokens": 300, "group": 6, "tokens": 160}
-    for name, default in (numbers | {"sequences": 32, "length": 512, "steps": 0}).items():
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"({default})")
     return parser.parse_args()
 
 

@@ -158,12 +158,10 @@ def resident_mb(pid: int) -> tuple[float, float]:
 
 
 def main() -> int:
-    parser = options(__doc__)
-    parser.add_argument("--requests", type=int, default=3000, help="of all clients together")
-    parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--warm-up", type=int, default=800, help="requests before memory is watched")
-    parser.add_argument("--allowed-mb", type=float, default=24.0, help="growth that is no leak, beside 3 %%")
-    args = parser.parse_args()
+    args = options(
+        __doc__, requests=(3000, "of all clients together"), clients=8, warm_up=(800, "requests before memory is watched"),
+        allowed_mb=(24.0, "growth that is no leak, beside 3 %%"),
+    ).parse_args()  # fmt: skip
 
     logging.getLogger("tinker").setLevel(logging.CRITICAL)  # refusals are part of the exercise
     student = model_path("student")

@@ -65,8 +65,7 @@ def start(models: dict[str, Path]) -> dict[str, Cost]:
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = options(__doc__, rounds=5)
     parser.add_argument("--model", action="append", metavar="NAME=PATH", help="repeatable")
     args = parser.parse_args()
     shipped = {name: model_path(name) for name in ("student", "teacher")}

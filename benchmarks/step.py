@@ -199,12 +199,10 @@ def compare_staleness(folder: Path, config: str, steps: int, factor: float) -> b
 
 
 def main() -> int:
-    parser = options(__doc__)
-    parser.add_argument("--steps", type=int, default=10, help="of each run (10); the first is not counted")
-    parser.add_argument("--config", default="demo")
-    parser.add_argument("--staleness", action="store_true", help="compare steps with and without overlap instead")
-    parser.add_argument("--factor", type=float, default=0.1, help="with --staleness: scale of the cloud's stage times")
-    given = parser.parse_args()
+    given = options(
+        __doc__, steps=(10, "of each run; the first is not counted"), config="demo",
+        staleness=(False, "compare steps with and without overlap instead"), factor=(0.1, "with --staleness: scale of the cloud's stage times"),
+    ).parse_args()  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="rtl-distill-bench-") as name:
         if given.staleness:
             return not compare_staleness(Path(name), given.config, given.steps, given.factor)

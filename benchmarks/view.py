@@ -94,10 +94,7 @@ def pages(history: History) -> Iterator[Row]:
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--rollouts", type=int, default=100_000)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "bench-view")
-    args = parser.parse_args()
+    args = options(__doc__, rollouts=100_000, folder=Path(tempfile.gettempdir()) / "bench-view").parse_args()
     show(None, ("what", "measured", "target"), pages(fill(args.folder, args.rollouts)))
 
 

@@ -215,13 +215,10 @@ def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
 
 
 def main() -> int:
-    parser = options(__doc__)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--faults", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=0, help="of the faults: which, and when")
-    parser.add_argument("--home", type=Path, help="folder to work in; default: a temporary one")
-    parser.add_argument("--postgres", action="store_true", help="Prefect's server on a Postgres of its own")
-    parser.add_argument("--docker", action="store_true", help="grade in containers of a Docker engine of its own")
+    parser = options(
+        __doc__, steps=200, faults=30, seed=(0, "of the faults: which, and when"), home=(Path, "folder to work in; default: a temporary one"),
+        postgres=(False, "Prefect's server on a Postgres of its own"), docker=(False, "grade in containers of a Docker engine of its own"),
+    )  # fmt: skip
     arguments = parser.parse_args()
     if arguments.steps % STEPS_AN_EPOCH:
         parser.error(f"--steps must be a multiple of {STEPS_AN_EPOCH}")
