@@ -5,15 +5,17 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 NUMBER = re.compile(r"[-+<>≤≥=·–.\d\s]*(\d|$)")
+Made = TypeVar("Made")
 DATA = Path(os.environ.get("RTL_DISTILL_DATA", ROOT.parent / "shared/data"))
 
 
@@ -74,6 +76,17 @@ def show(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any]
         else:
             table.add_row(*line)
     (Console() if sys.stdout.isatty() else Console(width=width)).print(table)
+
+
+def in_turns(ways: Mapping[str, Callable[[], Made]], rounds: int, settle_s: float = 0.0) -> dict[str, list[Made]]:
+    """What each way gives in each round. They take turns, so that what else the machine does falls on all; a first round, which starts what
+    starts once, does not count. The pause before each keeps what another one clears up out of its time."""
+    found: dict[str, list[Made]] = {name: [] for name in ways}
+    for _ in range(rounds + 1):
+        for name, way in ways.items():
+            time.sleep(settle_s)
+            found[name].append(way())
+    return {name: values[1:] for name, values in found.items()}
 
 
 def marked(mark: str, file: str = "environ") -> list[int]:

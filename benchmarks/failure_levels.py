@@ -17,15 +17,12 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.answers import golden, graded
+from benchmarks.answers import golden, graded, grader_on
 from benchmarks.common import options, show
 from benchmarks.starter_strength import specs_of
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
 from rtl_core.history.store import History
 from rtl_core.problems.starter import Spec, problem_of
 from rtl_core.problems.starter.catalog import BY_NAME
@@ -254,7 +251,7 @@ def main() -> None:
     cost = (False, "grade what fails tests a second time, without the record")
     arguments = options(__doc__, answers=360, seed=0, families=[*BY_NAME], cost=cost).parse_args()
     found = list(made(arguments.families, arguments.answers, arguments.seed))
-    with make_executor("bubblewrap") as executor, closing(Grader(executor)) as grader:
+    with grader_on("bubblewrap") as grader:
         # Known-good answers tell how long others may take.
         graded(grader, [(problem, golden(problem)) for problem in {p.id: p for _, _, p, _ in found}.values()])
         verdicts = graded(grader, [(problem, answer) for _, _, problem, answer in found])

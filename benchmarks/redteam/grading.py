@@ -5,7 +5,7 @@ import multiprocessing
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
@@ -13,6 +13,7 @@ from benchmarks.redteam.attack import Attack
 from benchmarks.redteam.problems import find
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
+from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.prompting.extraction import extract_answer
@@ -64,18 +65,11 @@ class Graded:
 @contextmanager
 def grader_for(executor: str, *, warm: bool = True, limits: Limits = LIMITS) -> Iterator[Grader]:
     """A grader with a cache, on an executor of its own; `warm=False` starts bubblewrap without prepared processes."""
-    if executor == "bubblewrap" and not warm:
-        from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-
-        made = BubblewrapExecutor(warm=False)
-    else:
-        made = make_executor(executor)
-    grader = Grader(made, limits=limits, cache=MemoryCache())
-    try:
+    with (
+        make_executor(executor) if warm or executor != "bubblewrap" else BubblewrapExecutor(warm=False) as made,
+        closing(Grader(made, limits=limits, cache=MemoryCache())) as grader,
+    ):
         yield grader
-    finally:
-        grader.close()
-        made.close()
 
 
 def grade(grader: Grader, group: str, attack: Attack) -> Graded:
