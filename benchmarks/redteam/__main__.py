@@ -16,8 +16,7 @@ import time
 from pathlib import Path
 
 from benchmarks.common import options, show
-from benchmarks.redteam.attack import Attack
-from benchmarks.redteam.bases import COUNTER, INC
+from benchmarks.redteam.attack import COUNTER, INC, Attack
 from benchmarks.redteam.catalogue import GROUPS, chosen
 from benchmarks.redteam.grading import LIMITS, Graded, grade_all, grader_for
 from benchmarks.redteam.problems import find

@@ -33,8 +33,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.common import options
-from benchmarks.redteam.attack import UNPAID, Attack
-from benchmarks.redteam.bases import BASES, COUNT10, COUNTER, DFF, INC, LFSR
+from benchmarks.redteam.attack import BASES, COUNT10, COUNTER, DFF, INC, LFSR, UNPAID, Attack
 from benchmarks.redteam.catalogue import GROUPS
 from benchmarks.redteam.grading import LIMITS, Graded, confirmed, grade, grader_for
 from benchmarks.redteam.problems import find

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from benchmarks.answers import grader_on
 from benchmarks.common import marked, options, show
-from benchmarks.redteam.bases import COUNTER
+from benchmarks.redteam.attack import COUNTER
 from benchmarks.redteam.grading import LIMITS
 from benchmarks.redteam.problems import find
 from benchmarks.redteam.tables import read
