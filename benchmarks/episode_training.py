@@ -106,20 +106,14 @@ def over_seeds(runs: list[dict[str, float]]) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = options(
-        __doc__,
-        overrides=True,
-        folder=Path("build/episode-training"),
-        show=(False, "print what there is, and train nothing"),
-    )
+    parser = options(__doc__, overrides=True, folder=Path("build/episode-training"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    if not given.show:
-        for seed in given.seeds:
-            for arm in given.arms:
-                train(arm, seed, given.folder, given.overrides)
+    for seed in given.seeds:
+        for arm in given.arms:
+            train(arm, seed, given.folder, given.overrides)
     told(given.folder, given.arms, given.seeds)
     return 0
 

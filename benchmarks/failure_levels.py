@@ -22,6 +22,7 @@ from pathlib import Path
 
 from benchmarks.answers import golden, graded, grader_on
 from benchmarks.common import options, show
+from benchmarks.history import rollouts as made_up
 from benchmarks.starter_strength import specs_of
 from rtl_core.history.store import History
 from rtl_core.problems.starter import Spec, problem_of
@@ -29,7 +30,6 @@ from rtl_core.problems.starter.catalog import BY_NAME
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
-from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Verdict
 from rtl_core.validation.stubs import INNER, AroundGolden
 
@@ -220,13 +220,7 @@ def levels_of(found: list[tuple[str, str, Problem, Answer]], verdicts: list[Verd
     """The level of each answer as a history gives it; empty where there is none, since it passed."""
     with tempfile.TemporaryDirectory() as folder:
         history = History(Path(folder) / "history.duckdb")
-        rollouts = [
-            Rollout(
-                run="levels", purpose="train", epoch=0, step=0, problem_id=problem.id, sample=number, prompt_P=(1,), tokens_T=(2,),
-                logprobs_T=(-0.1,), stop_reason="stop", text="", policy_step=0,
-            )
-            for number, (_, _, problem, _) in enumerate(found)
-        ]  # fmt: skip
+        rollouts = made_up(0, problems=len(found), samples=1)
         history.record_rollouts(rollouts)
         history.record_verdicts([(r.key, verdict, None) for r, verdict in zip(rollouts, verdicts, strict=True)])
         rows = history.query("SELECT rollout, level FROM failure_levels").to_pylist()

@@ -1,8 +1,8 @@
 """What a start of the embedded service costs: seconds of the processor and of the clock until it listens and until each model's first answer.
 
-    python -m benchmarks.service_start [--rounds 5] [--model NAME=PATH ...]
+    python -m benchmarks.service_start [--rounds 5]
 
-Without `--model` it serves the shipped student and teacher, as `rtl-distill train demo` has it. Counted are the service and all its
+It serves the shipped student and teacher, as `rtl-distill train demo` has it. Counted are the service and all its
 processes, not this client. Medians of the rounds, and beside them what `import torch` alone takes on this machine, in turns with the
 starts: that is most of a start, and tells the machine's pace.
 """
@@ -21,7 +21,6 @@ import psutil
 
 from benchmarks.common import options
 from rtl_core.localtinker.process import LocalTinker
-from rtl_core.localtinker.settings import parse_model
 from rtl_core.tinymodels import model_path
 
 Cost = tuple[float, float]
@@ -65,11 +64,8 @@ def start(models: dict[str, Path]) -> dict[str, Cost]:
 
 
 def main() -> None:
-    parser = options(__doc__, rounds=5)
-    parser.add_argument("--model", action="append", metavar="NAME=PATH", help="repeatable")
-    args = parser.parse_args()
-    shipped = {name: model_path(name) for name in ("student", "teacher")}
-    models = dict(map(parse_model, args.model)) if args.model else shipped
+    args = options(__doc__, rounds=5).parse_args()
+    models = {role: model_path(role) for role in ("student", "teacher")}
     start(models)  # everything is in the page cache from here on
     rounds = [{"`import torch` alone": torch_alone(), **start(models)} for _ in range(args.rounds)]
     print(f"{'until, medians of ' + str(args.rounds):36} {'processor s':>12} {'clock s':>8}")

@@ -34,7 +34,6 @@ COMMANDS = (
     "service_start --rounds 1",
     "starter_strength --specs 1 --families mux",
     "step --steps 2",
-    "view --rollouts 400 --folder view",
     "step --staleness --steps 3 --factor 0.01",
     "weak_harness --seeds 0 --modes mask --epochs 1 --problems 16 --folder weak --set problems.sources.0.heldout=2 --set sampling.group_size=4",
 )

@@ -1,6 +1,5 @@
 """Grade attacks with the real grader and say which verdicts are not the right ones."""
 
-import copy
 import multiprocessing
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -92,10 +91,8 @@ def confirmed(grader: Grader, graded: Graded) -> Graded:
     """
     if not graded.slow:
         return graded
-    uncached = copy.copy(grader)
-    uncached.cache = None
     share = core_share()
-    wall_s = grade(uncached, graded.group, graded.attack).wall_s
+    wall_s = grade(grader.but(cache=None), graded.group, graded.attack).wall_s
     return replace(graded, wall_s=wall_s * min(share, core_share()))
 
 
