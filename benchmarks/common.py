@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,25 +43,20 @@ def options(doc: str | None, *, data: bool = False, overrides: bool = False, **o
         elif isinstance(default, type):
             parser.add_argument(flag, type=default, help=what)
         else:
-            several = (numbers if isinstance(default[0], int) else names) if isinstance(default, list) else None
+            several = partial(_several, type(default[0])) if isinstance(default, list) else None
             shown = ",".join(map(str, default)) if several else default
             parser.add_argument(flag, type=several or type(default), default=default, help=f"{what} ({shown})".lstrip())
     return parser
 
 
+def _several(kind: type, text: str) -> list[Any]:
+    """The values of an option that takes several, apart by commas."""
+    return [kind(one) for one in text.split(",") if one]
+
+
 def command(*words: object, sets: Iterable[str] = ()) -> list[str]:
     """`rtl-distill` with these words as a command of this Python, and `--set` for each override."""
     return [sys.executable, "-m", "rtl_distill.cli", *map(str, words), *(f"--set={one}" for one in sets)]
-
-
-def names(text: str) -> list[str]:
-    """The type of an option that takes several names, apart by commas."""
-    return [name for name in text.split(",") if name]
-
-
-def numbers(text: str) -> list[int]:
-    """The type of an option that takes several whole numbers, apart by commas."""
-    return [int(number) for number in names(text)]
 
 
 def show(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any] | None], width: int = 120) -> None:
