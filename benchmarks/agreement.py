@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from benchmarks.answers import graded, right_and_wrong, said
-from benchmarks.common import names, options, show
+from benchmarks.common import options, show
 from benchmarks.grading import examples
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
@@ -54,11 +54,7 @@ def agreement(
 
 
 def main() -> None:
-    parser = options(__doc__, data=True)
-    parser.add_argument("--starter", type=int, default=54)
-    parser.add_argument("--timeout", type=float, default=30.0)
-    parser.add_argument("--executors", type=names, default=["bubblewrap", "docker"], help="comma-separated")
-    arguments = parser.parse_args()
+    arguments = options(__doc__, data=True, starter=54, timeout=30.0, executors=["bubblewrap", "docker"]).parse_args()
     pairs = [
         (p, kind, files)
         for p in (*starter_problems("heldout", arguments.starter, 1), *examples(arguments.data))
@@ -77,14 +73,8 @@ def main() -> None:
         rows = []
         for pair in different:
             cells = [f"{v.outcome.value} {v.tests_passed}/{v.tests_total}" for v in pair.verdicts.values()]
-            rows.append(
-                (
-                    pair.problem.id,
-                    pair.kind,
-                    *cells,
-                    "; ".join(next(iter(v.reasons), "")[:60] for v in pair.verdicts.values()),
-                )
-            )
+            reasons = "; ".join(next(iter(v.reasons), "")[:60] for v in pair.verdicts.values())
+            rows.append((pair.problem.id, pair.kind, *cells, reasons))
         show("differences", ("problem", "answer", *executors, "reasons"), rows, width=150)
     print(f"{len(found)} pairs, {len(different)} differences")
     raise SystemExit(1 if different else 0)

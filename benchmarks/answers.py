@@ -5,8 +5,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.types.answer import Answer
@@ -44,6 +47,13 @@ def answer_to(problem: Problem, goldens: Path | None) -> Answer:
         if (one := goldens / f"{problem.id}.sv").is_file():
             return Answer(files={problem.targets[0]: one.read_text()})
     return Answer(files=stand_in(problem))
+
+
+@contextmanager
+def grader_on(executor: str, **how: Any) -> Iterator[Grader]:
+    """A grader, made with these arguments, on an executor of its own; both are closed at the end."""
+    with make_executor(executor) as made, closing(Grader(made, **how)) as grader:
+        yield grader
 
 
 def graded(grader: Grader, jobs: Iterable[tuple[Problem, Answer]], workers: int | None = None) -> list[Verdict]:

@@ -2,14 +2,12 @@
 
     python -m benchmarks.chaos [--executor docker] [--grades 500] [--kill-every 60] [--restarts 4] [--seed 5]
 
-A worker process grades numbered answers, two of three right ones, and appends each verdict to a file. It is killed with
-SIGKILL after a random number of grades and started again, going on after what the file holds, as a run goes on from its history. With
-Docker an engine of its own is started (needs root, and the image in the machine's engine), and ended too, now by SIGTERM,
-now by SIGKILL, and started again. At the end every answer has the verdict it deserves, and no container, process or
+`rtl-distill grade` grades numbered answers, two of three right ones. It is killed with SIGKILL after a random number of verdicts and
+given again, as a user would. With Docker an engine of its own is started (needs root, and the image in the machine's engine), and ended
+too, now by SIGTERM, now by SIGKILL, and started again. At the end every answer has the verdict it deserves, and no container, process or
 workspace is left. Exit code 1 otherwise.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -19,24 +17,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
-from benchmarks.common import marked, options
+from benchmarks.common import command, marked, options
 from benchmarks.soak.engine import Engine
-from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
 from rtl_core.problems.starter import starter_problems
-from rtl_core.types.answer import Answer
+from rtl_core.synthesis.variants import record_of
 
-PATIENCE_S = 180.0
 MARK = "RTL_CHAOS"
-"""Variable in the environment of everything that a worker starts."""
-Made = TypeVar("Made")
+"""Variable in the environment of everything that a grader starts."""
+FRUITLESS = 10
+"""A grader that ends by itself so often and leaves no new verdict has no engine, or a fault."""
 
 
 @dataclass
@@ -52,79 +44,55 @@ class Outcome:
     """Processes, containers and workspaces that are still there."""
 
 
-def work(executor_name: str, path: Path, count: int) -> None:
-    """The worker: grades what the file does not hold yet. It waits for an engine that is down, as a run would."""
+def write_answers(folder: Path, count: int) -> tuple[Path, Path]:
+    """Files of problems and of numbered answers to them, of which every third is wrong."""
     problems = starter_problems("train", 18, 7)
-    done = verdicts_in(path)
-    executor = patiently(lambda: make_executor(executor_name))
-
-    def grade(number: int) -> str:
+    answers = []
+    for number in range(count):
         problem = problems[number % len(problems)]
         golden = problem.golden or {}
         files = golden if number % 3 else dict.fromkeys(golden, "module wrong; endmodule\n")
-
-        def verdict() -> str:
-            found = grader.grade(problem, Answer(files=files))
-            if found.outcome == "infrastructure_error":
-                raise InfrastructureError(str(found.reasons))
-            return found.outcome
-
-        return json.dumps({"number": number, "outcome": patiently(verdict)}) + "\n"
-
-    with (
-        contextlib.closing(executor),
-        contextlib.closing(Grader(executor)) as grader,
-        ThreadPoolExecutor(2) as pool,
-        path.open("a") as file,
-    ):
-        for line in pool.map(grade, [n for n in range(count) if n not in done]):
-            file.write(line)
-            file.flush()
-
-
-def patiently(make: Callable[[], Made]) -> Made:
-    """What `make` makes, as soon as the engine lets it."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return make()
-        except InfrastructureError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.5)
+        answers.append({"id": problem.id, "sample": number, "files": files})
+    paths = folder / "problems.jsonl", folder / "answers.jsonl"
+    for path, lines in zip(paths, (map(record_of, problems), answers), strict=True):
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return paths
 
 
 def verdicts_in(path: Path) -> dict[int, str]:
-    """Number -> outcome. A line that a kill cut short is none: it is graded again."""
+    """Number -> outcome. A line that a kill cut short and an answer whose grading failed are none: they are graded again."""
     found = {}
     with contextlib.suppress(FileNotFoundError):
         for line in path.read_text().splitlines():
             with contextlib.suppress(ValueError):
                 record = json.loads(line)
-                found[record["number"]] = record["outcome"]
+                if record["outcome"] != "infrastructure_error":
+                    found[record["sample"]] = record["outcome"]
     return found
 
 
 def chaos(
     grades: int, folder: Path, *, kill_every: int, seed: int, engine: Engine | None = None, restarts: int = 0
 ) -> Outcome:
-    """Runs workers until all is graded: in Docker with an `engine`, else in bubblewrap.
+    """Runs graders until all is graded: in Docker with an `engine`, else in bubblewrap.
 
-    A worker is killed when it has graded 0.5 to 1.5 times `kill_every` answers, so a fast machine sees as many kills as a
+    A grader is killed when it has graded 0.5 to 1.5 times `kill_every` answers, so a fast machine sees as many kills as a
     slow one; the engine is restarted at `restarts` random shares of the way.
     """
     chance, outcome, path = random.Random(seed), Outcome(), folder / "verdicts.jsonl"
     mark = f"{folder.name}-{os.getpid()}"
     environment = {**os.environ, MARK: mark, **({"DOCKER_HOST": engine.host} if engine else {})}
-    options = {"--worker": path, "--executor": "docker" if engine else "bubblewrap", "--grades": grades}
-    command = [sys.executable, "-m", "benchmarks.chaos", *(str(word) for pair in options.items() for word in pair)]
+    problems, answers = write_answers(folder, grades)
+    executor = "docker" if engine else "bubblewrap"
+    words = command("grade", problems, "--answers", answers, "--output", path, "--executor", executor, "--jobs", 2)
     others = set(workspaces())  # of graders that were killed before this began
     restart_at = sorted(grades * chance.uniform(0.1, 0.8) for _ in range(restarts))
+    fruitless = 0
     while (before := len(verdicts_in(path))) < grades:
         kill_at = before + max(1, round(chance.uniform(0.5, 1.5) * kill_every))
-        worker = subprocess.Popen(command, env=environment)
+        grader = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL)
         try:
-            while worker.poll() is None:
+            while grader.poll() is None:
                 time.sleep(0.02)
                 graded = len(verdicts_in(path))
                 if engine and restart_at and graded > restart_at[0]:
@@ -136,9 +104,11 @@ def chaos(
                     outcome.kills += 1
                     break
         finally:
-            worker.kill()
-        if worker.wait() not in (0, -signal.SIGKILL):
-            raise SystemExit(f"the worker ended with {worker.returncode}")
+            grader.kill()
+            grader.wait()
+        fruitless = fruitless + 1 if len(verdicts_in(path)) == before else 0
+        if fruitless == FRUITLESS:
+            raise SystemExit(f"the grader ends with {grader.returncode} and grades nothing")
     found = verdicts_in(path)
     outcome.graded = len(found)
     deserved = {number: "passed" if number % 3 else "interface_mismatch" for number in found}
@@ -148,7 +118,7 @@ def chaos(
 
 
 def left_behind(mark: str, engine: Engine | None, others: set[Path]) -> list[str]:
-    """What outlives the workers after a moment's grace and, for Docker, the sweep that the next start makes.
+    """What outlives the graders after a moment's grace and, for Docker, the sweep that the next start makes.
 
     Workspaces among `others` are none of theirs.
     """
@@ -177,25 +147,23 @@ def is_owned(folder: Path) -> bool:
 
 
 def main() -> int:
-    parser = options(__doc__)
-    parser.add_argument("--executor", choices=("bubblewrap", "docker"), default="docker")
-    parser.add_argument("--grades", type=int, default=500)
-    parser.add_argument("--kill-every", type=int, default=60, help="answers graded between kills, on average")
-    parser.add_argument("--restarts", type=int, default=4, help="restarts of the engine")
-    parser.add_argument("--seed", type=int, default=5)
-    parser.add_argument("--worker", type=Path, default=None, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.worker is not None:
-        work(given.executor, given.worker, given.grades)
-        return 0
+    kill_every = (60, "answers graded between kills, on average")
+    restarts = (4, "restarts of the engine")
+    given = options(
+        __doc__, executor="docker", grades=500, kill_every=kill_every, restarts=restarts, seed=5
+    ).parse_args()
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="rtl-chaos-") as name, contextlib.ExitStack() as stack:
-        folder, engine, restarts = Path(name), None, 0
-        if given.executor == "docker":
-            engine, restarts = stack.enter_context(Engine(folder / "engine")), given.restarts
-        outcome = chaos(
-            given.grades, folder, kill_every=given.kill_every, seed=given.seed, engine=engine, restarts=restarts
-        )
+    with tempfile.TemporaryDirectory(prefix="rtl-chaos-") as name:
+        folder = Path(name)
+        with Engine(folder / "engine") if given.executor == "docker" else contextlib.nullcontext() as engine:
+            outcome = chaos(
+                given.grades,
+                folder,
+                kill_every=given.kill_every,
+                seed=given.seed,
+                engine=engine,
+                restarts=given.restarts,
+            )
     print(
         f"{given.executor}: {outcome.graded} answers graded in {time.monotonic() - began:.0f} s, {outcome.kills} graders killed, "
         f"{outcome.restarts} engine restarts: {len(outcome.wrong)} wrong verdicts, {len(outcome.left)} things left behind"

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from benchmarks.common import names, numbers, options, show
-from benchmarks.equivalence import LIMITS, procedural, readers, renamed, reordered
+from benchmarks.common import options, show
+from benchmarks.equivalence import LIMITS, SETS, problems_of, procedural, renamed, reordered
 from rtl_core.equivalence.consensus import by_consensus
 from rtl_core.equivalence.differential import compare
 from rtl_core.equivalence.side_by_side import Effort
@@ -93,14 +93,16 @@ def measure(
 
 
 def main() -> None:
-    parser = options(__doc__, data=True)
-    parser.add_argument("--sets", type=names, default=["starter", "VerilogEval", "RTLLM"])
-    parser.add_argument("--answers", type=numbers, default=[2, 4, 16])
-    parser.add_argument("--problems", type=int, default=24, help="of each set")
-    parser.add_argument("--wrong", type=float, default=0.25)
-    parser.add_argument("--cut", type=int, default=0, metavar="N")
-    parser.add_argument("--shared", action="store_true")
-    arguments = parser.parse_args()
+    arguments = options(
+        __doc__,
+        data=True,
+        sets=[*SETS],
+        answers=[2, 4, 16],
+        problems=(24, "of each set"),
+        wrong=0.25,
+        cut=0,
+        shared=False,
+    ).parse_args()
     counts, lines = arguments.answers, []
     whole = {count: Counter[str]() for count in counts}
 
@@ -109,7 +111,7 @@ def main() -> None:
 
     with make_executor("bubblewrap") as executor, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for name in arguments.sets:
-            problems = [p for p in readers(arguments.data, 78)[name]() if p.golden and p.interface]
+            problems = problems_of(name, arguments.data, 78)
             chosen = random.Random(0).sample(problems, min(arguments.problems, len(problems)))
             done = list(pool.map(of_problem, chosen))
             for count in counts:

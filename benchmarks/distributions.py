@@ -112,11 +112,8 @@ async def measure(name: str, problems: int, samples: int) -> None:
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--config", default="demo-hard", help="a shipped one with embedded models (demo-hard)")
-    parser.add_argument("--problems", type=int, default=16)
-    parser.add_argument("--samples", type=int, default=3)
-    args = parser.parse_args()
+    config = ("demo-hard", "a shipped one with embedded models")
+    args = options(__doc__, config=config, problems=16, samples=3).parse_args()
     asyncio.run(measure(args.config, args.problems, args.samples))
 
 

@@ -150,11 +150,8 @@ async def played(arguments: Any, folder: Path, clock: Clock) -> tuple[float, flo
 
 
 def main() -> int:
-    parser = options(__doc__, data=True)
-    parser.add_argument("--at-once", type=int, default=32, metavar="N", help="episodes at once (default 32)")
-    parser.add_argument("--rate", type=float, default=50.0, help="tokens a second of one conversation (default 50)")
-    parser.add_argument("--executor", default="bubblewrap")
-    arguments = parser.parse_args()
+    rate = (50.0, "tokens a second of one conversation")
+    arguments = options(__doc__, data=True, at_once=32, rate=rate, executor="bubblewrap").parse_args()
     logging.disable(logging.WARNING)
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:

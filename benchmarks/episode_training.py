@@ -23,9 +23,9 @@ import numpy as np
 from benchmarks.common import command, options, show
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
-from rtl_core.learning.intervals import mean_interval, paired_test
+from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k_P
-from rtl_core.reporting.evaluations import counts_of
+from rtl_core.reporting.evaluations import counts_of, paired_rates
 from rtl_core.reporting.text import p_in_words, rate_in_words
 
 ARMS: dict[str, tuple[str, ...]] = {
@@ -91,8 +91,8 @@ def told(folder: Path, arms: list[str], seeds: list[int]) -> None:
     for arm in [one for one in last if one != "tools"]:
         k = min(max(round(np.mean(tokens["tools"]) / np.mean(tokens[arm])), 1), last[arm][0][1].samples)
         other = over_seeds([rates_of(history, one, k) for history, one in last[arm]])
-        problems = sorted(best.keys() & other.keys())
-        paired = paired_test([other[p] for p in problems], [best[p] for p in problems])
+        paired = paired_rates(other, best)
+        assert paired is not None, "all arms are evaluated on the same problems"
         print(
             f"tools minus {arm}, after training, pass@1 of one against pass@{k} of the other (as many tokens), means over"
             f" {len(last['tools'])} and {len(last[arm])} seeds, paired by problem: {100 * paired.gain:+.1f} points"
@@ -106,17 +106,14 @@ def over_seeds(runs: list[dict[str, float]]) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = options(__doc__, sets=True)
+    parser = options(__doc__, overrides=True, folder=Path("build/episode-training"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
-    parser.add_argument("--folder", type=Path, default=Path("build/episode-training"))
-    parser.add_argument("--show", action="store_true", help="print what there is, and train nothing")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    if not given.show:
-        for seed in given.seeds:
-            for arm in given.arms:
-                train(arm, seed, given.folder, given.overrides)
+    for seed in given.seeds:
+        for arm in given.arms:
+            train(arm, seed, given.folder, given.overrides)
     told(given.folder, given.arms, given.seeds)
     return 0
 

@@ -13,9 +13,8 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing
 
-from benchmarks.answers import said
+from benchmarks.answers import grader_on, said
 from benchmarks.common import options
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.episode import Episode, Script
@@ -48,17 +47,13 @@ def both(problem: Problem, executor: Executor, grader: Grader, files: Mapping[st
 
 
 def main() -> int:
-    parser = options(__doc__, data=True)
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth problem")
-    parser.add_argument("--seconds", type=float, default=20.0, help="limit of a service of a harness (default 20)")
-    parser.add_argument("--executor", default="bubblewrap")
-    arguments = parser.parse_args()
+    every, seconds = (1, "every Nth problem"), (20.0, "limit of a service of a harness")
+    arguments = options(__doc__, data=True, every=every, seconds=seconds, executor="bubblewrap").parse_args()
     outcomes, differ = Counter[str](), 0
     limits = Limits(wall_s=arguments.seconds, cpu_s=arguments.seconds)
     with (
-        closing(make_executor(arguments.executor)) as executor,
-        closing(make_executor(arguments.executor)) as judging,
-        closing(Grader(judging, limits=limits)) as grader,
+        make_executor(arguments.executor) as executor,
+        grader_on(arguments.executor, limits=limits) as grader,
         ThreadPoolExecutor(os.cpu_count()) as pool,
     ):
         answers = {p.id: (p, stand_in(p)) for p in read_cvdp(arguments.data / PUBLISHED).problems[:: arguments.every]}

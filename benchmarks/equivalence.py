@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.common import names, options, show
+from benchmarks.common import options, show
 from benchmarks.starter_strength import rarely_wrong
 from rtl_core.equivalence.pair import IncomparableError, Pair
 from rtl_core.equivalence.proof import Proof, prove
@@ -40,6 +40,11 @@ EQUAL = ("itself", "renamed", "reordered", "always for assign")
 """Kinds of answers that are equal to the golden one."""
 BLOCKS = ("ContinuousAssign", "AlwaysBlock", "AlwaysFFBlock", "AlwaysCombBlock")
 """Members of a module that may stand in any order."""
+SETS: dict[str, Callable[[Path, int], Sequence[Problem]]] = {
+    "starter": lambda data, count: starter_problems("heldout", count, 0),
+    "VerilogEval": lambda data, count: read_verilog_eval(data / "verilog-eval").problems,
+    "RTLLM": lambda data, count: read_rtllm(data / "RTLLM").problems,
+}
 Files = Mapping[str, str]
 
 
@@ -145,30 +150,23 @@ def hold(executor: Executor, problem: Problem, kind: str, files: Files, cpu_s: f
     return Held(kind, simulated.result, proof, cpu)
 
 
-def readers(data: Path, starter: int) -> dict[str, Callable[[], Sequence[Problem]]]:
-    """Set -> its problems, of the starter set so many."""
-    return {
-        "starter": lambda: starter_problems("heldout", starter, 0),
-        "VerilogEval": lambda: read_verilog_eval(data / "verilog-eval").problems,
-        "RTLLM": lambda: read_rtllm(data / "RTLLM").problems,
-    }
+def problems_of(name: str, data: Path, starter: int) -> list[Problem]:
+    """The problems of a set that can be compared, of the starter set so many."""
+    found = SETS[name](data, starter)
+    return [problem for problem in found if problem.golden and problem.interface]
 
 
 def main() -> None:
-    parser = options(__doc__, data=True)
-    parser.add_argument("--sets", type=names, default=["starter", "VerilogEval", "RTLLM"])
-    parser.add_argument("--mutants", type=int, default=6, help="of each golden answer")
-    parser.add_argument("--starter", type=int, default=78, help="starter problems")
-    parser.add_argument("--cpu", type=float, default=10.0, help="CPU seconds of ABC for each proof")
-    parser.add_argument("--executor", default="bubblewrap")
-    arguments = parser.parse_args()
+    arguments = options(
+        __doc__, data=True, sets=[*SETS], mutants=(6, "of each golden answer"), starter=(78, "starter problems"),
+        cpu=(10.0, "CPU seconds of ABC for each proof"), executor="bubblewrap",
+    ).parse_args()  # fmt: skip
     wrong, lines = 0, []
     with make_executor(arguments.executor) as executor, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for name in arguments.sets:
             todo = [
                 (p, kind, files)
-                for p in readers(arguments.data, arguments.starter)[name]()
-                if p.golden and p.interface
+                for p in problems_of(name, arguments.data, arguments.starter)
                 for kind, files in answers(p, arguments.mutants)
             ]
             found = list(pool.map(lambda one: (one[0], hold(executor, *one, arguments.cpu)), todo))

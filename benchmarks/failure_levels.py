@@ -17,22 +17,19 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.answers import golden, graded
-from benchmarks.common import names, options, show
+from benchmarks.answers import golden, graded, grader_on
+from benchmarks.common import options, show
+from benchmarks.history import rollouts as made_up
 from benchmarks.starter_strength import specs_of
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
 from rtl_core.history.store import History
 from rtl_core.problems.starter import Spec, problem_of
 from rtl_core.problems.starter.catalog import BY_NAME
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
-from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Verdict
 from rtl_core.validation.stubs import INNER, AroundGolden
 
@@ -223,13 +220,7 @@ def levels_of(found: list[tuple[str, str, Problem, Answer]], verdicts: list[Verd
     """The level of each answer as a history gives it; empty where there is none, since it passed."""
     with tempfile.TemporaryDirectory() as folder:
         history = History(Path(folder) / "history.duckdb")
-        rollouts = [
-            Rollout(
-                run="levels", purpose="train", epoch=0, step=0, problem_id=problem.id, sample=number, prompt_P=(1,), tokens_T=(2,),
-                logprobs_T=(-0.1,), stop_reason="stop", text="", policy_step=0,
-            )
-            for number, (_, _, problem, _) in enumerate(found)
-        ]  # fmt: skip
+        rollouts = made_up(0, problems=len(found), samples=1)
         history.record_rollouts(rollouts)
         history.record_verdicts([(r.key, verdict, None) for r, verdict in zip(rollouts, verdicts, strict=True)])
         rows = history.query("SELECT rollout, level FROM failure_levels").to_pylist()
@@ -251,14 +242,10 @@ def confusion(counted: dict[str, Counter[str]]) -> None:
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--answers", type=int, default=360)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--families", type=names, default=list(BY_NAME), help="comma-separated")
-    parser.add_argument("--cost", action="store_true", help="grade what fails tests a second time, without the record")
-    arguments = parser.parse_args()
+    cost = (False, "grade what fails tests a second time, without the record")
+    arguments = options(__doc__, answers=360, seed=0, families=[*BY_NAME], cost=cost).parse_args()
     found = list(made(arguments.families, arguments.answers, arguments.seed))
-    with make_executor("bubblewrap") as executor, closing(Grader(executor)) as grader:
+    with grader_on("bubblewrap") as grader:
         # Known-good answers tell how long others may take.
         graded(grader, [(problem, golden(problem)) for problem in {p.id: p for _, _, p, _ in found}.values()])
         verdicts = graded(grader, [(problem, answer) for _, _, problem, answer in found])

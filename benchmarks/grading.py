@@ -4,8 +4,7 @@
                                  [--against CHECKOUT | --public CHECKOUT]
 
 The bare tools are the harness' own command, run on the host in a directory of its own without any sandbox, by as many
-threads. Blocks of both alternate, so that what else the machine does falls on both, and each executor is compared with
-the blocks beside its own; a pause between them keeps what an executor clears up out of the other's time. Each answer is
+threads. Blocks of all take turns, so that what else the machine does falls on all; a first round of them does not count. Each answer is
 a golden answer of the starter set or of the published CVDP examples. Wall time is what counts; the CPU time of the tools
 alone is given beside it, and where the wall time of one answer goes. The cache is measured on its own.
 
@@ -30,25 +29,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from benchmarks import public_runner
-from benchmarks.common import ROOT, names, options, show
+from benchmarks.answers import golden, graded, grader_on
+from benchmarks.common import ROOT, in_turns, options, show
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.compose import read_services
-from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.starter import starter_problems
-from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Stage, Verdict
 
 SETTLE_S = 1.5
+PHASES = ("screen and interface", "harness", "sandbox and rest", "whole")
 
 
 def bare(problem: Problem) -> None:
@@ -102,81 +104,65 @@ def examples(data: Path) -> list[Problem]:
 
 
 def main() -> None:
-    parser = options(__doc__, data=True)
-    parser.add_argument("--count", type=int, default=36, help="starter problems; with --public, answers")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--executors", type=names, default=["bubblewrap"], help="comma-separated")
-    parser.add_argument("--against", type=Path, help="another checkout of this project, to compare with")
-    parser.add_argument("--public", type=Path, help="a checkout of the public CVDP runner, to compare with")
+    parser = options(
+        __doc__, data=True, count=(36, "starter problems; with --public, answers"), rounds=3, threads=os.cpu_count() or 1,
+        executors=["bubblewrap"], against=(Path, "another checkout of this project, to compare with"),
+        public=(Path, "a checkout of the public CVDP runner, to compare with"),
+    )  # fmt: skip
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    rounds, threads = arguments.rounds, arguments.threads
     if arguments.public:
-        public_runner.compare(
-            arguments.public, arguments.data, arguments.executors, arguments.count, arguments.rounds, arguments.threads
-        )
+        public_runner.compare(arguments.public, arguments.data, arguments.executors, arguments.count, rounds, threads)
         return
     sets = {"starter set": starter_problems("train", arguments.count, 0), "CVDP goldens": examples(arguments.data) * 6}
     if arguments.serve:
-        _serve(sets, arguments.executors[0], arguments.threads)
+        _serve(sets, arguments.executors[0], threads)
+        return
+    if not sets["CVDP goldens"]:
+        print(f"CVDP goldens: none found under {arguments.data}")
+        del sets["CVDP goldens"]
+    if arguments.against:
+        for name in arguments.executors:
+            _against([*sets], name, arguments)
         return
     for title, problems in sets.items():
-        if not problems:
-            print(f"{title}: none found under {arguments.data}")
-        elif not arguments.against:
-            _compare(title, problems, arguments.executors, arguments.rounds, arguments.threads)
-    if not arguments.against:
-        _cache(sets["starter set"], arguments.threads)
-        return
-    for name in arguments.executors:
-        _against([title for title, problems in sets.items() if problems], name, arguments)
+        _compare(title, problems, arguments.executors, rounds, threads)
+    _cache(sets["starter set"], threads)
 
 
 def _compare(title: str, problems: list[Problem], executors: list[str], rounds: int, threads: int) -> None:
     """Alternates bare tools and executors over the same problems and prints its tables."""
-    walls, beside, cpus = (defaultdict[str, list[float]](list) for _ in range(3))
-    phases: dict[str, dict[str, float]] = {}
-    for name in executors:
-        executor = make_executor(name)
-        grader = Grader(executor)
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(lambda p, g=grader: _graded(g, p), problems[:threads]))  # cells and caches are started
-        said: list[Verdict] = []
-        for _ in range(rounds):
-            time.sleep(SETTLE_S)
-            wall, cpu = measure(bare, problems, threads)
-            walls["bare tools"].append(wall)
-            beside[name].append(wall)
-            cpus["bare tools"].append(cpu)
-            before = executor.cpu_s
-            wall, _ = measure(lambda p, g=grader, s=said: s.append(_graded(g, p)), problems, threads)
-            walls[name].append(wall)
-            cpus[name].append(executor.cpu_s - before)
-        phases[name] = split(said)
-        grader.close()
-        executor.close()
+    said: dict[str, list[Verdict]] = {name: [] for name in executors}
+
+    def by(name: str, grader: Grader) -> tuple[float, float]:
+        before = grader.executor.cpu_s
+        wall, _ = measure(lambda problem: said[name].append(_graded(grader, problem)), problems, threads)
+        return wall, grader.executor.cpu_s - before
+
+    with ExitStack() as stack:
+        ways = {"bare tools": partial(measure, bare, problems, threads)}
+        for name in executors:
+            ways[name] = partial(by, name, stack.enter_context(grader_on(name)))
+        found = in_turns(ways, rounds, SETTLE_S)
+    medians = {name: np.median(figures, axis=0) for name, figures in found.items()}
     rows = []
-    for name, values in walls.items():
-        wall = statistics.median(values)
-        cpu = statistics.median(cpus[name]) / len(problems)
-        base = statistics.median(beside.get(name, values))
-        each = (f"{60 * len(problems) / wall:.0f}", f"{wall / len(problems):.3f}", f"{cpu:.3f}", f"{wall / base:.2f}")
-        rows.append((name, *each))
+    for name, (wall, cpu) in medians.items():
+        each = (f"{wall / len(problems):.3f}", f"{cpu / len(problems):.3f}", f"{wall / medians['bare tools'][0]:.2f}")
+        rows.append((name, f"{60 * len(problems) / wall:.0f}", *each))
     columns = ("", "answers/min", "wall s each", "CPU s each", "wall, bare = 1")
     show(f"{title}: {len(problems)} golden answers, {threads} threads, median of {rounds} rounds", columns, rows)
-    parts = [(name, *(f"{value:.3f}" for value in seconds.values())) for name, seconds in phases.items()]
-    show(f"{title}: where its time goes", ("median s of one answer", *phases[executors[0]]), parts)
+    parts = [(name, *map("{:.3f}".format, split(verdicts[len(problems) :]))) for name, verdicts in said.items()]
+    show(f"{title}: where its time goes", ("median s of one answer", *PHASES), parts)
 
 
 def _serve(sets: dict[str, list[Problem]], name: str, threads: int) -> None:
     """Grades a set once for each line of standard input, which is its title, and prints the seconds that an answer took."""
-    with make_executor(name) as executor:
-        grader = Grader(executor)
+    with grader_on(name) as grader:
         for line in sys.stdin:
             problems = sets[line.strip()]
             wall, _ = measure(lambda p: _graded(grader, p), problems, threads)
             print(wall / len(problems), flush=True)
-        grader.close()
 
 
 def _against(titles: list[str], name: str, arguments: argparse.Namespace) -> None:
@@ -184,21 +170,20 @@ def _against(titles: list[str], name: str, arguments: argparse.Namespace) -> Non
     folders = {"this version": ROOT, "the other": arguments.against.resolve()}
     serve = ["-m", "benchmarks.grading", "--serve", "--executors", name, "--data", str(arguments.data.resolve())]
     serve += ["--count", str(arguments.count), "--threads", str(arguments.threads)]
-    pipe = subprocess.PIPE
+    how: dict[str, Any] = {"text": True, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     if missing := [folder for folder in folders.values() if not (folder / ".venv/bin/python").exists()]:
         raise SystemExit(f"no .venv in {missing[0]}: run `make setup` there")
     rows = []
     with ExitStack() as stack:
         workers = {
-            label: stack.enter_context(
-                subprocess.Popen([".venv/bin/python", *serve], cwd=folder, text=True, stdin=pipe, stdout=pipe)
-            )
+            label: stack.enter_context(subprocess.Popen([".venv/bin/python", *serve], cwd=folder, **how))
             for label, folder in folders.items()
         }
         for title in titles:
-            # The first round starts what starts once, and does not count.
-            times = [[_asked(worker, title) for worker in workers.values()] for _ in range(arguments.rounds + 1)]
-            ours, other = (statistics.median(seconds) for seconds in zip(*times[1:], strict=True))
+            times = in_turns(
+                {label: partial(_asked, worker, title) for label, worker in workers.items()}, arguments.rounds
+            )
+            ours, other = map(statistics.median, times.values())
             rows.append((title, f"{ours:.3f}", f"{other:.3f}", f"{ours / other:.2f}"))
     show(f"{name}: median s each of {arguments.rounds} rounds, in turns", ("", *folders, "ratio"), rows)
 
@@ -214,19 +199,17 @@ def _asked(worker: subprocess.Popen[str], title: str) -> float:
     return float(line)
 
 
-def split(verdicts: list[Verdict]) -> dict[str, float]:
-    """Median seconds by phase, of answers that were all graded to the end."""
-    rows = [(v.stage(Stage.INTERFACE).wall_s, v.stage(Stage.TESTS).wall_s, v.wall_s) for v in verdicts]
-    return {
-        "screen and interface": statistics.median(screen for screen, _, _ in rows),
-        "harness": statistics.median(tests for _, tests, _ in rows),
-        "sandbox and rest": statistics.median(whole - screen - tests for screen, tests, whole in rows),
-        "whole": statistics.median(whole for _, _, whole in rows),
-    }
+def split(verdicts: list[Verdict]) -> list[float]:
+    """Median seconds of `PHASES`, of answers that were all graded to the end."""
+    rows = []
+    for v in verdicts:
+        screen, tests = v.stage(Stage.INTERFACE).wall_s, v.stage(Stage.TESTS).wall_s
+        rows.append((screen, tests, v.wall_s - screen - tests, v.wall_s))
+    return np.median(rows, axis=0).tolist()
 
 
 def _graded(grader: Grader, problem: Problem) -> Verdict:
-    verdict = grader.grade(problem, Answer(files=problem.golden or {}))
+    verdict = grader.grade(problem, golden(problem))
     if not verdict.passed:
         raise SystemExit(f"{problem.id}: {verdict.outcome}: {verdict.reasons}")
     return verdict
@@ -234,17 +217,13 @@ def _graded(grader: Grader, problem: Problem) -> Verdict:
 
 def _cache(problems: list[Problem], threads: int) -> None:
     """A second pass over graded answers comes from the cache."""
-    executor = make_executor("bubblewrap")
-    grader = Grader(executor, cache=MemoryCache())
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda p: _graded(grader, p), problems))
-    many = problems * 30
-    started = time.perf_counter()
-    for problem in many:
-        _graded(grader, problem)
-    rate = len(many) / (time.perf_counter() - started)
-    grader.close()
-    executor.close()
+    with grader_on("bubblewrap", cache=MemoryCache()) as grader:
+        graded(grader, [(problem, golden(problem)) for problem in problems])
+        many = problems * 30
+        started = time.perf_counter()
+        for problem in many:
+            _graded(grader, problem)
+        rate = len(many) / (time.perf_counter() - started)
     print(f"from the cache, one thread: {rate:,.0f} verdicts/s")
 
 

@@ -22,13 +22,15 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import httpx
 
-from benchmarks.common import command, options
+from benchmarks.common import command, in_turns, options
 from rtl_core.config import load_config
 from rtl_core.grading.verdict_record import changed_fields
 from rtl_core.problems.sources import override_of
@@ -80,16 +82,29 @@ class Server:
         return sum(float(line.split()[-1]) for line in text.splitlines() if line.split("{")[0].split()[0] == name)
 
 
-class Client:
-    """Has batches graded and repeats what failed."""
+class Load:
+    """Numbered answers to the problems in turn, sent by clients side by side, which repeat what failed."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, problems: list[Problem], server: Server, clients: int, batch: int) -> None:
+        self.problems, self.clients, self.batch = problems, clients, batch
+        self.outcomes: dict[int, str] = {}
+        self.repeats: Counter[str] = Counter()
         self._http = httpx.Client(
             base_url=server.address, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=httpx.Timeout(600)
         )
-        self.repeats: Counter[str] = Counter()
 
-    def grade(self, answers: list[dict[str, object]]) -> list[dict[str, object]]:
+    def problem(self, number: int) -> Problem:
+        return self.problems[number % len(self.problems)]
+
+    def send(self, numbers: range) -> None:
+        """Returns when every number has its verdict."""
+        batches = [numbers[at : at + self.batch] for at in range(0, len(numbers), self.batch)]
+        with ThreadPoolExecutor(self.clients) as pool:
+            list(pool.map(self._grade, batches))
+
+    def _grade(self, numbers: range) -> None:
+        problems = {number: self.problem(number) for number in numbers}
+        answers = [{"id": p.id, "files": answer(p, number), "sample": number} for number, p in problems.items()]
         while True:
             try:
                 response = self._http.post("/v1/grade", json={"answers": answers})
@@ -97,62 +112,32 @@ class Client:
                 self.repeats[type(error).__name__] += 1
                 time.sleep(0.5)
                 continue
-            if response.status_code in (429, 503):
-                self.repeats[str(response.status_code)] += 1
-                time.sleep(float(response.headers["Retry-After"]))
-                continue
-            response.raise_for_status()
-            return response.json()["verdicts"]
-
-
-class Load:
-    """Numbered answers to the problems in turn, sent by clients side by side."""
-
-    def __init__(self, problems: list[Problem], server: Server, clients: int, batch: int) -> None:
-        self.problems, self.clients, self.batch = problems, [Client(server) for _ in range(clients)], batch
-        self.outcomes: dict[int, str] = {}
-
-    def line(self, number: int) -> dict[str, object]:
-        problem = self.problems[number % len(self.problems)]
-        return {"id": problem.id, "files": answer(problem, number), "sample": number}
-
-    def send(self, numbers: range) -> None:
-        """Returns when every number has its verdict."""
-        batches = iter([list(numbers[at : at + self.batch]) for at in range(0, len(numbers), self.batch)])
-        turn = threading.Lock()
-
-        def work(client: Client) -> None:
-            while True:
-                with turn:
-                    own = next(batches, None)
-                if own is None:
-                    return
-                for verdict in client.grade([self.line(number) for number in own]):
-                    self.outcomes[int(str(verdict["sample"]))] = str(verdict["outcome"])
-
-        with ThreadPoolExecutor(len(self.clients)) as pool:
-            list(pool.map(work, self.clients))
+            if response.status_code not in (429, 503):
+                break
+            self.repeats[str(response.status_code)] += 1
+            time.sleep(float(response.headers["Retry-After"]))
+        for verdict in response.raise_for_status().json()["verdicts"]:
+            self.outcomes[int(verdict["sample"])] = verdict["outcome"]
 
 
 def throughput(load: Load, rounds: int, block: int, first: int) -> dict[str, list[float]]:
-    """Answers a second, by round, here and by the service; the first round starts what starts once and does not count."""
-    rates: dict[str, list[float]] = {"in process": [], "service": []}
-    executor = executor_of(SETTINGS)
-    grader = grader_of(SETTINGS, executor)
-    with contextlib.closing(executor), contextlib.closing(grader), ThreadPoolExecutor(graders_of(SETTINGS)) as pool:
+    """Answers a second, by round, here and by the service: the same answers by both."""
+    with (
+        executor_of(SETTINGS) as executor,
+        contextlib.closing(grader_of(SETTINGS, executor)) as grader,
+        ThreadPoolExecutor(graders_of(SETTINGS)) as pool,
+    ):
 
-        def grade(number: int) -> None:
-            problem = load.problems[number % len(load.problems)]
-            grader.grade(problem, Answer(files=answer(problem, number)))
+        def here(numbers: range) -> None:
+            list(pool.map(lambda n: grader.grade(load.problem(n), Answer(files=answer(load.problem(n), n))), numbers))
 
-        for turn in range(rounds + 1):
-            numbers = range(first + turn * block, first + (turn + 1) * block)
-            ways = {"in process": lambda n=numbers: list(pool.map(grade, n)), "service": lambda n=numbers: load.send(n)}
-            for name in sorted(ways, reverse=bool(turn % 2)):
-                started = time.monotonic()
-                ways[name]()
-                rates[name].append(block / (time.monotonic() - started))
-    return {name: found[1:] for name, found in rates.items()}
+        def rate(way: Callable[[range], None], starts: Iterator[int]) -> float:
+            start, began = next(starts), time.monotonic()
+            way(range(start, start + block))
+            return block / (time.monotonic() - began)
+
+        ways = {"in process": here, "service": load.send}
+        return in_turns({name: partial(rate, way, count(first, block)) for name, way in ways.items()}, rounds)
 
 
 @contextlib.contextmanager
@@ -188,13 +173,7 @@ def kill_and_restart(server: Server, at: int) -> None:
 
 
 def main() -> int:
-    parser = options(__doc__)
-    parser.add_argument("--grades", type=int, default=10_000)
-    parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--block", type=int, default=120)
-    asked = parser.parse_args()
+    asked = options(__doc__, grades=10_000, clients=8, batch=4, rounds=5, block=120).parse_args()
     loaded = problems_of(SETTINGS)
     problems = [*loaded.train, *loaded.heldout]
     folder = tempfile.TemporaryDirectory(prefix="grading-service-")
@@ -221,9 +200,8 @@ def main() -> int:
         load.send(again)
         known = server.metric("rtl_grader_known_total") - known
         bad += [] if known == len(again) else [f"{known:.0f} of {len(again)} repeated answers were known"]
-        repeats = sum((client.repeats for client in load.clients), Counter[str]())
         print(
-            f"{asked.grades} grades from {asked.clients} clients in {seconds:.0f} s; repeated requests: {dict(repeats)}"
+            f"{asked.grades} grades from {asked.clients} clients in {seconds:.0f} s; repeated requests: {dict(load.repeats)}"
         )
         bad += _memory(samples)
         for complaint in bad:

@@ -17,9 +17,8 @@ import time
 from collections.abc import Iterator
 from itertools import cycle
 
-from benchmarks.answers import golden, graded
-from benchmarks.common import numbers, options
-from rtl_core.grading.executors import make_executor
+from benchmarks.answers import golden, graded, grader_on
+from benchmarks.common import options
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.problems.starter import starter_problems
@@ -101,18 +100,14 @@ def measure_steps(grader: Grader, count: int, hanging: int, steps: int) -> bool:
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--executor", default="bubblewrap")
-    parser.add_argument("--loads", type=numbers, default=[1, 8], help="endless loops beside it, comma-separated")
-    parser.add_argument("--hanging", type=int, default=200)
-    parser.add_argument("--steps", type=int, default=40)
-    arguments = parser.parse_args()
+    loads = ([1, 8], "endless loops beside it")
+    arguments = options(__doc__, executor="bubblewrap", loads=loads, hanging=200, steps=40).parse_args()
     well, limits = [], Limits(wall_s=600, cpu_s=600)
-    with contextlib.closing(make_executor(arguments.executor)) as executor:
-        print(f"{executor.name}, {executor.tools()}, load of the machine before: {os.getloadavg()[0]:.1f}")
-        for count in arguments.loads:
-            with load(count), contextlib.closing(Grader(executor, limits=limits)) as grader:
-                well.append(measure_steps(grader, count, arguments.hanging, arguments.steps))
+    print(f"load of the machine before: {os.getloadavg()[0]:.1f}")
+    for count in arguments.loads:
+        with load(count), grader_on(arguments.executor, limits=limits) as grader:
+            print(f"{grader.executor.name}, {grader.executor.tools()}")
+            well.append(measure_steps(grader, count, arguments.hanging, arguments.steps))
     raise SystemExit(0 if all(well) else 1)
 
 

@@ -12,13 +12,12 @@ import re
 from collections import Counter
 from collections.abc import Container, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from benchmarks.agreement import agreement
 from benchmarks.answers import answer_to
-from benchmarks.common import names, options, show
+from benchmarks.common import options, show
 from rtl_core.grading.evidence import HARNESS_FAILED
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.limits import Limits
@@ -69,20 +68,10 @@ def kind(verdict: Verdict) -> Kind:
     return Kind.OWN_CODE if own and (all(own) or (before_any_test and any(own))) else Kind.JUDGES
 
 
-@dataclass(frozen=True)
-class Row:
-    """One problem: what became of it with each executor."""
-
-    problem: str
-    category: str
-    found: dict[str, tuple[Kind, str]]
-    """Executor and version of Icarus -> how far the harness got, and the outcome."""
-    why: str = ""
-    """The first reason where it did not run, or why the problem is left out."""
-
-    @property
-    def runs(self) -> bool:
-        return bool(self.found) and all(kind in (Kind.PASSES, Kind.JUDGES) for kind, _ in self.found.values())
+RUNS = (Kind.PASSES, Kind.JUDGES)
+Row = tuple[str, str, dict[str, tuple[Kind, str]], str]
+"""Problem, category, (executor and version of Icarus -> how far the harness got, and the outcome), and the first reason where it did not run, or
+why the problem is left out."""
 
 
 def rows_of(
@@ -92,46 +81,43 @@ def rows_of(
     left out; broken."""
     found = read_cvdp(path)
     problems = [problem for problem in found.problems if only is None or problem.id in only]
-    rows = []
+    rows: list[Row] = []
     for pair in agreement([(p, "", answer_to(p, goldens).files) for p in problems], executors, limits):
         cells = {
             f"{name}, Icarus {v.tools.get('iverilog', 'none')}": (kind(v), f"{v.outcome.value}, {v.tests_passed} of {v.tests_total}")
             for name, v in pair.verdicts.items()
         }  # fmt: skip
-        stopped = [v for v in pair.verdicts.values() if kind(v) not in (Kind.PASSES, Kind.JUDGES)]
-        rows.append(Row(pair.problem.id, pair.problem.category, cells, _word(stopped[0]) if stopped else ""))
+        stopped = [v for v in pair.verdicts.values() if kind(v) not in RUNS]
+        rows.append((pair.problem.id, pair.problem.category, cells, _word(stopped[0]) if stopped else ""))
     if only is not None:
         return rows
-    rows += [Row(left.id, "", {}, f"left out: {left.reason}") for left in found.left_out]
-    return rows + [
-        Row(broken.id or f"line {broken.line}", "", {}, f"broken: {broken.reason}") for broken in found.broken
-    ]
+    rows += [(left.id, "", {}, f"left out: {left.reason}") for left in found.left_out]
+    return rows + [(one.id or f"line {one.line}", "", {}, f"broken: {one.reason}") for one in found.broken]
 
 
 def main() -> None:
-    parser = options(__doc__)
+    parser = options(
+        __doc__, executors=["bubblewrap"], timeout=60.0, all=(False, "show the harnesses that run everywhere, too"),
+        goldens=(Path, "a folder of answers, ID.sv or ID.json"),
+    )  # fmt: skip
     parser.add_argument("problems", type=Path, nargs="+")
-    parser.add_argument("--executors", type=names, default=["bubblewrap"], help="comma-separated")
-    parser.add_argument("--timeout", type=float, default=60.0)
-    parser.add_argument("--all", action="store_true", help="show the harnesses that run everywhere, too")
-    parser.add_argument("--goldens", type=Path, default=None, help="a folder of answers, ID.sv or ID.json")
     parser.add_argument("--only", nargs="*", metavar="ID", help="these problems alone")
     arguments = parser.parse_args()
     only = set(arguments.only) if arguments.only else None
     limits = Limits(wall_s=arguments.timeout, cpu_s=arguments.timeout)
     with ExitStack() as stack:
         executors = {name: stack.enter_context(make_executor(name)) for name in arguments.executors}
-        found = [rows_of(path, executors, limits, arguments.goldens, only) for path in arguments.problems]
-    rows = [row for rows in found for row in rows]
-    graders = list(dict.fromkeys(name for row in rows for name in row.found))
-    counts = {name: Counter(row.found[name][0] for row in rows if name in row.found) for name in graders}
-    title = ", ".join(path.name for path in arguments.problems)
+        files = arguments.problems
+        rows = [row for path in files for row in rows_of(path, executors, limits, arguments.goldens, only)]
+    graders = list(dict.fromkeys(name for _, _, found, _ in rows for name in found))
+    counts = {name: Counter(found[name][0] for _, _, found, _ in rows if name in found) for name in graders}
+    title = ", ".join(path.name for path in files)
     show(title, ("", *Kind), [(name, *(counts[name][one] for one in Kind)) for name in graders], width=160)
     shown = []
-    for row in rows:
-        if arguments.all or not row.runs:
-            said = (": ".join(row.found.get(name, ("–",))) for name in graders)
-            shown.append((row.problem.removeprefix("cvdp_"), row.category, *said, row.why))
+    for problem, category, found, why in rows:
+        if arguments.all or not found or any(far not in RUNS for far, _ in found.values()):
+            said = (": ".join(found.get(name, ("–",))) for name in graders)
+            shown.append((problem.removeprefix("cvdp_"), category, *said, why))
     show(title, ("problem", "category", *graders, "why"), shown, width=160)
 
 

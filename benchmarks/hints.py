@@ -39,9 +39,8 @@ async def measure(config: str, problems: int, overrides: Sequence[str]) -> dict[
 
 
 def main() -> None:
-    parser = options(__doc__, sets=True)
+    parser = options(__doc__, overrides=True, problems=(32, "how many golden answers are scored"))
     parser.add_argument("config", help="a TOML file, or the name of a shipped configuration")
-    parser.add_argument("--problems", type=int, default=32, help="how many golden answers are scored")
     args = parser.parse_args()
     rows = []
     for name, scores in asyncio.run(measure(args.config, args.problems, args.overrides)).items():

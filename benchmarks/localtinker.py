@@ -4,6 +4,7 @@
     python -m benchmarks.localtinker --model PATH --group 4               # a transformers folder, such as SmolLM2-135M's
     python -m benchmarks.localtinker --model PATH --sequences 4 --steps 100                   # does memory grow?
     python -m benchmarks.localtinker --model PATH --device cuda --dtype bfloat16
+    python -m benchmarks.localtinker --start                              # what a start costs
 
 Both sides are measured in turns; on a GPU first the service and, when it has ended, the other side. Rows:
 
@@ -26,13 +27,20 @@ spend computing is SDK, HTTP and waiting, which short requests to a tiny model m
 unequally. Printed, too: the most memory that the service had in each row, and how far the sampler's log-probabilities are from the
 trainer's; exit code 1 where that is more than rounding. With `--steps` the service first runs so many steps alone, each a sampled
 group and a train step, and the most memory of each tenth of them is printed.
+
+With `--start` it serves the shipped student and teacher, as `rtl-distill train demo` has it, and nothing else is measured than seconds of the
+processor and of the clock until it listens and until each model's first answer. Counted are the service and all its processes, not this
+client. Beside the medians of the rounds stands what `import torch` alone takes on this machine, in turns with the starts: that is most of a
+start, and tells the machine's pace.
 """
 
 import argparse
 import gc
 import itertools
 import os
+import resource
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -43,6 +51,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import psutil
 
 os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -50,7 +59,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import tinker
 from tinker import types
 
-from benchmarks.common import options, show
+from benchmarks.common import in_turns, options, show
 from benchmarks.plain_torch import RANK, PlainProcess
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
@@ -246,20 +255,63 @@ def report(args: argparse.Namespace, figures: dict, targets: dict[str, float]) -
     show(f"tokens/s, {args.threads} threads, medians of {args.rounds} rounds", columns, rows)
 
 
+Cost = tuple[float, float]
+"""Seconds of the processor, and of the clock."""
+
+
+def torch_alone() -> list[Cost]:
+    """The cost of `import torch`."""
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", "import torch"], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return [(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.monotonic() - began)]
+
+
+def start(models: dict[str, Path]) -> list[Cost]:
+    """Of one start: the cost until it listens, and until the first answer of each model, one after the other."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as state, LocalTinker(models, Path(state)) as service:
+        process = psutil.Process(service.pid)
+
+        def so_far() -> Cost:
+            all_of_it = (process, *process.children(recursive=True))
+            # User and system time, those of ended processes that were waited for included.
+            return sum(sum(one.cpu_times()[:4]) for one in all_of_it), time.monotonic() - began
+
+        costs = [so_far()]
+        client = tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key)
+        for name in models:
+            sampler = client.create_sampling_client(base_model=name).result()
+            sampler.sample(types.ModelInput.from_ints([1, 5, 9]), 1, types.SamplingParams(max_tokens=8)).result()
+            costs.append(so_far())
+        client.close("success").result()
+        return costs
+
+
+def report_start(rounds: int) -> None:
+    """Print what a start of the service costs, and what `import torch` does."""
+    models = {role: model_path(role) for role in ("student", "teacher")}
+    found = in_turns({"torch": torch_alone, "service": lambda: start(models)}, rounds)
+    names = ("`import torch` alone", "listens", *(f"first answer of {name}" for name in models))
+    costs = [cost for way in found.values() for cost in np.median(way, axis=0)]
+    rows = [(name, f"{processor:.2f}", f"{clock:.2f}") for name, (processor, clock) in zip(names, costs, strict=True)]
+    show(None, (f"until, medians of {rounds}", "processor s", "clock s"), rows)
+
+
 def arguments() -> argparse.Namespace:
-    parser = options(__doc__)
-    parser.add_argument("--model", type=Path, help="a transformers folder (the shipped student)")
-    parser.add_argument("--device", default="cpu")
+    parser = options(
+        __doc__, model=(Path, "a transformers folder (the shipped student)"), device="cpu", deterministic=False, rounds=5, threads=2,
+        prompts=16, prompt_tokens=300, group=6, tokens=160, sequences=32, length=512, steps=0, start=(False, "measure starts instead"),
+    )  # fmt: skip
     parser.add_argument("--dtype", choices=tuple(MEAN_DIFFERENCE), default="float32")
-    parser.add_argument("--deterministic", action="store_true")
-    numbers = {"rounds": 5, "threads": 2, "prompts": 16, "prompt-tokens": 300, "group": 6, "tokens": 160}
-    for name, default in (numbers | {"sequences": 32, "length": 512, "steps": 0}).items():
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"({default})")
     return parser.parse_args()
 
 
 def main() -> int:
     args = arguments()
+    if args.start:
+        report_start(args.rounds)
+        return 0
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         shipped = args.model is None

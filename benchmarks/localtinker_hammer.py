@@ -2,146 +2,103 @@
 
     python -m benchmarks.localtinker_hammer [--requests 3000] [--clients 8] [--warm-up 800] [--allowed-mb 24]
 
-Each client is a session of its own that goes round all a training pipeline does, at random: groups of samples, scores, forward
-passes, training steps with several losses, states saved, loaded, listed and deleted, new sampling clients, cancelled requests, a
-bad request that must be refused, and now and then a goodbye and a new session. The memory of the service and its sampling
-processes is read once a second, pages that they share counted once. How long it lasts, and when the service is warm, is counted in
-requests, so that a slow machine measures the same.
+Each client is a session of its own that asks for cases of `rtl-distill check-service` at random, each held to what it promises: groups of
+samples, scores, forward passes, training steps with every loss, states saved, loaded, listed and deleted, new sampling clients, bad
+requests that must be refused; beside these samples of random prompts, and cancelled requests. Now and then it says goodbye and opens a new
+session. The memory of the service and its sampling processes is read once a second, pages that they share counted once. How long it
+lasts, and when the service is warm, is counted in cases (`--requests`), so that a slow machine measures the same.
 
-Exit code 1 when a call failed that should not have, or when memory after the warm-up grew: the median of the second half may lie
+Exit code 1 when a case failed, or when memory after the warm-up grew: the median of the second half may lie
 at most 3 % and --allowed-mb above that of the first. What the requests under way need varies by some 25 MB (one standard deviation),
 so a short run has to allow more.
 """
 
+import asyncio
 import logging
 import os
 import random
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import tinker
-from tinker import types
-from transformers import AutoTokenizer
-
 from benchmarks.common import options
+from rtl_core.backend.certify import test_calls, test_faults, test_saved_weights
+from rtl_core.backend.certify.bench import PROMPT, VOCABULARY, Bench, Server, params, prompt
+from rtl_core.learning.losses import LOSSES
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
 
 ALLOWED_SHARE = 0.03
+STUCK_S = 600.0
+"""A case that takes longer has no answer."""
+Case = Callable[[Bench], Awaitable[object]]
 
 
-class Hammerer(threading.Thread):
-    """One client. `errors` holds what should not have happened, `done` how often each action succeeded."""
+async def random_samples(bench: Bench) -> None:
+    """Groups of answers to random prompts, all in flight together, and their scores."""
+    sampler = await bench.base_sampler()
+    prompts = [random.choices(range(3, VOCABULARY), k=random.randint(5, 60)) for _ in range(4)]
+    asked = (sampler.sample(prompt(one), 4, params(random.randint(1, 80))) for one in prompts)
+    groups = [answer.sequences for answer in await asyncio.gather(*asked)]
+    texts = [[*one, *answer.tokens] for one, group in zip(prompts, groups, strict=True) for answer in group]
+    assert len(await bench.score(sampler, texts)) == 16
 
-    def __init__(self, number: int, connect: Any, vocabulary: int, requests: int) -> None:
-        super().__init__(name=f"client-{number}", daemon=True)
-        self._random = random.Random(number)
-        self._connect = connect
-        self._vocabulary = vocabulary
-        self._requests = requests
-        self.errors: list[str] = []
-        self.done: Counter[str] = Counter()
 
-    def run(self) -> None:
-        while self.done.total() < self._requests:
-            try:
-                self._one_session()
-            except Exception as error:
-                self.errors.append(f"{self.name}: {type(error).__name__}: {error}")
-                return
+async def cancelled(bench: Bench) -> None:
+    """A long request that nobody waits for."""
+    asked = (await bench.base_sampler()).sample(prompt(PROMPT), 2, params(900, stop=[]))
+    await asyncio.sleep(0.05)
+    asked.future().cancel()
 
-    def _one_session(self) -> None:
-        with self._connect() as client:
-            training = client.create_lora_training_client("student", rank=self._random.choice((4, 8, 32))).result()
-            samplers = [client.create_sampling_client(base_model="student").result()]
-            for _ in range(self._random.randint(20, 60)):
-                if self.done.total() >= self._requests:
-                    break
-                action = self._random.choice(
-                    (self._sample, self._sample, self._score, self._forward, self._train, self._train, self._snapshot,
-                     self._state, self._cancel, self._bad_request)
-                )  # fmt: skip
-                action(client, training, samplers)
-                self.done[action.__name__.strip("_")] += 1
-        self.done["session"] += 1
 
-    def _tokens(self, low: int = 5, high: int = 60) -> list[int]:
-        return [self._random.randrange(3, self._vocabulary) for _ in range(self._random.randint(low, high))]
+CASES: tuple[Case, ...] = (
+    random_samples,
+    random_samples,
+    cancelled,
+    test_calls.test_sample,
+    test_calls.test_forward,
+    test_calls.test_in_flight,
+    *(partial(test_calls.test_loss, loss=loss) for loss in LOSSES),
+    test_saved_weights.test_overwrite,
+    test_saved_weights.test_save_for_sampler,
+    test_saved_weights.test_save_and_get,
+    test_saved_weights.test_resume,
+    test_saved_weights.test_list_and_delete,
+    test_faults.test_bad_sampling,
+    test_faults.test_bad_training,
+)
 
-    def _sample(self, client: Any, training: Any, samplers: list[Any]) -> None:
-        sampler = self._random.choice(samplers)
-        settings = types.SamplingParams(
-            max_tokens=self._random.randint(1, 80), temperature=self._random.choice((0.0, 1.0))
-        )
-        futures = [sampler.sample(types.ModelInput.from_ints(self._tokens()), 4, settings) for _ in range(4)]
-        assert all(len(future.result().sequences) == 4 for future in futures)
 
-    def _score(self, client: Any, training: Any, samplers: list[Any]) -> None:
-        sampler = self._random.choice(samplers)
-        sequences = [self._tokens(2, 120) for _ in range(8)]
-        futures = [sampler.compute_logprobs(types.ModelInput.from_ints(s)) for s in sequences]
-        assert [len(future.result()) for future in futures] == [len(s) for s in sequences]
+def name_of(case: Case) -> str:
+    return case.keywords["loss"] if isinstance(case, partial) else case.__name__.removeprefix("test_")
 
-    def _batch(self, loss: str) -> list[Any]:
-        data = []
-        for _ in range(8):
-            tokens = self._tokens(4, 100)
-            inputs: dict[str, Any] = {"target_tokens": tokens[1:]}
-            if loss == "cross_entropy":
-                inputs["weights"] = [1.0] * (len(tokens) - 1)
-            else:
-                inputs["logprobs"] = [-6.0] * (len(tokens) - 1)
-                inputs["advantages"] = [0.01] * (len(tokens) - 1)
-            data.append(types.Datum(model_input=types.ModelInput.from_ints(tokens[:-1]), loss_fn_inputs=inputs))
-        return data
 
-    def _forward(self, client: Any, training: Any, samplers: list[Any]) -> None:
-        done = training.forward(self._batch("cross_entropy"), "cross_entropy").result()
-        assert len(done.loss_fn_outputs) == 8
-
-    def _train(self, client: Any, training: Any, samplers: list[Any]) -> None:
-        loss = self._random.choice(("cross_entropy", "importance_sampling", "ppo", "cispo", "dro"))
-        passed = training.forward_backward(self._batch(loss), loss)
-        stepped = training.optim_step(types.AdamParams(learning_rate=1e-4, grad_clip_norm=1.0))
-        assert len(passed.result().loss_fn_outputs) == 8
-        stepped.result()
-
-    def _snapshot(self, client: Any, training: Any, samplers: list[Any]) -> None:
-        samplers.append(training.save_weights_and_get_sampling_client().result())
-        del samplers[:-3]
-
-    def _state(self, client: Any, training: Any, samplers: list[Any]) -> None:
-        path = training.save_state("latest", overwrite=True, ttl_seconds=7200).result().path
-        rest = tinker.RestClient(base_url=client.holder._base_url, api_key=client.holder._api_key)
-        assert path in [c.tinker_path for c in rest.list_checkpoints(training.model_id).result().checkpoints]
-        client.create_training_client_from_state_with_optimizer(path).result()
-        rest.delete_checkpoint_from_tinker_path(path).result()
-
-    def _cancel(self, client: Any, training: Any, samplers: list[Any]) -> None:
-        future = samplers[0].sample(
-            types.ModelInput.from_ints(self._tokens()), 2, types.SamplingParams(max_tokens=900, stop=[])
-        )
-        time.sleep(0.05)
-        future.future().cancel()
-
-    def _bad_request(self, client: Any, training: Any, samplers: list[Any]) -> None:
-        try:
-            samplers[0].sample(types.ModelInput.from_ints([10**8]), 1, types.SamplingParams(max_tokens=1)).result()
-        except tinker.BadRequestError as error:
-            if "prompt" in str(error):
-                return
-        raise AssertionError("a token outside the vocabulary was not refused by name")
+async def client(server: Server, cases: int, done: Counter[str], errors: list[str]) -> None:
+    """So many cases, some in each session; counts those that went well, and ends with the first that did not."""
+    mine = 0
+    while mine < cases:
+        bench = Bench(replace(server, rank=random.choice((4, 8, 32))))
+        async with bench.opened(with_session=True):
+            for case in random.choices(CASES, k=min(random.randint(5, 20), cases - mine)):
+                try:
+                    await asyncio.wait_for(case(bench), STUCK_S)
+                except Exception as error:
+                    errors.append(f"{name_of(case)}: {type(error).__name__}: {error}")
+                    return
+                done[name_of(case)] += 1
+                mine += 1
+        done["session"] += 1
 
 
 def resident_mb(pid: int) -> tuple[float, float]:
@@ -157,36 +114,36 @@ def resident_mb(pid: int) -> tuple[float, float]:
     return own(process), sum(map(own, process.children(recursive=True)))
 
 
-def main() -> int:
-    parser = options(__doc__)
-    parser.add_argument("--requests", type=int, default=3000, help="of all clients together")
-    parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--warm-up", type=int, default=800, help="requests before memory is watched")
-    parser.add_argument("--allowed-mb", type=float, default=24.0, help="growth that is no leak, beside 3 %%")
-    args = parser.parse_args()
-
-    logging.getLogger("tinker").setLevel(logging.CRITICAL)  # refusals are part of the exercise
-    student = model_path("student")
-    vocabulary = len(AutoTokenizer.from_pretrained(student))
-    with tempfile.TemporaryDirectory() as state, LocalTinker({"student": student}, Path(state)) as service:
-
-        def connect() -> tinker.ServiceClient:
-            return tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key)
-
-        began = time.monotonic()
-        clients = [Hammerer(n, connect, vocabulary, args.requests // args.clients) for n in range(args.clients)]
-        for client in clients:
-            client.start()
-        samples: list[tuple[int, float, float]] = []
-        while any(client.is_alive() for client in clients):
-            samples.append((sum(client.done.total() for client in clients), *resident_mb(service.pid)))
-            time.sleep(1.0)
-        alive = service.alive
-
-    errors = [error for client in clients for error in client.errors]
-    if not alive:
+async def hammer(
+    service: LocalTinker, clients: int, cases: int
+) -> tuple[Counter[str], list[str], list[tuple[int, float, float]]]:
+    """What was done, what should not have happened, and (cases done, memory in MB of the service and of its processes) each second."""
+    done, errors, samples = Counter[str](), list[str](), []
+    server = Server(service.base_url, service.api_key, "student")
+    await test_calls.test_capabilities(Bench(server))  # it finds what the others need
+    work = asyncio.gather(*(client(server, cases // clients, done, errors) for _ in range(clients)))
+    while not work.done():
+        samples.append((done.total(), *resident_mb(service.pid)))
+        await asyncio.sleep(1.0)
+    await work
+    if not service.alive:
         errors.append("the service died")
-    done: Counter[str] = sum((client.done for client in clients), Counter())
+    return done, errors, samples
+
+
+def main() -> int:
+    args = options(
+        __doc__, requests=(3000, "cases of all clients together"), clients=8, warm_up=(800, "cases before memory is watched"),
+        allowed_mb=(24.0, "growth that is no leak, beside 3 %%"),
+    ).parse_args()  # fmt: skip
+    random.seed(0)
+    logging.getLogger("tinker").setLevel(logging.CRITICAL)  # refusals are part of the exercise
+    began = time.monotonic()
+    with (
+        tempfile.TemporaryDirectory() as state,
+        LocalTinker({"student": model_path("student")}, Path(state)) as service,
+    ):
+        done, errors, samples = asyncio.run(hammer(service, args.clients, args.requests))
     warm = [own + processes for at, own, processes in samples if at >= args.warm_up]
     half = max(1, len(warm) // 2)
     first, last = statistics.median(warm[:half]), statistics.median(warm[-half:])

@@ -11,16 +11,16 @@ import statistics
 import subprocess
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
-from benchmarks.common import ROOT, show
+from benchmarks.answers import golden, graded, grader_on
+from benchmarks.common import ROOT, in_turns, show
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.docker_images import IMAGE
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.types.answer import Answer
 
 LONG = ("cvdp_copilot_digital_dice_roller_0001", "cvdp_copilot_vga_controller_0001")
 """Left out: half a minute of simulation and more, which is the same for everybody and would be all that is measured."""
@@ -33,31 +33,24 @@ def compare(checkout: Path, data: Path, names: list[str], count: int, rounds: in
     with tempfile.TemporaryDirectory(prefix="public-runner-") as folder:
         file = Path(folder) / "answers.jsonl"
         file.write_text("".join(json.dumps(record) + "\n" for record in _records(data, count)))
-        problems = read_cvdp(file).problems
-        ours = {name: Grader(make_executor(name)) for name in names}
-        seconds: dict[str, list[float]] = {name: [] for name in ("public runner", *names)}
-        passed: dict[str, list[int]] = {name: [] for name in seconds}
-        for turn in range(rounds + 1):
-            time.sleep(SETTLE_S)
-            rows = {"public runner": run(checkout.resolve(), file, threads)}
-            for name, grader in ours.items():
-                time.sleep(SETTLE_S)
-                started = time.perf_counter()
-                with ThreadPoolExecutor(threads) as pool:
-                    done = list(pool.map(lambda p, g=grader: g.grade(p, Answer(files=p.golden or {})).passed, problems))
-                rows[name] = (time.perf_counter() - started, sum(done))
-            for name, (wall, right) in rows.items() if turn else ():
-                seconds[name].append(wall)
-                passed[name].append(right)
-        for grader in ours.values():
-            grader.close()
-            grader.executor.close()
+        jobs = [(problem, golden(problem)) for problem in read_cvdp(file).problems]
+
+        def ours(grader: Grader) -> tuple[float, int]:
+            started = time.perf_counter()
+            passed = sum(verdict.passed for verdict in graded(grader, jobs, threads))
+            return time.perf_counter() - started, passed
+
+        with ExitStack() as stack:
+            ways = {"public runner": partial(run, checkout.resolve(), file, threads)}
+            ways |= {name: partial(ours, stack.enter_context(grader_on(name))) for name in names}
+            found = in_turns(ways, rounds, SETTLE_S)
     lines = []
-    for name, walls in seconds.items():
-        ratio = statistics.median(w / base for w, base in zip(walls, seconds["public runner"], strict=True))
-        figures = (statistics.median(walls), min(walls), max(walls))
-        right = f"{min(passed[name])} to {max(passed[name])}"
-        lines.append((name, *(f"{figure:.1f}" for figure in figures), f"{ratio:.2f}", right))
+    for name, figures in found.items():
+        walls, passed = zip(*figures, strict=True)
+        ratio = statistics.median(w / base for w, (base, _) in zip(walls, found["public runner"], strict=True))
+        seconds = (statistics.median(walls), min(walls), max(walls))
+        right = f"{min(passed)} to {max(passed)}"
+        lines.append((name, *(f"{figure:.1f}" for figure in seconds), f"{ratio:.2f}", right))
     columns = ("", "wall s", "least", "most", "runner = 1", "passed")
     show(f"{count} CVDP answers, {threads} threads, {rounds} rounds in turns", columns, lines)
 

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from benchmarks.common import names, options, show
+from benchmarks.common import options, show
 from rtl_core.equivalence.differential import Effort, compare
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Executor
@@ -160,12 +160,8 @@ def strength(
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--specs", type=int, default=3, help="specifications of each family")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--families", type=names, default=list(BY_NAME), help="comma-separated")
-    arguments = parser.parse_args()
+    specs = (3, "specifications of each family")
+    arguments = options(__doc__, specs=specs, seed=0, threads=os.cpu_count() or 1, families=[*BY_NAME]).parse_args()
     whole, rows = Tally(), []
     started = time.monotonic()
     with make_executor("bubblewrap") as executor:

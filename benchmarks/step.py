@@ -93,14 +93,14 @@ class Slowed:
         return done
 
 
-async def without_prefect(config: str, settings: list[str], factor: float = 0.0) -> None:
+async def without_prefect(settings: list[str], factor: float = 0.0) -> None:
     """The steps of a run by the functions that the tasks call; with a factor at a cloud's stage times."""
     from rtl_core.config import load_config
     from rtl_core.rollouts import batch, datums, planning, scoring, training
     from rtl_core.rollouts.side_by_side import all_of, in_order
     from rtl_core.run.session import open_session
 
-    async with open_session(load_config(config, settings)) as session:
+    async with open_session(load_config("demo", settings)) as session:
         if factor:
             session.graders.grader = Slowed(session.graders.grader, factor)  # type: ignore[assignment]
             session.policy.backend = Slowed(session.policy.backend, factor)  # type: ignore[assignment]
@@ -126,11 +126,11 @@ async def without_prefect(config: str, settings: list[str], factor: float = 0.0)
         )
 
 
-async def with_prefect(config: str, settings: list[str]) -> None:
+async def with_prefect(settings: list[str]) -> None:
     """The same steps by the train flow."""
     from rtl_distill.flows.train import train
 
-    await train(config, settings)
+    await train("demo", settings)
 
 
 def step_times(history: Path, skip: int) -> dict[str, float]:
@@ -152,10 +152,10 @@ def step_times(history: Path, skip: int) -> dict[str, float]:
     return {**times, "period": statistics.fmean(periods)}
 
 
-def compare_prefect(folder: Path, config: str, steps: int) -> None:
+def compare_prefect(folder: Path, steps: int) -> None:
     """Print what a step takes with Prefect and without, and what of it is ours."""
     for run, work in (("plain", without_prefect), ("prefect", with_prefect)):
-        asyncio.run(work(config, overrides(folder, run, steps)))
+        asyncio.run(work(overrides(folder, run, steps)))
     plain, prefect = (step_times(folder / f"{run}.duckdb", skip=1) for run in ("plain", "prefect"))
     total = prefect["total"]
     rows = [(x, f"{prefect[x]:.3f}", f"{plain[x]:.3f}", f"{prefect[x] / total:.1%}") for x in STAGES]
@@ -172,7 +172,7 @@ def compare_prefect(folder: Path, config: str, steps: int) -> None:
     )
 
 
-def compare_staleness(folder: Path, config: str, steps: int, factor: float) -> bool:
+def compare_staleness(folder: Path, steps: int, factor: float) -> bool:
     """Print steps with and without overlap at a cloud's stage times, and whether the overlap keeps its promise."""
     found = []
     for staleness in (0, 1):
@@ -185,7 +185,7 @@ def compare_staleness(folder: Path, config: str, steps: int, factor: float) -> b
             f"sampling.group_size={ANSWERS}",
             f"grading.workers={GRADERS}",
         ]
-        asyncio.run(without_prefect(config, settings, factor))
+        asyncio.run(without_prefect(settings, factor))
         found.append(step_times(folder / f"staleness-{staleness}.duckdb", skip=2))
     longest = max(found[0][stage] for stage in CLOUD_S)
     rows = [(stage, *(f"{times[stage]:.2f}" for times in found), f"{factor * s:.2f}") for stage, s in CLOUD_S.items()]
@@ -199,16 +199,14 @@ def compare_staleness(folder: Path, config: str, steps: int, factor: float) -> b
 
 
 def main() -> int:
-    parser = options(__doc__)
-    parser.add_argument("--steps", type=int, default=10, help="of each run (10); the first is not counted")
-    parser.add_argument("--config", default="demo")
-    parser.add_argument("--staleness", action="store_true", help="compare steps with and without overlap instead")
-    parser.add_argument("--factor", type=float, default=0.1, help="with --staleness: scale of the cloud's stage times")
-    given = parser.parse_args()
+    given = options(
+        __doc__, steps=(10, "of each run; the first is not counted"),
+        staleness=(False, "compare steps with and without overlap instead"), factor=(0.1, "with --staleness: scale of the cloud's stage times"),
+    ).parse_args()  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="rtl-distill-bench-") as name:
         if given.staleness:
-            return not compare_staleness(Path(name), given.config, given.steps, given.factor)
-        compare_prefect(Path(name), given.config, given.steps)
+            return not compare_staleness(Path(name), given.steps, given.factor)
+        compare_prefect(Path(name), given.steps)
     return 0
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from benchmarks.common import ROOT, command, names, numbers, options, show
+from benchmarks.common import ROOT, command, options, show
 from rtl_core.history.store import History
 from rtl_core.problems.sources.starter import StarterSource
 from rtl_core.problems.starter import Split
@@ -73,18 +73,15 @@ def train(folder: Path, mode: str, seed: int, asked: argparse.Namespace) -> Path
 
 
 def main() -> None:
-    parser = options(__doc__, sets=True)
-    parser.add_argument("--seeds", type=numbers, default=[0, 1, 2])
-    parser.add_argument("--modes", type=names, default=["keep", "mask", "zero"])
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--problems", type=int, default=208, help="training problems, 16 a step")
-    parser.add_argument("--share", type=float, default=1.0, help="learning.doubtful_share")
-    parser.add_argument("--folder", type=lambda name: Path(name).resolve(), default=ROOT / "build" / "weak-harness")
-    arguments = parser.parse_args()
+    arguments = options(
+        __doc__, overrides=True, seeds=[0, 1, 2], modes=["keep", "mask", "zero"], epochs=2, problems=(208, "training problems, 16 a step"),
+        share=(1.0, "learning.doubtful_share"), folder=ROOT / "build" / "weak-harness",
+    ).parse_args()  # fmt: skip
+    folder = arguments.folder.resolve()
     rows: list[tuple[object, ...]] = []
     for seed in arguments.seeds:
         with ThreadPoolExecutor(len(arguments.modes)) as side_by_side:
-            of_mode = partial(train, arguments.folder, seed=seed, asked=arguments)
+            of_mode = partial(train, folder, seed=seed, asked=arguments)
             paths = list(side_by_side.map(of_mode, arguments.modes))
         rows += [(mode, seed, *figures(mode, path)) for mode, path in zip(arguments.modes, paths, strict=True)]
     columns = ("undeserved passes, last quarter", "held-out before", "held-out after", "looked at", "seconds a step")

@@ -2,18 +2,13 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterable
 from typing import Any
 
 from typer.testing import CliRunner, Result
 
+from benchmarks.common import command
 from rtl_distill import cli
-
-
-def command(*words: object, sets: Iterable[str] = ()) -> list[str]:
-    """The words of a process, with `--set` for each override."""
-    return [sys.executable, "-m", "rtl_distill.cli", *map(str, words), *(f"--set={one}" for one in sets)]
 
 
 def run(

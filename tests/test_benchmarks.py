@@ -31,10 +31,9 @@ COMMANDS = (
     "localtinker --rounds 1 --prompts 2 --group 2 --tokens 8",
     f"localtinker --model {STUDENT} {MODEL}",
     "rehearsal --faults-a-run 6 --only 'a step twice' 'a positive score' 'NaN from the trainer' 'a poisoned step' 'session lost' '401, key refused'",
-    "service_start --rounds 1",
+    "localtinker --start --rounds 1",
     "starter_strength --specs 1 --families mux",
     "step --steps 2",
-    "view --rollouts 400 --folder view",
     "step --staleness --steps 3 --factor 0.01",
     "weak_harness --seeds 0 --modes mask --epochs 1 --problems 16 --folder weak --set problems.sources.0.heldout=2 --set sampling.group_size=4",
 )

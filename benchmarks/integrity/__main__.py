@@ -24,12 +24,11 @@ SAID = {True: "paid", False: "contained", None: "left out"}
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = options(__doc__)
+    parser = options(
+        __doc__, every=(1, "every Nth attack of a class"), jobs=2, json=(Path, "write what each grader said of each case to this file (JSON Lines)"),
+        write=(Path, "write the cases to this file (JSON Lines) and grade nothing"),
+    )  # fmt: skip
     parser.add_argument("--graders", nargs="+", default=["bubblewrap", "bare"])
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth attack of a class")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--json", type=Path, help="write what each grader said of each case to this file (JSON Lines)")
-    parser.add_argument("--write", type=Path, help="write the cases to this file (JSON Lines) and grade nothing")
     arguments = parser.parse_args(argv)
     found = cases(arguments.every)
     if arguments.write:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.redteam.attack import Attack
-from benchmarks.redteam.bases import BASES
+from benchmarks.redteam.attack import BASES, Attack
 from benchmarks.redteam.catalogue import GROUPS
 from benchmarks.redteam.problems import OWN, find, own
 from rtl_core.types.problem import Problem

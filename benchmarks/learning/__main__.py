@@ -24,18 +24,15 @@ from benchmarks.learning.settings import SETTINGS
 
 
 def parsed() -> argparse.Namespace:
-    parser = options(__doc__, sets=True)
-    cores = len(os.sched_getaffinity(0))
-    jobs = max(1, cores // CORES_PER_RUN)
-    parser.add_argument("--jobs", type=int, default=jobs, help=f"runs at a time, at most two cores each ({jobs} here)")
+    jobs = max(1, len(os.sched_getaffinity(0)) // CORES_PER_RUN)
+    parser = options(
+        __doc__, overrides=True, jobs=(jobs, "runs at a time, at most two cores each"), directory=(Path("build/learning"), "for the runs"),
+        ledger=(LEDGER, "the ledger to read and to add to"), report=(REPORT, "where the report is written"),
+        list=(False, "list the settings and leave"), print_only=(False, "write and print the report, run nothing"),
+        check=(False, "run two cells again; exit 1 where one differs"),
+    )  # fmt: skip
     parser.add_argument("--only", nargs="*", choices=SETTINGS, metavar="NAME", help="settings (all)")
     parser.add_argument("--seeds", type=int, nargs="*", help="seeds (each setting's own)")
-    parser.add_argument("--directory", type=Path, default=Path("build/learning"), help="for the runs (build/learning)")
-    parser.add_argument("--ledger", type=Path, default=LEDGER, help="the ledger to read and to add to")
-    parser.add_argument("--report", type=Path, default=REPORT, help="where the report is written")
-    parser.add_argument("--list", action="store_true", help="list the settings and leave")
-    parser.add_argument("--print-only", action="store_true", help="write and print the report, run nothing")
-    parser.add_argument("--check", action="store_true", help="run two cells again; exit 1 where one differs")
     arguments = parser.parse_args()
     if arguments.overrides and arguments.ledger == LEDGER:
         parser.error("--set makes other cells than the ledger's: give --ledger and --report, too")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from benchmarks.learning.tiers import TierName
 
@@ -89,6 +90,9 @@ class Cell:
         raise ValueError(f"no figure is called {name!r}")
 
 
+_LINES: dict[str, TypeAdapter[Any]] = {"tier": TypeAdapter(TierLine), "cell": TypeAdapter(Cell)}
+
+
 class Ledger:
     """The lines of a file. Later lines replace earlier ones of the same tier, or of the same setting and seed."""
 
@@ -120,13 +124,5 @@ class Ledger:
 
 
 def _parsed(data: dict[str, Any]) -> TierLine | Cell:
-    kind = data.pop("kind")
-    data["ran"] = Ran(**data["ran"])
-    if kind == "tier":
-        teacher = data["teacher"] and Counts(**data["teacher"])
-        return TierLine(**{**data, "untrained": Counts(**data["untrained"]), "teacher": teacher})
-    if kind != "cell":
-        raise ValueError(f"kind {kind!r}")
-    data["steps"] = [Step(*row) for row in data["steps"]]
-    data["evaluations"] = [tuple(row) for row in data["evaluations"]]
-    return Cell(**{**data, "after": Counts(**data["after"])})
+    line: TierLine | Cell = _LINES[data.pop("kind")].validate_python(data)
+    return line

@@ -9,7 +9,7 @@ from benchmarks.learning.ledger import Counts, Step
 from rtl_core.config import load_config
 from rtl_core.cost.tokens import Tokens, load_prices, total_dollars, unpriced
 from rtl_core.history.store import History
-from rtl_core.reporting.evaluations import INTERFACE_SQL, PROBLEMS_SQL
+from rtl_core.reporting.evaluations import view_of
 
 _PROBLEMS_SQL = "SELECT problem_id FROM run_problems WHERE run = $run AND split = 'heldout' ORDER BY problem_id"
 _STEPS_SQL = "SELECT step, name, value FROM step_metrics WHERE run = $run"
@@ -27,14 +27,15 @@ def problems_of(history: History, run: str) -> list[str]:
 
 def counts_of(history: History, run: str, policy: str, problems: Sequence[str], *, step: int | None = None) -> Counts:
     """Counts of the newest finished evaluation of a policy (at `step`). LookupError: there is none, or it lacks a problem."""
-    place = {"run": run, "evaluation": _evaluation(history, run, policy, step)}
-    samples, passed = {}, {}
-    for row in history.query(PROBLEMS_SQL, place).to_pylist():
-        samples[row["problem_id"]], passed[row["problem_id"]] = row["samples"], row["passed"]
-    if missing := sorted(set(problems) - set(passed)):
+    done = [e for e in history.evaluations(run) if e.status == "done" and e.policy == policy and step in (None, e.step)]
+    if not done:
+        raise LookupError(f"run {run} holds no finished evaluation of the {policy}")
+    view = view_of(history, done[-1])
+    if missing := sorted(set(problems) - set(view.counts)):
         raise LookupError(f"run {run}: {len(missing)} test problems were not graded whole, {missing[0]} first")
-    share = {row["problem_id"]: row["share"] for row in history.query(INTERFACE_SQL, place).to_pylist()}
-    return Counts([passed[p] for p in problems], [round(share.get(p, 0.0) * samples[p]) for p in problems])
+    samples_P, passed_P = zip(*(view.counts[p] for p in problems), strict=True)
+    shares_P = [view.interfaces.get(p, 0.0) for p in problems]
+    return Counts([*passed_P], [round(share * n) for share, n in zip(shares_P, samples_P, strict=True)])
 
 
 def steps_of(history: History, run: str) -> list[Step]:
@@ -62,13 +63,6 @@ def train_tokens_of(history: History, run: str) -> int:
     """Tokens of all forward-backward passes."""
     rows = history.query(_STEPS_SQL + " AND name = 'tokens/student/train'", {"run": run}).to_pylist()
     return int(np.sum([row["value"] for row in rows]))
-
-
-def _evaluation(history: History, run: str, policy: str, step: int | None) -> str:
-    done = [e for e in history.evaluations(run) if e.status == "done" and e.policy == policy and step in (None, e.step)]
-    if not done:
-        raise LookupError(f"run {run} holds no finished evaluation of the {policy}")
-    return done[-1].key
 
 
 def _dollars(metrics: dict[str, float]) -> float:

@@ -16,8 +16,7 @@ import time
 from pathlib import Path
 
 from benchmarks.common import options, show
-from benchmarks.redteam.attack import Attack
-from benchmarks.redteam.bases import COUNTER, INC
+from benchmarks.redteam.attack import COUNTER, INC, Attack
 from benchmarks.redteam.catalogue import GROUPS, chosen
 from benchmarks.redteam.grading import LIMITS, Graded, grade_all, grader_for
 from benchmarks.redteam.problems import find
@@ -27,14 +26,12 @@ FAULTS = ("paid", "infrastructure error", "over time", "honest refused")
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = options(__doc__)
+    parser = options(
+        __doc__, jobs=2, every=(1, "every Nth of a group"), cold=(False, "bubblewrap without prepared processes"),
+        wall=(LIMITS.wall_s, "wall limit of one service, in seconds"), json=(Path, "write every verdict to this file"),
+    )  # fmt: skip
     parser.add_argument("--executor", choices=("bubblewrap", "docker", "both"), default="bubblewrap")
     parser.add_argument("--only", nargs="+", help=f"groups ({', '.join(GROUPS)}) or parts of names")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth of a group")
-    parser.add_argument("--cold", action="store_true", help="bubblewrap without prepared processes")
-    parser.add_argument("--wall", type=float, default=LIMITS.wall_s, help="wall limit of one service, in seconds")
-    parser.add_argument("--json", type=Path, help="write every verdict to this file")
     arguments = parser.parse_args(argv)
     try:
         attacks = chosen(arguments.only, every=arguments.every)

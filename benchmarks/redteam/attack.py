@@ -1,7 +1,9 @@
-"""The noun *attack*: an answer whose right verdict is known before it is graded."""
+"""The noun *attack*: an answer whose right verdict is known before it is graded; and the designs for the attacked problems."""
 
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from rtl_core.types.verdict import Outcome
 
@@ -63,3 +65,11 @@ class Base:
     def design(self, body: str = "", before: str = "", after: str = "", core: str = "wrong") -> str:
         """The module with `body` behind the core, between two other texts."""
         return f"{before}{self.head}{self.core(core)}{body}endmodule\n{after}"
+
+
+_READ = tomllib.loads((Path(__file__).parent / "tables/bases.toml").read_text(encoding="utf-8"))
+BASES = {key: Base(key, **{**one, "pins": tuple(one["pins"])}) for key, one in _READ.items()}
+"""Designs for the attacked problems, by problem (tables/bases.toml): wrong, right, and right only while a forbidden call works."""
+LFSR, DFF, COUNT10, INC, COUNTER = (
+    BASES[key] for key in ("cvdp/lfsr", "ve/Prob031", "ve/Prob035", "own/bench", "starter/counter")
+)

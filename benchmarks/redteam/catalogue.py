@@ -1,8 +1,7 @@
 """The list of groups. A new attack is a row of its group's table, a new group one table and one line here."""
 
 from benchmarks.redteam import tricks
-from benchmarks.redteam.attack import Attack
-from benchmarks.redteam.bases import LFSR
+from benchmarks.redteam.attack import LFSR, Attack
 from benchmarks.redteam.tables import attacks
 
 _TABLES = (

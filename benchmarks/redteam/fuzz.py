@@ -33,8 +33,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.common import options
-from benchmarks.redteam.attack import UNPAID, Attack
-from benchmarks.redteam.bases import BASES, COUNT10, COUNTER, DFF, INC, LFSR
+from benchmarks.redteam.attack import BASES, COUNT10, COUNTER, DFF, INC, LFSR, UNPAID, Attack
 from benchmarks.redteam.catalogue import GROUPS
 from benchmarks.redteam.grading import LIMITS, Graded, confirmed, grade, grader_for
 from benchmarks.redteam.problems import find
@@ -46,6 +45,7 @@ from rtl_core.types.verdict import Outcome
 
 CORPUS = Path(__file__).parent / "corpus"
 SHRINK_TRIES = 40
+MOST_FINDINGS = 200
 UNKNOWN = frozenset(Outcome) - {Outcome.INFRASTRUCTURE_ERROR}
 """What a mutated right design may get: it may still be right."""
 
@@ -267,7 +267,7 @@ def fuzz(grader: Grader, arguments: argparse.Namespace) -> tuple[Counter[str], l
 
     with ThreadPoolExecutor(arguments.jobs) as pool:
         last = number + arguments.cases if arguments.cases else sys.maxsize
-        while number < last and time.monotonic() < until and len(found) < arguments.most:
+        while number < last and time.monotonic() < until and len(found) < MOST_FINDINGS:
             block = range(number, min(last, number + 8 * arguments.jobs))
             number = block.stop
             for graded in list(pool.map(one, block)):
@@ -285,17 +285,11 @@ def fuzz(grader: Grader, arguments: argparse.Namespace) -> tuple[Counter[str], l
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = options(__doc__)
-    parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cases", type=int, help="stop after so many cases")
-    parser.add_argument("--first", type=int, default=0, help="number of the first case, to repeat one")
-    parser.add_argument("--most", type=int, default=200, help="stop after so many findings")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--executor", choices=("bubblewrap", "docker"), default="bubblewrap")
-    parser.add_argument("--cold", action="store_true", help="bubblewrap without prepared processes")
+    parser = options(
+        __doc__, minutes=5.0, seed=0, cases=(int, "stop after so many cases"), first=(0, "number of the first case, to repeat one"), jobs=2,
+        executor="bubblewrap", cold=(False, "bubblewrap without prepared processes"), output=Path("build/redteam"),
+    )  # fmt: skip
     parser.add_argument("--kind", nargs="+", choices=tuple(KINDS), default=list(KINDS))
-    parser.add_argument("--output", type=Path, default=Path("build/redteam"))
     arguments = parser.parse_args(argv)
     started = time.monotonic()
     with grader_for(arguments.executor, warm=not arguments.cold, limits=LIMITS) as grader:

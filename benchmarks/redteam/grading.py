@@ -1,11 +1,10 @@
 """Grade attacks with the real grader and say which verdicts are not the right ones."""
 
-import copy
 import multiprocessing
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
@@ -13,6 +12,7 @@ from benchmarks.redteam.attack import Attack
 from benchmarks.redteam.problems import find
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
+from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.prompting.extraction import extract_answer
@@ -64,18 +64,11 @@ class Graded:
 @contextmanager
 def grader_for(executor: str, *, warm: bool = True, limits: Limits = LIMITS) -> Iterator[Grader]:
     """A grader with a cache, on an executor of its own; `warm=False` starts bubblewrap without prepared processes."""
-    if executor == "bubblewrap" and not warm:
-        from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-
-        made = BubblewrapExecutor(warm=False)
-    else:
-        made = make_executor(executor)
-    grader = Grader(made, limits=limits, cache=MemoryCache())
-    try:
+    with (
+        make_executor(executor) if warm or executor != "bubblewrap" else BubblewrapExecutor(warm=False) as made,
+        closing(Grader(made, limits=limits, cache=MemoryCache())) as grader,
+    ):
         yield grader
-    finally:
-        grader.close()
-        made.close()
 
 
 def grade(grader: Grader, group: str, attack: Attack) -> Graded:
@@ -98,10 +91,8 @@ def confirmed(grader: Grader, graded: Graded) -> Graded:
     """
     if not graded.slow:
         return graded
-    uncached = copy.copy(grader)
-    uncached.cache = None
     share = core_share()
-    wall_s = grade(uncached, graded.group, graded.attack).wall_s
+    wall_s = grade(grader.but(cache=None), graded.group, graded.attack).wall_s
     return replace(graded, wall_s=wall_s * min(share, core_share()))
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.common import DATA
-from benchmarks.redteam.bases import INC
+from benchmarks.redteam.attack import INC
 from benchmarks.redteam.tables import read
 from rtl_core.problems.cvdp import problem_from_record, read_cvdp
 from rtl_core.problems.interface import derive_interface

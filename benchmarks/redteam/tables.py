@@ -21,8 +21,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from benchmarks.redteam.attack import PAID, UNPAID, Attack
-from benchmarks.redteam.bases import BASES
+from benchmarks.redteam.attack import BASES, PAID, UNPAID, Attack
 
 FOLDER = Path(__file__).parent / "tables"
 SURROGATES = {"SURROGATE": "\ud800", "SURROGATES": "\ud800\udfff"}

@@ -11,11 +11,11 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 
+from benchmarks.answers import grader_on
 from benchmarks.common import marked, options, show
-from benchmarks.redteam.bases import COUNTER
+from benchmarks.redteam.attack import COUNTER
 from benchmarks.redteam.grading import LIMITS
 from benchmarks.redteam.problems import find
 from benchmarks.redteam.tables import read
@@ -125,7 +125,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", default=[""], help="parts of names")
     arguments = parser.parse_args(argv)
     name, chosen = arguments.executor, [a for a in ABUSES if any(part in a.name for part in arguments.only)]
-    with closing(make_executor(name)) as executor, closing(make_executor(name)) as other, closing(Grader(other, limits=LIMITS)) as grader:  # fmt: skip
+    with make_executor(name) as executor, grader_on(name, limits=LIMITS) as grader:
         found = [(abuse.name, play(abuse, problem(), executor, grader)) for abuse in chosen]
     rows = [(abuse, "; ".join(faults) or "contained, not paid") for abuse, faults in found]
     show(f"abuse of tools, {name}", ("abuse", "found"), rows)

@@ -6,8 +6,7 @@ the screen (the design is right only where the file opens).
 
 from dataclasses import dataclass, replace
 
-from benchmarks.redteam.attack import Attack, Base
-from benchmarks.redteam.bases import COUNT10, COUNTER, DFF, INC, LFSR
+from benchmarks.redteam.attack import COUNT10, COUNTER, DFF, INC, LFSR, Attack, Base
 from benchmarks.redteam.tables import read
 
 FINISH = "initial #7 @CALL;\n"

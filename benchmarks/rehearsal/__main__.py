@@ -121,18 +121,14 @@ def told(runs: Sequence[Run]) -> bool:
 
 
 def parsed() -> argparse.Namespace:
-    parser = options(__doc__, sets=True)
+    template = DATA / "chat-templates" / "Qwen3.5-4B.jinja"
+    parser = options(
+        __doc__, overrides=True, list=(False, "print the table and end"), faults_a_run=(8, "how many faults one run meets"),
+        folder=(Path, "keep histories and weights here"), chat_template=(template, "for cvdp, a model's template in Jinja"), executor="bubblewrap",
+    )  # fmt: skip
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these faults alone")
-    parser.add_argument("--list", action="store_true", help="print the table and end")
-    parser.add_argument("--faults-a-run", type=int, default=8, help="how many faults one run meets (default 8)")
-    parser.add_argument("--folder", type=Path, help="keep histories and weights here")
     parser.add_argument("--config", choices=("demo", "cvdp"), default="demo")
     parser.add_argument("--problems", type=Path, nargs="+", help="CVDP's files (default: those in RTL_DISTILL_DATA)")
-    parser.add_argument(
-        "--chat-template", type=Path, default=DATA / "chat-templates" / "Qwen3.5-4B.jinja",
-        help="for cvdp, a model's template in Jinja (default: Qwen3.5's in RTL_DISTILL_DATA)",
-    )  # fmt: skip
-    parser.add_argument("--executor", choices=("docker", "bubblewrap"), default="bubblewrap")
     given = parser.parse_args()
     given.problems = given.problems or sorted((DATA / "cvdp").glob("*code_generation_no_commercial*.jsonl"))
     if given.config == "cvdp" and not (given.problems and given.chat_template.is_file()):

@@ -39,18 +39,23 @@ def broken(path: Path, run: str, state: Path) -> list[str]:
     found = [f"{number} {what}" for what, sql in BROKEN.items() if (number := count(sql))]
     # A step whose groups all teach nothing has no optimizer step.
     recorded = count("SELECT count(*) FROM steps WHERE run = ? AND status = 'trained' AND examples > 0")
-    last = history.last_trained_step(run)
-    counted = adam_steps(state, last.state_path) if last and last.state_path else 0
+    saved = last_saved(history, run, state)
+    counted = adam_steps(saved) if saved else 0
     if counted != recorded or not recorded:
         found.append(f"Adam has counted {counted} steps, the history has {recorded}")
     return found
 
 
-def adam_steps(state: Path, path: str) -> int:
-    """How many steps Adam has counted in a state that the embedded service saved."""
-    saved = find_checkpoint(state, path)
-    assert saved is not None
-    with safe_open(saved.folder(state) / "optimizer.safetensors", "pt") as file:
+def last_saved(history: History, run: str, state: Path) -> Path | None:
+    """The folder with adapter and optimizer after a run's last step, as the embedded service keeps them in the folder `state`."""
+    last = history.last_trained_step(run)
+    saved = find_checkpoint(state, last.state_path) if last and last.state_path else None
+    return saved.folder(state) if saved else None
+
+
+def adam_steps(folder: Path) -> int:
+    """How many steps Adam has counted in a saved state."""
+    with safe_open(folder / "optimizer.safetensors", "pt") as file:
         return int(max(file.get_tensor(name).item() for name in file.keys() if name.endswith(".step")))  # noqa: SIM118
 
 

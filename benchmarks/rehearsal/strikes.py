@@ -119,12 +119,13 @@ async def changed(call: Call, message: Any, change: Callable[[Any], object]) -> 
     return Response(found.SerializeToString(), media_type="application/x-protobuf")
 
 
-async def no_sequence(call: Call) -> Response:
-    return await changed(call, pb.SampleResponse, lambda found: found.sequences.__delitem__(slice(None)))
+async def fewer(call: Call, kind: str, most: int) -> Response:
+    """An answer with so many of its sequences, or outputs of a loss, at most; a negative number: without so many of the last."""
 
+    def change(found: Any) -> None:
+        del (found.sequences if kind == "SampleResponse" else found.loss_fn_outputs)[most:]
 
-async def fewer_sequences(call: Call) -> Response:
-    return await changed(call, pb.SampleResponse, lambda found: found.sequences.pop())
+    return await changed(call, getattr(pb, kind), change)
 
 
 def edited(values: bytes, kind: Any, how: str, *given: Any) -> bytes:
@@ -136,30 +137,13 @@ def edited(values: bytes, kind: Any, how: str, *given: Any) -> bytes:
     return np.tile(array[cut], given[0] if how == "repeat" else 1).astype(kind).tobytes()
 
 
-async def tokens(call: Call, *edit: Any) -> Response:
-    """Samples whose first sequence has other tokens."""
+async def samples(call: Call, field: str, *edit: Any) -> Response:
+    """An answer with other `tokens` or `logprobs` of its sequences, or other `prompt_logprobs`."""
 
     def change(found: Any) -> None:
-        found.sequences[0].tokens = edited(found.sequences[0].tokens, np.int32, *edit)
-
-    return await changed(call, pb.SampleResponse, change)
-
-
-async def logprobs(call: Call, *edit: Any) -> Response:
-    """Samples whose sequences have other log-probabilities."""
-
-    def change(found: Any) -> None:
-        for one in found.sequences:
-            one.logprobs = edited(one.logprobs, np.float32, *edit)
-
-    return await changed(call, pb.SampleResponse, change)
-
-
-async def scores(call: Call, *edit: Any) -> Response:
-    """An answer to a scoring request with other log-probabilities of the prompt."""
-
-    def change(found: Any) -> None:
-        found.prompt_logprobs = edited(found.prompt_logprobs, np.float32, *edit)
+        for one in [found] if field == "prompt_logprobs" else found.sequences:
+            values = edited(getattr(one, field), np.int32 if field == "tokens" else np.float32, *edit)
+            setattr(one, field, values)
 
     return await changed(call, pb.SampleResponse, change)
 
@@ -173,10 +157,6 @@ async def trained(call: Call, value: float) -> Response:
             field.data = np.full(len(field.data) // 4, value, np.float32).tobytes()
 
     return await changed(call, pb.ForwardBackwardOutput, change)
-
-
-async def fewer_trained(call: Call) -> Response:
-    return await changed(call, pb.ForwardBackwardOutput, lambda found: found.loss_fn_outputs.pop())
 
 
 async def metric_is_nan(call: Call) -> Response:

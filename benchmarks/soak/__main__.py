@@ -23,7 +23,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -140,36 +139,25 @@ class Soak:
         return seconds
 
 
-@contextlib.contextmanager
-def undisturbed(test: Soak) -> Iterator[subprocess.Popen[bytes]]:
-    """The run without faults: the plain command, beside the other, with a temporary server of its own."""
+def undisturbed(test: Soak, stack: ExitStack) -> subprocess.Popen[bytes]:
+    """The run without faults: the plain command, beside the other, with a temporary server of its own, until the stack unwinds."""
     home = test.place.home
     settings = [*overrides("calm", test.steps, test.docker), "run.name=calm"]
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
     environment |= {"PREFECT_HOME": str(home / "calm-prefect"), "DO_NOT_TRACK": "1"}
-    with (home / "calm.log").open("wb") as log:
-        process = subprocess.Popen(
-            command("train", "demo", sets=settings),
-            cwd=home,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(120)
+    log = stack.enter_context((home / "calm.log").open("wb"))
+    process = subprocess.Popen(
+        command("train", "demo", sets=settings), cwd=home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+    )  # fmt: skip
+    stack.callback(process.wait, 120)
+    stack.callback(process.terminate)
+    return process
 
 
 def wait(test: Soak, calm: subprocess.Popen[bytes]) -> float:
     """Until the undisturbed run has finished; returns the seconds that it took."""
-    while calm.poll() is None:
-        test.tell(f"calm: {test.trained('calm')} of {test.steps} steps")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            calm.wait(60)
+    test.tell(f"calm: {test.trained('calm')} of {test.steps} steps")
+    calm.wait()
     if test.value("calm", "SELECT status FROM runs") != "finished":
         raise SystemExit(f"the undisturbed run did not finish; see {test.place.home / 'calm.log'}")
     return test.value("calm", "SELECT epoch(heartbeat_at - created_at) FROM runs")
@@ -190,7 +178,7 @@ def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
         test = Soak(place, arguments.steps, arguments.docker)
         test.up()
         try:
-            calm = stack.enter_context(undisturbed(test))
+            calm = undisturbed(test, stack)
             chance = random.Random(arguments.seed)
             at = chance.sample(range(1, arguments.steps), min(arguments.faults, arguments.steps - 1))
             crashing = {name: one for name, one in (("database", postgres), ("engine", engine)) if one}
@@ -215,13 +203,10 @@ def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
 
 
 def main() -> int:
-    parser = options(__doc__)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--faults", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=0, help="of the faults: which, and when")
-    parser.add_argument("--home", type=Path, help="folder to work in; default: a temporary one")
-    parser.add_argument("--postgres", action="store_true", help="Prefect's server on a Postgres of its own")
-    parser.add_argument("--docker", action="store_true", help="grade in containers of a Docker engine of its own")
+    parser = options(
+        __doc__, steps=200, faults=30, seed=(0, "of the faults: which, and when"), home=(Path, "folder to work in; default: a temporary one"),
+        postgres=(False, "Prefect's server on a Postgres of its own"), docker=(False, "grade in containers of a Docker engine of its own"),
+    )  # fmt: skip
     arguments = parser.parse_args()
     if arguments.steps % STEPS_AN_EPOCH:
         parser.error(f"--steps must be a multiple of {STEPS_AN_EPOCH}")

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarks.rehearsal.findings import last_saved
 from rtl_core.history.store import History
 
 # What both runs must agree on: a name, and the rows with the run's name taken out of the keys.
@@ -58,14 +59,8 @@ def differences(histories: dict[str, History], home: Path) -> list[str]:
 
 
 def final_weights(history: History, home: Path, run: str) -> dict[str, str]:
-    """File -> SHA-256 of the last step's adapter and optimizer, as the embedded service keeps them."""
-    from rtl_core.localtinker.registry import find_checkpoint
-
-    last = history.last_trained_step(run)
-    assert last is not None
-    assert last.state_path is not None
-    state = home / "runs" / run / "tinker"
-    saved = find_checkpoint(state, last.state_path)
-    assert saved is not None
-    files = sorted(saved.folder(state).glob("*.safetensors"))
+    """File -> SHA-256 of the last step's adapter and optimizer."""
+    saved = last_saved(history, run, home / "runs" / run / "tinker")
+    assert saved is not None, f"{run} has no saved state"
+    files = sorted(saved.glob("*.safetensors"))
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}

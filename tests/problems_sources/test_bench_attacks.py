@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tiny_benches import judged, tiny_problems
 
-from benchmarks.redteam.attack import UNPAID, Attack
-from benchmarks.redteam.bases import BASES
+from benchmarks.redteam.attack import BASES, UNPAID, Attack
 from benchmarks.redteam.catalogue import GROUPS
 from benchmarks.redteam.problems import find
 from rtl_core.grading.executors import make_executor

@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from benchmarks.redteam.bases import COUNTER
+from benchmarks.redteam.attack import COUNTER
 from benchmarks.redteam.grading import LIMITS
 from benchmarks.redteam.tools import ABUSES, play, problem
 from rtl_core.grading.executors import make_executor

@@ -12,9 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks.redteam import __main__ as runner
-from benchmarks.redteam import bases, fuzz, grading
-from benchmarks.redteam.attack import PAID, UNPAID, Attack
-from benchmarks.redteam.bases import COUNTER, INC
+from benchmarks.redteam import fuzz, grading
+from benchmarks.redteam.attack import BASES, COUNTER, INC, PAID, UNPAID, Attack
 from benchmarks.redteam.catalogue import GROUPS, chosen
 from benchmarks.redteam.grading import Graded, confirmed, grade, grade_all, grader_for
 from benchmarks.redteam.problems import find
@@ -95,7 +94,7 @@ def test_what_the_fuzzer_once_found_stays_mended(grader, attack):
 
 
 def test_a_wrong_design_alone_is_never_paid_and_a_right_one_always(grader):
-    for base in bases.BASES.values():
+    for base in BASES.values():
         if find(base.problem) is not None:
             for core, right in (("wrong", UNPAID), ("switched", UNPAID), ("good", PAID)):
                 attack = Attack(core, "", base.problem, text=base.design(core=core), right=right)
@@ -150,7 +149,9 @@ def test_a_slow_grade_is_done_again_by_itself_and_the_load_of_the_machine_is_no_
 
     monkeypatch.setattr(grading, "grade", grade)
     monkeypatch.setattr(grading, "core_share", lambda: share)
-    found = {graded.attack.name: graded.faults for graded in grade_all(SimpleNamespace(cache=None), attacks, 1)}
+    found = {
+        graded.attack.name: graded.faults for graded in grade_all(SimpleNamespace(but=lambda cache: None), attacks, 1)
+    }
     assert found == {"quick": [], "slow once": [], "slow twice": faults}
     assert order == ["slow once", "slow twice", "quick", "slow once", "slow twice"]
 

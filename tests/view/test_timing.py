@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.made_up_history import fill
-from benchmarks.view import clicks, served
+from benchmarks.history import clicks, fill, served
 from tests.reporting.chromium import browser
 
 pytestmark = pytest.mark.timing
