@@ -79,6 +79,10 @@ def connect(
     Raises HistoryError for a file that is missing (readers), broken, foreign, newer or too old, and HistoryBusyError when it
     stayed locked for `patience_s`.
     """
+    if str(path) != os.fsencode(path).decode("utf-8", "replace"):
+        raise HistoryError(
+            f"the path {str(path)!r} is not UTF-8", "name another, and set a UTF-8 locale: LC_ALL=C.UTF-8"
+        )
     patience_s = patience_s if patience_s is not None else (READ_PATIENCE_S if read_only else WRITE_PATIENCE_S)
     with process_lock(path):
         if not path.exists():
