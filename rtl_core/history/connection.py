@@ -33,6 +33,7 @@ TOLD_AFTER_S = 10.0
 """How long one waits before a line says for whom."""
 HURRIED_S = 2.0
 """How long each wait may last once this process is to end: for a reader's turn, not for a program that keeps the file open."""
+PLACE = "check the path, its permissions and the room on its disk"
 OTHER_PROGRAM = "close the other program, or let it work on a copy made by `rtl-distill snapshot`"
 
 _guard = threading.Lock()
@@ -126,6 +127,8 @@ def create_file(path: Path) -> None:
             con.close()
         with contextlib.suppress(FileExistsError):
             os.link(fresh, path)
+    except duckdb.IOException as error:
+        raise HistoryError(f"{path} cannot be made: {_first_line(str(error))}", PLACE) from error
     finally:
         fresh.unlink(missing_ok=True)
         Path(f"{fresh}.wal").unlink(missing_ok=True)
@@ -262,7 +265,11 @@ def is_damage(error: duckdb.Error) -> bool:
 
 
 def unreadable(path: Path, text: str) -> HistoryError:
-    """What to say of a file that DuckDB cannot read."""
+    """What to say of a file that DuckDB cannot read, or may not open."""
+    if "Cannot open file" in text:
+        return HistoryError(
+            f"{path} cannot be opened for this: {_first_line(text)}", f"{PLACE}, or name another file with --db"
+        )
     if "newer" in text.lower() or "version" in text.lower():
         return HistoryError(
             f"{path} was written by another version of DuckDB than {duckdb.__version__}: {_first_line(text)}",

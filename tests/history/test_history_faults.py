@@ -162,6 +162,14 @@ def test_a_path_that_the_database_cannot_spell_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_place_that_takes_no_history_is_told_with_what_to_check(tmp_path):
+    with pytest.raises(HistoryError, match=r"/proc/h.duckdb cannot be made: .*No such file") as told:
+        History(Path("/proc/h.duckdb")).runs()
+    assert "permissions" in told.value.hint
+    error = connection.unreadable(tmp_path, f'IO Error: Cannot open file "{tmp_path}": Read-only file system')
+    assert "restore" not in error.hint
+
+
 def write_foreign(path: Path) -> None:
     with duckdb.connect(str(path)) as con:
         con.execute("CREATE TABLE mine (x INTEGER)")
