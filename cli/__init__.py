@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import functools
 import importlib
+import io
 import sys
 import traceback
 
@@ -76,6 +77,8 @@ def register() -> None:
 def main() -> None:
     """Entry point: user errors become one clear message and their exit code, anything else keeps its traceback."""
     register()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # as stderr: a letter that a terminal's encoding lacks must end no run
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except (RtlDistillError, OSError) as error:

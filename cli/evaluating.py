@@ -199,6 +199,6 @@ def _evaluate_model(
         base = asyncio.run(base_model_of(load_config(file, overrides), model))
         overrides += [f"tinker.student={json.dumps(base)}", f"evaluation.weights={json.dumps(model)}"]
     overrides = evaluation_overrides(file, overrides, samples, options["--name"])
-    if options["--endpoint"] is not None:
-        check_reachable(options["--endpoint"])
+    if endpoint := load_config(file, overrides).evaluation.endpoint:  # from the option, the file or --set
+        check_reachable(endpoint)
     run_flow("rtl_distill.flows.evaluate:evaluate_model", file, overrides, title=f"evaluate {model}")

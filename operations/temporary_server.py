@@ -12,10 +12,12 @@ import atexit
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import tomllib
 from collections.abc import Mapping
@@ -28,6 +30,7 @@ def start_temporary_server() -> None:
     """Start a server for this process and name it to Prefect, unless one is configured or Prefect is in use already."""
     if "prefect" in sys.modules or names_server(os.environ, Path.cwd()):
         return
+    _have_a_home()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         command = [sys.executable, "-m", "rtl_distill.operations.temporary_server", str(listener.fileno())]
         # In a session of its own: what a terminal sends is for the command.
@@ -43,8 +46,7 @@ def names_server(environment: Mapping[str, str], folder: Path) -> bool:
     """Whether a server may be named by a variable, by Prefect's profiles, or by a file that Prefect reads in the working directory."""
     if environment.get("PREFECT_API_URL"):
         return True
-    home = Path(environment.get("PREFECT_HOME") or Path.home() / ".prefect")
-    profiles = Path(environment.get("PREFECT_PROFILES_PATH") or home / "profiles.toml")
+    profiles = Path(environment.get("PREFECT_PROFILES_PATH") or _home(environment) / "profiles.toml")
     if any("PREFECT_API_URL" in _text(file) for file in (profiles, folder / ".env")):
         return True
     with contextlib.suppress(tomllib.TOMLDecodeError):  # Prefect says what is wrong with it
@@ -52,6 +54,20 @@ def names_server(environment: Mapping[str, str], folder: Path) -> bool:
         project = tomllib.loads(_text(folder / "pyproject.toml")).get("tool", {}).get("prefect", {})
         return any("url" in section.get("api", {}) for section in (settings, project))
     return True
+
+
+def _home(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("PREFECT_HOME") or Path.home() / ".prefect")
+
+
+def _have_a_home() -> None:
+    """Where Prefect's folder cannot be written (a read-only home), give it one that goes with the command."""
+    home = _home(os.environ)
+    with contextlib.suppress(OSError):
+        home.mkdir(parents=True, exist_ok=True)
+    if not os.access(home, os.W_OK):
+        os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="rtl-distill-prefect-")
+        atexit.register(shutil.rmtree, os.environ["PREFECT_HOME"], ignore_errors=True)
 
 
 def _text(file: Path) -> str:

@@ -50,7 +50,7 @@ def load_config(
     shipped = shipped_configs()
     path = shipped.get(str(source), Path(source))
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # editors of Windows begin with a mark
     except FileNotFoundError:
         raise ConfigError(
             f"there is no configuration {str(source)!r}", f"give a TOML file, or one of: {', '.join(shipped)}"
@@ -89,7 +89,7 @@ def _apply(data: dict[str, Any], overrides: Sequence[str], environment: Mapping[
             origins[key] = f"environment variable {name}"
     for override in overrides:
         key, equals, value = override.partition("=")
-        if not equals:
+        if not equals or not key.strip():
             raise ConfigError(f"--set {override}: expected section.key=value", "for example --set run.seed=1")
         _assign(data, key.strip(), _parse_value(value), origin=f"--set {override}")
         origins[key.strip()] = f"--set {override}"

@@ -25,7 +25,7 @@ class RunSection(Section):
     """Name of the run. Running the same name again resumes it where it stopped."""
     purpose: Literal["train", "evaluation"] = "train"
     """`evaluation`: the student is evaluated on all problems of the sources and never trained (`rtl-distill evaluate --model`)."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=1 << 63)
     """Seed of everything that is random and ours: splits, order, sampling (where the service allows it), LoRA start."""
     epochs: int = Field(default=2, ge=1)
     """How often the training problems are gone through."""
@@ -96,7 +96,7 @@ class SamplingSection(Section):
 class EvaluationSection(Section):
     samples: int = Field(default=4, ge=1)
     """Answers sampled per held-out problem."""
-    k: tuple[int, ...] = (1, 4)
+    k: tuple[int, ...] = Field(default=(1, 4), min_length=1)
     """The k of pass@k."""
     temperature: float | None = Field(default=None, gt=0)
     """Sampling temperature of evaluations; left out: that of training. Below 1 a model slips less often than in training."""

@@ -16,7 +16,7 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
     run_name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", title="run.name")
     """Name of the run. Running the same name again resumes it where it stopped."""
-    run_seed: int | None = Field(default=None, ge=0, title="run.seed")
+    run_seed: int | None = Field(default=None, ge=0, lt=1 << 63, title="run.seed")
     """Seed of everything that is random and ours."""
     run_epochs: int | None = Field(default=None, ge=1, title="run.epochs")
     """How often the training problems are gone through."""

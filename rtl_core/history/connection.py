@@ -12,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import logging
+import math
 import os
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,6 +31,9 @@ WRITE_PATIENCE_S = 600.0
 READ_PATIENCE_S = 30.0
 TOLD_AFTER_S = 10.0
 """How long one waits before a line says for whom."""
+HURRIED_S = 2.0
+"""How long each wait may last once this process is to end: for a reader's turn, not for a program that keeps the file open."""
+PLACE = "check the path, its permissions and the room on its disk"
 OTHER_PROGRAM = "close the other program, or let it work on a copy made by `rtl-distill snapshot`"
 
 _guard = threading.Lock()
@@ -37,10 +41,27 @@ _locks: dict[Path, threading.RLock] = {}
 _engines: dict[tuple[Path, int, bool], duckdb.DuckDBPyConnection] = {}
 _checked: set[tuple[Path, int]] = set()
 """Files (path, inode) that this process has found to be histories and brought to the current schema."""
+_hurried_at = math.inf
+"""When somebody wanted this process to end (monotonic clock)."""
 
 
 class HistoryBusyError(HistoryError):
     """Somebody else held the file for longer than our patience; worth trying again."""
+
+
+@contextlib.contextmanager
+def hurried() -> Iterator[Callable[[], None]]:
+    """A function for any thread: from its call until the end of the block nobody waits longer than `HURRIED_S` for a file."""
+    global _hurried_at
+
+    def hurry() -> None:
+        global _hurried_at
+        _hurried_at = time.monotonic()
+
+    try:
+        yield hurry
+    finally:
+        _hurried_at = math.inf
 
 
 def process_lock(path: Path) -> threading.RLock:
@@ -59,6 +80,10 @@ def connect(
     Raises HistoryError for a file that is missing (readers), broken, foreign, newer or too old, and HistoryBusyError when it
     stayed locked for `patience_s`.
     """
+    if str(path) != os.fsencode(path).decode("utf-8", "replace"):
+        raise HistoryError(
+            f"the path {str(path)!r} is not UTF-8", "name another, and set a UTF-8 locale: LC_ALL=C.UTF-8"
+        )
     patience_s = patience_s if patience_s is not None else (READ_PATIENCE_S if read_only else WRITE_PATIENCE_S)
     with process_lock(path):
         if not path.exists():
@@ -102,6 +127,8 @@ def create_file(path: Path) -> None:
             con.close()
         with contextlib.suppress(FileExistsError):
             os.link(fresh, path)
+    except duckdb.IOException as error:
+        raise HistoryError(f"{path} cannot be made: {_first_line(str(error))}", PLACE) from error
     finally:
         fresh.unlink(missing_ok=True)
         Path(f"{fresh}.wal").unlink(missing_ok=True)
@@ -151,8 +178,11 @@ def _attach(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool, pati
     how = "READ_ONLY" if read_only else f"ROW_GROUP_SIZE {ROW_GROUP}"
     statement = f"ATTACH '{quoted}' AS history (TYPE duckdb, {how})"
     begun, told = time.monotonic(), False
-    deadline = begun + patience_s
-    with _turnstile(path.parent, deadline):
+
+    def waited_enough() -> bool:
+        return time.monotonic() >= min(begun + patience_s, max(begun, _hurried_at) + HURRIED_S)
+
+    with _turnstile(path.parent, waited_enough):
         while True:
             undo.put_back(path)
             try:
@@ -162,9 +192,9 @@ def _attach(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool, pati
                 text = str(error)
                 if "set lock" not in text:
                     raise unreadable(path, text) from error
-                if time.monotonic() >= deadline:
+                if waited_enough():
                     raise HistoryBusyError(
-                        f"{path} stayed locked for {patience_s:.0f} s: {_first_line(text)}",
+                        f"{path} stayed locked for {time.monotonic() - begun:.0f} s: {_first_line(text)}",
                         OTHER_PROGRAM,
                     ) from error
                 if not told and time.monotonic() - begun > TOLD_AFTER_S:
@@ -180,7 +210,7 @@ def _attach(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool, pati
 
 
 @contextlib.contextmanager
-def _turnstile(folder: Path, deadline: float) -> Iterator[None]:
+def _turnstile(folder: Path, waited_enough: Callable[[], bool]) -> Iterator[None]:
     """Who waits for the file waits alone: one that writes without pause cannot slip in again before a reader had its turn.
 
     A lock (flock) on the folder, held only until the file is ours; it leaves no file behind and ends with its process.
@@ -192,7 +222,7 @@ def _turnstile(folder: Path, deadline: float) -> Iterator[None]:
         yield
         return
     try:
-        while time.monotonic() < deadline:
+        while not waited_enough():
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
@@ -235,7 +265,11 @@ def is_damage(error: duckdb.Error) -> bool:
 
 
 def unreadable(path: Path, text: str) -> HistoryError:
-    """What to say of a file that DuckDB cannot read."""
+    """What to say of a file that DuckDB cannot read, or may not open."""
+    if "Cannot open file" in text:
+        return HistoryError(
+            f"{path} cannot be opened for this: {_first_line(text)}", f"{PLACE}, or name another file with --db"
+        )
     if "newer" in text.lower() or "version" in text.lower():
         return HistoryError(
             f"{path} was written by another version of DuckDB than {duckdb.__version__}: {_first_line(text)}",

@@ -29,6 +29,10 @@ AuditResult = Literal["equal", "same", "different", "unknown"]
 VALIDATION_STATUSES: tuple[ValidationStatus, ...] = get_args(ValidationStatus)
 
 
+SILENT_S = 300.0
+"""Ten heartbeats. `history/named/runs.sql` and the list of `view` have it, too."""
+
+
 def utc_now() -> datetime:
     """Now, aware of being UTC."""
     return datetime.now(UTC)
@@ -65,6 +69,12 @@ class RunRecord(RunSettings):
     """The same, to sample from."""
     heartbeat_at: datetime | None = None
     finished_at: datetime | None = None
+
+    @property
+    def state(self) -> str:
+        """The status; `silent` where a running run gave no sign of life for five minutes: it died, or cannot reach its history."""
+        quiet = self.heartbeat_at is not None and (utc_now() - self.heartbeat_at).total_seconds() > SILENT_S
+        return "silent" if self.status == "running" and quiet else self.status
 
 
 class AuditFinding(BaseModel):

@@ -18,15 +18,19 @@ from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.figures.progress import duration
 from rtl_core.reporting.text import EQUAL_DIFFICULTY
 
-QUIET_S = 300.0
-"""A running run without a sign of life for so long is shown as silent."""
-
 _STAGES_SQL = """
 SELECT count(*) AS sampled, count(v.rollout) AS graded, count(t.rollout) AS scored
 FROM rollouts r LEFT JOIN verdicts v USING (rollout) LEFT JOIN teacher_scores t USING (rollout)
 WHERE r.run = $run AND r.purpose = 'train' AND r.step = $step
 """
-_STYLES = {"finished": "green", "running": "cyan", "failed": "red", "cancelled": "red", "paused": "yellow"}
+_STYLES = {
+    "finished": "green",
+    "running": "cyan",
+    "failed": "red",
+    "cancelled": "red",
+    "silent": "red",
+    "paused": "yellow",
+}
 
 
 def ended(run: RunRecord) -> bool:
@@ -40,7 +44,7 @@ def live_view(history: History, run: RunRecord, lines: int = 8) -> RenderableTyp
     trained = [s for s in steps if s.status == "trained"]
     head = Table.grid(padding=(0, 2))
     head.add_row(
-        Text(run.status, style=f"bold {_STYLES.get(run.status, '')}"),
+        Text(run.state, style=f"bold {_STYLES.get(run.state, '')}"),
         _sign_of_life(run),
         Text(f"{run.student} ← {run.teacher or '–'}"),
     )
@@ -71,7 +75,7 @@ def _sign_of_life(run: RunRecord) -> Text:
         return Text("")
     age = (datetime.now(UTC) - run.heartbeat_at).total_seconds()
     words = f"last sign of life {duration(max(0.0, age))} ago"
-    return Text(words, style="bold red" if run.status == "running" and age > QUIET_S else "dim")
+    return Text(words, style="bold red" if run.state == "silent" else "dim")
 
 
 def _remaining(history: History, run: str, left: int) -> Text:

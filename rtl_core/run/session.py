@@ -27,6 +27,7 @@ from rtl_core.grading.cache import MOST_CACHED, MemoryCache
 from rtl_core.grading.executors import Executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import KnownGood
+from rtl_core.history.connection import hurried
 from rtl_core.history.records import EndedBy, StepState
 from rtl_core.history.store import History
 from rtl_core.observe.progress import at_intervals, progress, steps_at_work
@@ -218,15 +219,15 @@ async def open_session(
         if with_policy:
             progress.get().stage("check")
             readiness = await ready(provider, config, tell)
+        life = Life()
+        ends: list[Callable[[], None]] = [life.ending.set, cancel_later(), stack.enter_context(hurried())]
+        stack.enter_context(at_once_on_signal(lambda: [end() for end in ends]))
         history = History(config.run.history)
         config = as_begun(config, history)
         at_once = graders_of(config, cluster)
         pool = ThreadPoolExecutor(at_once, thread_name_prefix="grade")
         # Left in the opposite order: closing the executor ends the jobs that the pool's threads wait for.
         stack.callback(pool.shutdown, cancel_futures=True)
-        life = Life()
-        ends: list[Callable[[], None]] = [life.ending.set, cancel_later()]
-        stack.enter_context(at_once_on_signal(lambda: [end() for end in ends]))
         loaded, executor, backend = await _start(stack, config, provider if readiness else None, cluster)
         ends += [executor.close, *([backend.abort] if backend else [])]
         if not as_visitor:

@@ -8,4 +8,6 @@ from pydantic import BaseModel, ConfigDict
 class Section(BaseModel):
     """One table of the configuration file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True, allow_inf_nan=False
+    )

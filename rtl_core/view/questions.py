@@ -142,7 +142,8 @@ class Filters(BaseModel):
 def runs_with_counts(history: History) -> list[Row]:
     """Every run, newest first, with how far it got."""
     return history.query(
-        "SELECT r.run, r.status, r.created_at, r.student, r.teacher, r.message, s.steps, n.rollouts, e.first, e.last"
+        "SELECT r.run, CASE WHEN r.status = 'running' AND r.heartbeat_at < now() AT TIME ZONE 'UTC' - INTERVAL 5 MINUTE THEN 'silent' ELSE r.status END AS status,"
+        " r.created_at, r.student, r.teacher, r.message, s.steps, n.rollouts, e.first, e.last"
         " FROM runs r LEFT JOIN (SELECT run, count(*) AS steps FROM steps WHERE status = 'trained' GROUP BY run) s USING (run)"
         " LEFT JOIN (SELECT run, count(*) AS rollouts FROM rollouts GROUP BY run) n USING (run)"
         " LEFT JOIN (SELECT run, arg_min(pass_at_1, step) AS first, arg_max(pass_at_1, step) AS last FROM evaluations"

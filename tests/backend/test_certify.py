@@ -14,7 +14,7 @@ from benchmarks.rehearsal.proxy import Proxy
 from benchmarks.rehearsal.strikes import changed, refused, strike_of
 from rtl_core.backend.certify.bench import Server
 from rtl_core.backend.certify.plugin import examine
-from rtl_core.errors import ConfigError
+from rtl_core.errors import ConfigError, PolicyError
 from rtl_core.learning.losses import LOSSES
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
@@ -155,6 +155,17 @@ def test_a_server_that_does_not_answer_costs_the_time_that_it_is_given(service):
 def test_a_case_that_nobody_knows_is_refused(service):
     with pytest.raises(ConfigError, match="no case 'nothing'"):
         examine(Server(service.base_url, service.api_key), ["nothing"])
+
+
+def test_a_server_without_a_scheme_and_a_missing_key_are_told_with_what_helps_this_command(monkeypatch, tmp_path):
+    with pytest.raises(ConfigError, match="http://HOST:PORT"):
+        Server("127.0.0.1:10610")
+    monkeypatch.delenv("TINKER_API_KEY", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(PolicyError) as refused:
+        examine(Server("http://127.0.0.1:10610"))
+    assert "TINKER_API_KEY" in refused.value.hint
+    assert "--set" not in refused.value.hint
 
 
 def check_service(url: str, key: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -84,6 +84,9 @@ UNTIL_SYNTAX = ("curriculum.order=shuffled", "grading.until=syntax", "grading.un
         (["sampling.temperature=0.7"], "sampling.temperature`"),
         (["learning.kl_weight=0", "learning.reward_weight=0"], "learning.kl_weight`"),
         (["evaluation.k=[1, 16]"], "evaluation.k`"),
+        (["evaluation.k=[]"], "evaluation.k`"),
+        (["learning.learning_rate=inf"], "learning.learning_rate`"),
+        ([f"run.seed={1 << 63}"], "run.seed`"),
         (["reward.weights={tets = 1.0}"], "reward.weights`"),
         (["reward.weights={tests = 0.0}"], "reward.weights`"),
         (["tinker.base_url=lokal"], "tinker.base_url`"),
@@ -197,6 +200,13 @@ def test_setting_one_entry_of_a_table_keeps_the_others(tmp_path):
     assert load_config("demo", environment={}).reward.weights == default
 
 
+def test_a_file_as_editors_of_windows_write_it_is_read(tmp_path):
+    path = tmp_path / "windows.toml"
+    text = shipped_configs()["demo"].read_text(encoding="utf-8")
+    path.write_text(text, encoding="utf-8-sig", newline="\r\n")
+    assert load_config(path, environment={}) == load_config("demo", environment={})
+
+
 def test_bad_toml_and_bad_overrides_say_what_to_do(tmp_path):
     path = tmp_path / "bad.toml"
     path.write_text("[run\n")
@@ -208,8 +218,9 @@ def test_bad_toml_and_bad_overrides_say_what_to_do(tmp_path):
             load_config(unreadable, environment={})
     with pytest.raises(ConfigError, match="letters, digits"):
         load_config("demo", ["run.name=a/b"], environment={})
-    with pytest.raises(ConfigError, match=r"section\.key=value"):
-        load_config("demo", ["run.seed"], environment={})
+    for incomplete in ("run.seed", "=1"):
+        with pytest.raises(ConfigError, match=r"section\.key=value"):
+            load_config("demo", [incomplete], environment={})
     for unquoted in ("reward.plugins=[brevity]", "learning.loss_parameters={clip = 3.0"):
         with pytest.raises(ConfigError, match="put each text in quotes"):
             load_config("demo", [unquoted], environment={})

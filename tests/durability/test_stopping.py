@@ -1,6 +1,7 @@
 """What is at work ends quickly when a run is stopped."""
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
@@ -16,6 +17,10 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
 from rtl_core.grading.limits import Limits
+from rtl_core.history import connection
+from rtl_core.history.connection import HistoryBusyError
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
 from rtl_core.run import signals
 from rtl_core.run.session import open_session
 from rtl_core.run.signals import at_once_on_signal
@@ -102,6 +107,36 @@ def test_a_run_ends_also_where_asyncio_keeps_the_exception_of_a_signal(tmp_path,
     finally:
         signal.signal(signal.SIGTERM, before)
     assert [type(error) for error in kept] == [Termination]
+
+
+def test_a_run_that_waits_for_its_history_ends_soon_after_a_signal(tmp_path, monkeypatch, caplog):
+    path = tmp_path / "h.duckdb"
+    History(path).start_run(RunRecord(name="r"))
+    settings = load_config("demo", [f"run.directory={tmp_path}", f"run.history={path}"])
+    hold = f"import duckdb; c = duckdb.connect({str(path)!r}); print('held', flush=True); import time; time.sleep(600)"
+
+    async def run():
+        async with open_session(settings, with_policy=False):
+            raise AssertionError("the history is held")
+
+    def stop():
+        wait_for(lambda: caplog.messages, "the wait")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(connection, "TOLD_AFTER_S", 0.0)
+    monkeypatch.setattr(connection, "WRITE_PATIENCE_S", 30.0)
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE) as holder:
+        try:
+            holder.stdout.readline()
+            threading.Thread(target=stop).start()
+            with pytest.raises(HistoryBusyError, match=r"stayed locked for [2-9] s"):
+                asyncio.run(run())
+        finally:
+            holder.kill()
+            signal.signal(signal.SIGTERM, before)
+    assert History(path).run("r") is not None  # who comes later waits as ever
+    assert connection._hurried_at == math.inf
 
 
 STOPPED = """\

@@ -42,6 +42,15 @@ def test_a_server_that_is_named_anywhere_is_left_to_prefect(tmp_path, file, text
     assert names_server({"PREFECT_HOME": str(tmp_path / "none"), "PREFECT_API_URL": "http://x/api"}, tmp_path)
 
 
+def test_where_prefects_folder_cannot_be_written_it_gets_one_that_goes_with_the_command():
+    command = "import os; from rtl_distill.operations.temporary_server import _have_a_home as have; have(); print(os.environ['PREFECT_HOME'])"
+    command += "; open(os.environ['PREFECT_HOME'] + '/prefect.db', 'w')"
+    environment = {**os.environ, "PREFECT_HOME": "/proc/none/.prefect"}
+    done = subprocess.run([sys.executable, "-c", command], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() != "/proc/none/.prefect"
+    assert not os.path.exists(done.stdout.strip())
+
+
 @pytest.mark.slow
 def test_it_answers_whoever_came_early_outlives_signals_and_ends_with_the_command_even_by_kill_9(tmp_path):
     environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"} | {"PREFECT_HOME": str(tmp_path)}

@@ -127,7 +127,10 @@ def test_mistakes_on_the_command_line_are_told(arguments, said):
 def test_an_endpoint_that_nobody_serves_is_told_before_anything_begins(cvdp, tmp_path):
     url, problem = "http://127.0.0.1:9/v1", json.loads((cvdp / EXAMPLE).read_text())["id"]
     episode = ("episode", problem, "--source", f"cvdp={cvdp / EXAMPLE}", "--endpoint", url, "--model", "m")
-    for words in (evaluate(url, cvdp, tmp_path / "h.duckdb"), episode):
+    option = evaluate(url, cvdp, tmp_path / "h.duckdb")
+    at = option.index("--endpoint")
+    by_set = (*option[:at], "--set", f"evaluation.endpoint={url}", *option[at + 2 :])
+    for words in (option, by_set, episode):
         done = run(*words, timeout=120)
         assert done.returncode == 2
         assert done.stderr.splitlines()[0].startswith(f"error: {url} does not answer: ")

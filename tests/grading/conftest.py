@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+from pathlib import Path
 
 import docker
 import pytest
@@ -60,6 +61,12 @@ def shell(executor):
         return executor.run(Job(files or {}, harness or {}, (step,), **job)).steps[0]
 
     return run
+
+
+def below(pid):
+    """A process and all that it has started, on this machine."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(found for child in children for found in below(int(child)))]
 
 
 def kill_sandboxes(executor, chosen=lambda: True):

@@ -18,7 +18,7 @@ from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Mount, Step
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_core.grading.limits import Limits
-from tests.grading.conftest import kill_sandboxes
+from tests.grading.conftest import below, kill_sandboxes
 from tests.waiting import wait_for
 
 SMALL = Limits(wall_s=60, cpu_s=5, memory_mb=1024, processes=40, file_mb=8, disk_mb=32, output_kb=8, output_mb=4)
@@ -55,12 +55,6 @@ def stopped(executor):
                     os.kill(pid, signalled)
             if signalled == signal.SIGSTOP:
                 yield
-
-
-def below(pid: int) -> list[int]:
-    """A process and all that it has started, on this machine."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(found for child in children for found in below(int(child)))]
 
 
 def running(marker: str) -> list[int]:

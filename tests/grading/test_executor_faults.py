@@ -1,20 +1,28 @@
 """Graders and sandboxes are killed at random: every answer still ends with the right verdict, and nothing is left."""
 
+import os
 import random
 import shutil
 import signal
+import socket
+import struct
 import threading
+from dataclasses import replace
 
 import pytest
 
 from benchmarks.chaos import chaos
 from benchmarks.soak.engine import Engine
-from rtl_core.grading.executors import make_executor
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.executors import make_executor, wire
+from rtl_core.grading.executors.base import ExecutorDiedError, Job, Step
+from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
+from rtl_core.grading.executors.toolchain import Toolchain
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome
-from tests.grading.conftest import kill_sandboxes
+from tests.grading.conftest import below, kill_sandboxes
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +79,32 @@ def test_sandboxes_that_die_at_random_change_no_verdict(name):
             stop.set()
             killer.join()
             grader.close()
+
+
+def test_an_agent_that_stands_still_within_its_answer_is_taken_for_dead(monkeypatch):
+    monkeypatch.setattr(wire, "GRACE_S", 0.2)
+    ours, theirs = socket.socketpair()
+    with theirs, wire.agent_at(ours) as agent:
+        theirs.sendall(struct.pack("!i", 100) + b'{"steps"')  # a message of 100 bytes that goes no further
+        with pytest.raises(ExecutorDiedError):
+            wire.receive(agent, 5)
+
+
+def test_a_sandbox_that_stands_still_before_it_has_taken_the_job_is_replaced(monkeypatch):
+    monkeypatch.setattr(wire, "GRACE_S", 3.0)
+    with make_executor("bubblewrap") as executor:
+        for pid in below(executor._free[0]._process.pid):
+            os.kill(pid, signal.SIGSTOP)
+        job = Job({"docs/large.md": "x" * 4_000_000}, {}, (Step("direct", ("echo", "well")),))
+        assert executor.run(job).steps[0].output == "well\n"
+
+
+def test_a_sandbox_whose_simulator_cannot_load_cocotb_says_so_and_names_make_setup():
+    """What cocotb 2.1 comes to under Icarus 11; the simulator then takes our arguments for files."""
+    tools = replace(Toolchain.of_this_machine(), libraries="/nowhere")
+    with pytest.raises(InfrastructureError, match="not start: libcocotbvpi_icarus: Unable to find") as told:
+        BubblewrapExecutor(tools)
+    assert "make setup" in told.value.hint
 
 
 @pytest.mark.docker

@@ -1,5 +1,6 @@
 """What goes wrong outside leaves the history whole: kill -9, a second process, files that are not ours."""
 
+import os
 import random
 import subprocess
 import sys
@@ -151,6 +152,22 @@ def test_a_run_waits_for_another_program_that_has_its_history_open_and_says_for_
         assert [record.name for record in asked.result()] == ["r"]
     assert f"PID {holder.pid}" in caplog.text
     assert "close the other program" in caplog.text
+
+
+def test_a_path_that_the_database_cannot_spell_is_refused(tmp_path):
+    path = tmp_path / os.fsdecode(b"\xff.duckdb")
+    for history in (History(path), History(path, read_only=True)):
+        with pytest.raises(HistoryError, match="is not UTF-8"):
+            history.runs()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_place_that_takes_no_history_is_told_with_what_to_check(tmp_path):
+    with pytest.raises(HistoryError, match=r"/proc/h.duckdb cannot be made: .*No such file") as told:
+        History(Path("/proc/h.duckdb")).runs()
+    assert "permissions" in told.value.hint
+    error = connection.unreadable(tmp_path, f'IO Error: Cannot open file "{tmp_path}": Read-only file system')
+    assert "restore" not in error.hint
 
 
 def write_foreign(path: Path) -> None:

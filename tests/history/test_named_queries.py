@@ -6,12 +6,14 @@ import json
 import re
 import subprocess
 from collections import Counter, defaultdict
+from datetime import timedelta
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from rtl_core.errors import HistoryError
+from rtl_core.history import records, store
 from rtl_core.history.named_queries import named_queries, named_query
 from rtl_core.history.records import AuditRecord, EvaluationRecord, RunRecord, StepPlan, StepRecord
 from rtl_core.learning.reward import Graded, Reward, reward
@@ -175,6 +177,20 @@ def test_evaluations_of_the_same_weights_under_other_conditions_stay_apart(histo
     with console.capture() as shown:
         console.print(live_view(history, history.existing_run("r")))
     assert "student, heldout, turns 4" in shown.get()
+
+
+def test_a_run_without_a_sign_of_life_is_silent_wherever_runs_are_shown(history, monkeypatch):
+    for minutes, name in ((6, "dead"), (4, "slow")):
+        monkeypatch.setattr(store, "utc_now", lambda minutes=minutes: records.utc_now() - timedelta(minutes=minutes))
+        history.start_run(RunRecord(name=name, status="running"))
+    expected = {"dead": "silent", "slow": "running"}
+    assert {row["run"]: row["status"] for row in history.query(named_query("runs").sql).to_pylist()} == expected
+    assert {row["run"]: row["status"] for row in runs_with_counts(history)} == expected
+    assert {record.name: record.state for record in history.runs()} == expected
+    console = Console(width=100)
+    with console.capture() as shown:
+        console.print(live_view(history, history.existing_run("dead")))
+    assert "silent" in shown.get()
 
 
 def test_a_stage_that_few_steps_have_has_a_small_share_of_the_total(history):

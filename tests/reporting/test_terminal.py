@@ -1,5 +1,6 @@
 """show, compare, watch, report, snapshot and export as a user types them."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,15 @@ def test_a_path_that_cannot_be_used_is_a_sentence(demo, tmp_path, monkeypatch, c
         cli.main()
     assert ended.value.code == 2
     assert f"error: {said}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_lacks_a_letter_gets_its_number(demo, encoding):
+    words = command("query", "SELECT 'λ → x' AS word", "--db", str(demo.path))
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert r"\u03bb \u2192 x" in done.stdout
 
 
 def test_an_output_on_a_full_disk_is_a_sentence():

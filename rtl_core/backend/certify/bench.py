@@ -19,6 +19,7 @@ from tinker.lib._auth_token_provider import ApiKeyAuthProvider, AuthTokenProvide
 
 from rtl_core.backend.tinker.connect import Endpoint, credential, tinker_session
 from rtl_core.backend.tinker.faults import as_ours
+from rtl_core.errors import ConfigError
 from rtl_core.learning.losses import LOSSES
 
 Floats = NDArray[np.float64]
@@ -63,6 +64,8 @@ class Server:
     """Paths of what the cases saved and did not delete."""
 
     def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise ConfigError(f"{self.url!r} is no URL", "write it as http://HOST:PORT")
         self.url = self.url.rstrip("/")
 
     @cached_property

@@ -61,7 +61,8 @@ def credential(service: TinkerService | None = None) -> tuple[AuthTokenProvider,
 
 def sign_in(service: TinkerService | None) -> str:
     name = TEACHER_KEY if service and service.part == "teacher" else "TINKER_API_KEY"
-    return f"export {name}=tml-..., or store a key with `tinker auth login`; `--set {setting_of(service)}=local` needs none"
+    keyless = f"; `--set {service.setting}=local` needs none" if service else ""  # without a service: `check-service`
+    return f"export {name}=tml-..., or store a key with `tinker auth login`{keyless}"
 
 
 def setting_of(service: TinkerService | None) -> str:

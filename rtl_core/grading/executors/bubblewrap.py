@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Pipe
 
 from rtl_core.errors import InfrastructureError, ToolMissingError
 from rtl_core.grading.executors.attached import attached
@@ -24,8 +25,10 @@ from rtl_core.grading.executors.base import ExecutorDiedError, Job
 from rtl_core.grading.executors.cells import CAPABILITIES, Cell, CellExecutor
 from rtl_core.grading.executors.toolchain import Toolchain, warn_of_older
 from rtl_core.grading.executors.wire import (
+    DESIGN_SLOT,
     GUARD,
     INSIDE,
+    agent_at,
     agent_environment,
     job_message,
     receive,
@@ -77,7 +80,7 @@ class BubblewrapExecutor(CellExecutor):
             # Beside the start: a large workspace does not fit into the socket before somebody reads.
             sender = threading.Thread(target=send, args=(ours, message), daemon=True)
             sender.start()
-            command = _with_control([*self._command(plain)], theirs)
+            command = _with_control([*self._command(plain)], theirs.fileno())
             return attached(command, [theirs.fileno()])
 
     def close(self) -> None:
@@ -117,10 +120,10 @@ class BubblewrapExecutor(CellExecutor):
         return [*command, "--", *warm_command(self.toolchain)]
 
 
-def _with_control(command: list[str], theirs: Connection) -> list[str]:
+def _with_control(command: list[str], theirs: int) -> list[str]:
     """The agent finds its socket by the environment: bwrap hands it on as it is."""
     at = command.index("--")
-    return [*command[:at], "--setenv", "RTL_CONTROL_FD", str(theirs.fileno()), *command[at:]]
+    return [*command[:at], "--setenv", "RTL_CONTROL_FD", str(theirs), *command[at:]]
 
 
 class _BubblewrapCell(Cell):
@@ -128,10 +131,11 @@ class _BubblewrapCell(Cell):
 
     def __init__(self, command: list[str]) -> None:
         self.kind = None
-        self.agent, theirs = Pipe()
+        ours, theirs = socket.socketpair()
+        self.agent = agent_at(ours)
         with theirs:
             self._process = subprocess.Popen(
-                _with_control(command, theirs),
+                _with_control(command, theirs.fileno()),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -141,11 +145,14 @@ class _BubblewrapCell(Cell):
             hello = receive(self.agent, START_S)
         except ExecutorDiedError as error:
             self.close()
-            raise InfrastructureError(
-                f"the sandbox does not start: {self._complaint() or error.message}",
+            why = self._complaint() or error.message
+            hint = (
                 "run as root, or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
-                "kernel.apparmor_restrict_unprivileged_userns=0)",
-            ) from error
+                "kernel.apparmor_restrict_unprivileged_userns=0)"
+                if why.startswith("bwrap:")
+                else "`make setup` installs the versions of cocotb and pytest that fit"
+            )
+            raise InfrastructureError(f"the sandbox does not start: {why}", hint) from error
         assert hello.get("ready"), hello
 
     def kill(self) -> None:
@@ -162,7 +169,9 @@ class _BubblewrapCell(Cell):
 
     def _complaint(self) -> str:
         text = self._process.stderr.read().decode("utf-8", "replace") if self._process.stderr else ""
-        return text.strip().splitlines()[-1] if text.strip() else ""
+        # A vvp that no agent takes over goes on with the design's slot, which is no file: the cause stands before that.
+        lines = [line for line in text.splitlines() if line.strip() and not line.startswith("d" * DESIGN_SLOT)]
+        return lines[-1].strip() if lines else ""
 
 
 if sys.platform != "linux":

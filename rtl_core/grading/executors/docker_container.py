@@ -34,6 +34,7 @@ from rtl_core.grading.executors.toolchain import Toolchain
 from rtl_core.grading.executors.wire import (
     GUARD,
     INSIDE,
+    agent_at,
     agent_environment,
     job_message,
     receive,
@@ -145,7 +146,7 @@ class Container(Cell):
             channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
                 channel.connect(str(self._folder / "agent.sock"))
-                return Connection(channel.detach())
+                return agent_at(channel)
             except OSError as error:
                 channel.close()
                 now = time.monotonic()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
+import struct
 import time
 import zlib
 from collections.abc import Mapping
@@ -27,6 +29,13 @@ DESIGN_SLOT, SLOT, SLOTS = 1000, 250, 16
 """The same as in rtl_core/grading/inside/warm.py."""
 MAX_WAVE = 256 << 20
 """Bytes of one simulation's waves that are unpacked: what is packed may stand for far more."""
+
+
+def agent_at(channel: socket.socket) -> Connection:
+    """Our end of an agent's socket. One that stands still in the middle of a message ends as an OSError after `GRACE_S`."""
+    for direction in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        channel.setsockopt(socket.SOL_SOCKET, direction, struct.pack("ll", *divmod(int(GRACE_S * 1e6), 1_000_000)))
+    return Connection(channel.detach())
 
 
 def ask(agent: Connection, message: Mapping[str, Any], patience_s: float) -> dict[str, Any]:
