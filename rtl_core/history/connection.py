@@ -31,7 +31,7 @@ WRITE_PATIENCE_S = 600.0
 READ_PATIENCE_S = 30.0
 TOLD_AFTER_S = 10.0
 """How long one waits before a line says for whom."""
-HURRIED_S = 2.0
+HURRIED_S = 5.0
 """How long each wait may last once this process is to end: for a reader's turn, not for a program that keeps the file open."""
 PLACE = "check the path, its permissions and the room on its disk"
 OTHER_PROGRAM = "close the other program, or let it work on a copy made by `rtl-distill snapshot`"
