@@ -22,9 +22,8 @@ from prefect.artifacts import (
     aupdate_progress_artifact,
 )
 
-from rtl_core.cost.tokens import total_dollars
 from rtl_core.observe.progress import progress
-from rtl_core.observe.usage import spent
+from rtl_core.observe.usage import dollars_spent
 from rtl_core.run.model_card import results_table
 from rtl_core.run.session import Session
 from rtl_core.run.status import report_path
@@ -117,7 +116,7 @@ class Publisher:
 
     def _spent(self) -> float | None:
         session = self._session
-        return total_dollars(spent(session.history, session.run, session.config), session.prices)
+        return dollars_spent(session.history, session.run, session.config, session.prices)
 
     def _last_steps(self) -> list[dict[str, Any]]:
         names = {
