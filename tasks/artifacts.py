@@ -24,6 +24,7 @@ from prefect.artifacts import (
 
 from rtl_core.observe.progress import progress
 from rtl_core.observe.usage import dollars_spent
+from rtl_core.reporting.text import counted
 from rtl_core.run.model_card import results_table
 from rtl_core.run.session import Session
 from rtl_core.run.status import report_path
@@ -84,7 +85,7 @@ class Publisher:
     async def _publish(self, done: int) -> None:
         run = self._session.run
         percent = 100.0 * done / max(len(self._session.weights.steps), 1)
-        words = f"{run}: {done} of {len(self._session.weights.steps)} steps"
+        words = f"{run}: {done} of {counted(len(self._session.weights.steps), 'step')}"
         if self._progress is None:
             key = artifact_key("progress", run)
             self._progress = await acreate_progress_artifact(percent, key=key, description=words)

@@ -13,6 +13,7 @@ from rtl_core.cost.tokens import ModelPrice, Prices, Tokens, load_prices, unpric
 from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.history.store import History
 from rtl_core.pretrained import MODELS
+from rtl_core.reporting.text import counted
 
 SHARE_OF_LIMIT = 0.35
 """Mean length of an answer as a share of `sampling.max_tokens`, where nothing was measured."""
@@ -100,7 +101,7 @@ class Measured:
 
     def origin(self, config: RunConfig) -> str:
         """In words, from how much the figures are."""
-        return f"measured over {self.answers:,} {'answer' if self.answers == 1 else 'answers'} in {config.run.history}"
+        return f"measured over {counted(self.answers, 'answer')} in {config.run.history}"
 
 
 _MEASURED = """
