@@ -175,5 +175,7 @@ def by_step(sources: list[Source], what: tuple[str, str, str, str, str, str, str
         title,
         f"{words}, by step; {longest.binned()}.",
         data,
-        layout(xaxis=axis("step"), yaxis=axis(unit, **(PERCENT if unit == "pass rate" else {"rangemode": "tozero"}))),
+        layout(
+            xaxis=axis("train steps"), yaxis=axis(unit, **(PERCENT if unit == "pass rate" else {"rangemode": "tozero"}))
+        ),
     )
