@@ -34,6 +34,8 @@ class Forecast:
     prices: Prices
     tokens_per_s: float
     """Of answers, with all that is done about them."""
+    answers: int
+    """Over how many of them lengths and speed were measured; 0: they are assumed."""
     assumptions: Sequence[str]
 
     def hours(self) -> tuple[float, float]:
@@ -79,7 +81,8 @@ def forecast(
     assumptions.append("within a group the prompt is read once and then cached; no group is replaced")
     prices = prices or load_prices(config.cost.prices)
     prices = prices.model_copy(update={"models": {**prices.models, **_free(config)}})
-    return Forecast(at_most(config, work, prices), likely(config, work), prices, tokens_per_s, assumptions)
+    answers = known.answers if known is not None and known.tokens_per_s else 0
+    return Forecast(at_most(config, work, prices), likely(config, work), prices, tokens_per_s, answers, assumptions)
 
 
 @dataclass(frozen=True)
