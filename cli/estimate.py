@@ -140,6 +140,7 @@ def _show(console: Console, config: RunConfig, found: Forecast) -> None:
     from rtl_core.cost.estimate import duration
     from rtl_core.cost.tokens import total_dollars, unpriced
     from rtl_core.errors import ConfigError
+    from rtl_core.reporting.text import counted
 
     def say(text: str, style: str | None = None) -> None:
         console.print(text, style=style, highlight=False, markup=False)
@@ -151,7 +152,7 @@ def _show(console: Console, config: RunConfig, found: Forecast) -> None:
     def sum_of(value: float | None) -> str:
         return f"${value:,.2f}" if value is not None else "no dollars" if here else "no price"
 
-    say(f"run {config.run.name!r}: {likely.steps} steps", "bold")
+    say(f"run {config.run.name!r}: {counted(likely.steps, 'step')}", "bold")
     say(
         f"at most {sum_of(highest)}: {most.rollouts:,} answers of {config.trained_limit:,} tokens each"
         f" ({config.limit_key}), those of training all trained on{_replaced(config, most.steps)}; no prompt cached"

@@ -12,6 +12,7 @@ from pydantic import Field
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 from rtl_core.observe.progress import progress
+from rtl_core.reporting.text import counted
 from rtl_core.rollouts.regrading import open_regrading
 from rtl_core.rollouts.resumable import ALL, Choice, Tally, refuse_failed, work_off
 from rtl_core.run.folder import config_of
@@ -61,7 +62,7 @@ async def regrade(
         open_regrading(Path(history), settings, choice, label=label, cluster=cluster) as regrading,
     ):
         waiting = sum(map(len, regrading.waiting.values()))
-        tell.stage(f"regrade {regrading.label}: {waiting} rollouts, {regrading.known} known from before")
+        tell.stage(f"regrade {regrading.label}: {counted(waiting, 'rollout')}, {regrading.known} known from before")
         tally = Tally("problems", len(regrading.waiting))
         at_once = 2 * graders_of(settings, cluster)
         await work_off(regrading.waiting, partial(regrade_problem, regrading), tally, at_once=at_once)

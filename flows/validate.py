@@ -13,6 +13,7 @@ from prefect.artifacts import acreate_table_artifact
 
 from rtl_core.config import load_config
 from rtl_core.observe.progress import progress
+from rtl_core.reporting.text import counted
 from rtl_core.rollouts import survey
 from rtl_core.rollouts.resumable import Tally, work_off
 from rtl_core.rollouts.survey import ValidationAhead
@@ -48,7 +49,7 @@ async def validate_problems(
     """
     under_way = survey.begin(session, full_level(mutants, seeds) if level == "full" else survey.level_of_run(session))
     waiting, tell = under_way.waiting, progress.get()
-    tell.stage(f"validation: {len(waiting)} problems, {under_way.known} known from before")
+    tell.stage(f"validation: {counted(len(waiting), 'problem')}, {under_way.known} known from before")
     for moved in session.loaded.moved:
         tell.line(str(moved))
     tally = Tally("problems validated", len(waiting))

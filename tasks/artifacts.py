@@ -22,9 +22,9 @@ from prefect.artifacts import (
     aupdate_progress_artifact,
 )
 
-from rtl_core.cost.tokens import total_dollars
 from rtl_core.observe.progress import progress
-from rtl_core.observe.usage import spent
+from rtl_core.observe.usage import dollars_spent
+from rtl_core.reporting.text import counted
 from rtl_core.run.model_card import results_table
 from rtl_core.run.session import Session
 from rtl_core.run.status import report_path
@@ -85,7 +85,7 @@ class Publisher:
     async def _publish(self, done: int) -> None:
         run = self._session.run
         percent = 100.0 * done / max(len(self._session.weights.steps), 1)
-        words = f"{run}: {done} of {len(self._session.weights.steps)} steps"
+        words = f"{run}: {done} of {counted(len(self._session.weights.steps), 'step')}"
         if self._progress is None:
             key = artifact_key("progress", run)
             self._progress = await acreate_progress_artifact(percent, key=key, description=words)
@@ -117,7 +117,7 @@ class Publisher:
 
     def _spent(self) -> float | None:
         session = self._session
-        return total_dollars(spent(session.history, session.run, session.config), session.prices)
+        return dollars_spent(session.history, session.run, session.config, session.prices)
 
     def _last_steps(self) -> list[dict[str, Any]]:
         names = {

@@ -88,7 +88,7 @@ CREATE TABLE epochs (
 
 CREATE TABLE steps (
     run           VARCHAR NOT NULL,
-    step          INTEGER NOT NULL,         -- counts through the whole run
+    step          INTEGER NOT NULL,         -- counts through the whole run, from 0
     epoch         INTEGER NOT NULL,
     status        VARCHAR NOT NULL,         -- planned | trained
     planned_at    TIMESTAMP NOT NULL,

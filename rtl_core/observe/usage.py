@@ -28,25 +28,35 @@ LEFT JOIN (SELECT rollout, tokens_T, own_T FROM tokens WHERE own_T IS NOT NULL) 
 LEFT JOIN teacher_scores t ON t.rollout = r.rollout
 LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
 WHERE r.run = $run AND ($step IS NULL OR r.step = $step AND r.purpose = $purpose)
+  AND ($every OR r.purpose NOT IN ('train', 'warm_start') OR r.step NOT IN (SELECT step FROM step_metrics WHERE run = $run AND name = 'cost/usd'))
 GROUP BY r.purpose, r.policy, r.evaluation, r.step, r.turn, r.problem_id, r.prompt
 """
-_TRAINED = "SELECT coalesce(sum(train_tokens), 0) AS tokens FROM steps WHERE run = ? AND status = 'trained'"
+_TRAINED = """
+SELECT coalesce(sum(train_tokens), 0) AS tokens FROM steps WHERE run = $run AND status = 'trained'
+  AND ($every OR step NOT IN (SELECT step FROM step_metrics WHERE run = $run AND name = 'cost/usd'))
+"""
 
 
-def spent(history: History, run: str, config: RunConfig) -> dict[str, Tokens]:
-    """Tokens of a run by model, evaluations included.
+def spent(history: History, run: str, config: RunConfig, *, every: bool = True) -> dict[str, Tokens]:
+    """Tokens of a run by model, evaluations included; without `every`, not those of the steps whose cost is recorded.
 
     Not in it: samples that a crash took before they were recorded, and train steps that were repeated.
     """
-    (trained,) = history.query(_TRAINED, [run]).to_pylist()
-    return _usage(history, config, int(trained["tokens"]), run=run, step=None, purpose=None)
+    (trained,) = history.query(_TRAINED, {"run": run, "every": every}).to_pylist()
+    return _usage(history, config, int(trained["tokens"]), run=run, step=None, purpose=None, every=every)
+
+
+def dollars_spent(history: History, run: str, config: RunConfig, prices: Prices) -> float | None:
+    """USD of a run, evaluations included: a step counts by the cost that was recorded with it, all else by `prices`. None where a price is missing."""
+    rest = total_dollars(spent(history, run, config, every=False), prices)
+    return None if rest is None else rest + sum(step_costs(history, run))
 
 
 def spent_in_step(
     history: History, run: str, config: RunConfig, purpose: Purpose, step: int, train_tokens: int
 ) -> dict[str, Tokens]:
     """Tokens by model of a step whose answers and scores are recorded, and which was trained on `train_tokens`."""
-    return _usage(history, config, train_tokens, run=run, step=step, purpose=purpose)
+    return _usage(history, config, train_tokens, run=run, step=step, purpose=purpose, every=True)
 
 
 def _usage(history: History, config: RunConfig, train_tokens: int, **place: Any) -> dict[str, Tokens]:

@@ -14,7 +14,7 @@ from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult
 from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.evaluations import counts_of, paired_rates, rates_of
-from rtl_core.reporting.text import p_in_words, rate_in_words
+from rtl_core.reporting.text import counted, p_in_words, rate_in_words
 from rtl_core.types.problem import Problem
 
 Counts = Mapping[str, tuple[int, int]]
@@ -67,7 +67,7 @@ def comparisons(history: History, record: EvaluationRecord) -> list[tuple[str, P
 
 def in_words(record: EvaluationRecord) -> str:
     """Which evaluation it is."""
-    who = "teacher" if record.policy == "teacher" else f"student after {record.step} steps"
+    who = "teacher" if record.policy == "teacher" else f"student after {counted(record.step, 'step')}"
     return f"{who} ({', '.join([f'× {record.samples}', *record.conditions])})"
 
 

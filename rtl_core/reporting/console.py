@@ -19,7 +19,7 @@ from rtl_core.reporting import blocks
 from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.evaluations import MIXTURE, RunResult, over_warm_start, run_result, same_problems
 from rtl_core.reporting.figures import compare
-from rtl_core.reporting.text import visible
+from rtl_core.reporting.text import counted, visible
 
 _BARS = "▁▂▃▄▅▆▇█"
 _STYLES = {"student after": "bold", "teacher": "yellow"}
@@ -48,9 +48,9 @@ def before_after_table(history: History, run: str) -> Table:
     for label, part in result.parts:
         if label:
             table.add_section()
-            table.add_row(Text(f"{label}:\n{part.shown[0][1].record.n_problems} problems", style="bold"))
+            table.add_row(Text(f"{label}:\n{counted(part.shown[0][1].record.n_problems, 'problem')}", style="bold"))
         for name, view in part.shown:
-            steps = "" if name == "teacher" else f"\n  {view.record.step} steps"
+            steps = "" if name == "teacher" else f"\n  {counted(view.record.step, 'step')}"
             cells = (cell.replace(" [", "\n[") for cell in part.cells(view, ks))
             table.add_row(f"{name}{steps}", *cells, style=_STYLES.get(name, ""))
     if not result.shown:
@@ -95,7 +95,7 @@ def _caption(result: RunResult) -> str | None:
     if not result.shown:
         return None
     record = result.shown[-1][1].record
-    text = f"{record.n_problems} problems × {record.samples} samples, [95 % interval over problems].\nGain and p: against student before, paired by problem."
+    text = f"{counted(record.n_problems, 'problem')} × {counted(record.samples, 'sample')}, [95 % interval over problems].\nGain and p: against student before, paired by problem."
     if result.mixed:
         return f"{text}\n{MIXTURE}"
     if over := over_warm_start(result):

@@ -16,7 +16,7 @@ from rtl_core.history.store import History
 from rtl_core.reporting.console import sparkline, step_line
 from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.figures.progress import duration
-from rtl_core.reporting.text import EQUAL_DIFFICULTY
+from rtl_core.reporting.text import EQUAL_DIFFICULTY, counted
 
 _STAGES_SQL = """
 SELECT count(*) AS sampled, count(v.rollout) AS graded, count(t.rollout) AS scored
@@ -54,7 +54,7 @@ def live_view(history: History, run: RunRecord, lines: int = 8) -> RenderableTyp
     bar = Table.grid(padding=(0, 1))
     bar.add_row(
         ProgressBar(total=max(1, len(steps)), completed=len(trained), width=40),
-        f"{len(trained)} of {len(steps)} steps",
+        f"{len(trained)} of {counted(len(steps), 'step')}",
         _remaining(history, run.name, len(steps) - len(trained)),
     )
     parts += [bar, _curves(history, run.name)]
@@ -63,8 +63,8 @@ def live_view(history: History, run: RunRecord, lines: int = 8) -> RenderableTyp
     following = next((s for s in steps if s.status == "planned"), None)
     if following is not None and not ended(run):
         row = history.query(_STAGES_SQL, {"run": run.name, "step": following.step}).to_pylist()[0]
-        counts = f"{row['sampled']} answers sampled, {row['graded']} graded, {row['scored']} scored"
-        parts.append(Text(f"step {following.step + 1}: {len(following.problem_ids)} problems, {counts}"))
+        counts = f"{counted(row['sampled'], 'answer')} sampled, {row['graded']} graded, {row['scored']} scored"
+        parts.append(Text(f"step {following.step + 1}: {counted(len(following.problem_ids), 'problem')}, {counts}"))
     metrics = history.step_metrics(run.name, trained[-lines].step if len(trained) >= lines else 0)
     parts += [Text(step_line(step, len(steps), found), style="dim") for step, found in [*metrics.items()][-lines:]]
     return Panel(Group(*parts), title=f"run {run.name}", title_align="left", box=box.ROUNDED)

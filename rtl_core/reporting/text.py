@@ -33,6 +33,11 @@ def cell(value: Any) -> str:
     return visible(str(value))
 
 
+def counted(n: int, noun: str) -> str:
+    """`1 step`, `1,200 steps`."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
 def rate_in_words(rate: Interval | None) -> str:
     """`92.1 % [88.0, 95.2]`, or a dash."""
     return "–" if rate is None else f"{100 * rate.mean:.1f} % [{100 * rate.lo:.1f}, {100 * rate.hi:.1f}]"

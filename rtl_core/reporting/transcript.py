@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from rtl_core.history.records import MessageRecord
-from rtl_core.reporting.text import visible
+from rtl_core.reporting.text import counted, visible
 
 LONG = 400
 """Characters of an argument that are shown in the line of its call; a longer one stands below it, whole."""
@@ -28,7 +28,7 @@ def total(messages: Sequence[MessageRecord]) -> str:
     mine = [one for one in messages if one.who == "model"]
     told = [one for one in messages if one.who == "tool"]
     return (
-        f"{len(mine)} turns, {sum(one.n_tokens for one in mine):,} tokens written, {len(told)} calls"
+        f"{counted(len(mine), 'turn')}, {sum(one.n_tokens for one in mine):,} tokens written, {counted(len(told), 'call')}"
         f" ({sum(not one.ok for one in told)} failed), {sum(one.seconds for one in mine):.1f} s model,"
         f" {sum(one.seconds for one in told):.1f} s tools"
     )

@@ -24,6 +24,7 @@ from rtl_core.learning.reward import Conduct, Graded, Reward, reward
 from rtl_core.observe.progress import progress
 from rtl_core.observe.stage_clock import StageClock
 from rtl_core.prompting.answer_to import answer_to
+from rtl_core.reporting.text import counted
 from rtl_core.run.session import Session
 from rtl_core.types.answer import Answer
 from rtl_core.types.netlist import Netlist
@@ -69,7 +70,7 @@ class Batch(BatchPlan):
         """The batch in words, with steps counted from 1 as in the run's log; names of task runs."""
         match self.purpose:
             case "evaluation":
-                return f"{self.sampler} after {self.step} steps" if self.sampler == "student" else self.sampler
+                return f"student after {counted(self.step, 'step')}" if self.sampler == "student" else self.sampler
             case "measurement":
                 return f"measuring the {self.sampler}"
             case _:
@@ -231,7 +232,7 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> None:
         batch.update(stored, verdict=verdict, reward=earned)
     session.recorder.put("record_verdicts", rows)
     if failed:
-        why = f"grading failed for {len(failed)} answers of {problem_id}: {'; '.join(failed[0].reasons)}"
+        why = f"grading failed for {counted(len(failed), 'answer')} of {problem_id}: {'; '.join(failed[0].reasons)}"
         grading_failed(session, batch, problem_id, why)
 
 

@@ -20,6 +20,7 @@ from rtl_core.observe.progress import progress
 from rtl_core.problems.sources import FileSource
 from rtl_core.reporting import breakdown
 from rtl_core.reporting.evaluations import by_source, counts_of, view_of
+from rtl_core.reporting.text import counted
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.folder import config_of
 from rtl_core.run.session import Session
@@ -97,7 +98,7 @@ def plan_evaluation(session: Session, policy: PolicyName, step: int) -> Evaluati
         # A run that is taken up again has newer weights than those of an evaluation that failed before.
         if step and step not in session.weights.sampler_paths:
             raise PolicyError(
-                f"the weights after {step} steps, which are to be evaluated, are not known",
+                f"the weights after {counted(step, 'step')}, which are to be evaluated, are not known",
                 "`rtl-distill checkpoints RUN` lists those that are",
             )
         path = session.weights.sampler_paths.get(step)
@@ -120,7 +121,7 @@ def plan_at(
     step = 0 if policy == "teacher" else len(trained) if step is None else step
     if not 0 <= step <= len(trained):
         raise HistoryError(
-            f"run {session.run!r} has trained {len(trained)} steps, not {step}", "choose --step within that"
+            f"run {session.run!r} has trained {counted(len(trained), 'step')}, not {step}", "choose --step within that"
         )
     begun = session.config.evaluation.weights or session.history.existing_run(session.run).start_sampler
     path = trained[step - 1].sampler_path if step else begun if policy == "student" else None
@@ -291,10 +292,10 @@ def whose(session: Session, plan: EvaluationPlan) -> str:
     """Whose answers are evaluated, in words."""
     if not session.trains:
         return session.config.evaluation.weights or session.config.tinker.student
-    return f"student after {plan.step} steps" if plan.policy == "student" else plan.policy
+    return f"student after {counted(plan.step, 'step')}" if plan.policy == "student" else plan.policy
 
 
 def in_words(session: Session, plan: EvaluationPlan, record: EvaluationRecord) -> str:
     """One line for a human."""
-    problems = f"{record.n_problems} {', '.join([record.split, *record.conditions])} problems × {record.samples}"
-    return f"{whose(session, plan)}: pass@1 {record.pass_at_1:.3f} [{record.lo:.3f}, {record.hi:.3f}] on {problems}"
+    problems = counted(record.n_problems, f"{', '.join([record.split, *record.conditions])} problem")
+    return f"{whose(session, plan)}: pass@1 {record.pass_at_1:.3f} [{record.lo:.3f}, {record.hi:.3f}] on {problems} × {record.samples}"

@@ -27,6 +27,7 @@ from rtl_core.observe.progress import progress
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.reporting.blocks import Table
 from rtl_core.reporting.console import rich_table
+from rtl_core.reporting.text import counted
 from rtl_core.rollouts.resumable import Tally, daemon_threads, work_off
 from rtl_core.types.verdict import Outcome, Stage
 
@@ -70,7 +71,7 @@ class GradedFile:
     def table(self) -> RichTable:
         """How many answers came to which outcome."""
         total = len(self.records)
-        whole = f"{total} answers graded in {self.seconds:.1f} s"
+        whole = f"{counted(total, 'answer')} graded in {self.seconds:.1f} s"
         title = whole if self.graded == total else f"{total} answers, {self.graded} graded now"
         tally = Counter(record["outcome"] for record in self.records)
         rows = [[o.value, str(tally[o]), f"{tally[o] / total:.1%}"] for o in Outcome if tally[o]]

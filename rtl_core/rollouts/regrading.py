@@ -27,6 +27,7 @@ from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.blocks import Align, Table
 from rtl_core.reporting.console import rich_table
+from rtl_core.reporting.text import counted
 from rtl_core.rollouts.resumable import Choice, problems_as_recorded, texts_of
 from rtl_core.run.graders import Cluster, executor_of, grader_of, graders_of
 from rtl_core.types.problem import Problem
@@ -86,7 +87,7 @@ class Regrading:
         """One line: how many verdicts, and how many of them changed."""
         (n,) = self.history.query(_COUNT, {"label": self.label, "run": self.run}).to_pylist()
         return (
-            f"{self.label}: {n['graded']} rollouts graded again, {n['changed']} verdicts changed; "
+            f"{self.label}: {counted(n['graded'], 'rollout')} graded again, {counted(n['changed'], 'verdict')} changed; "
             f"passed {n['passed_was']} before, {n['passed_now']} now"
         )
 

@@ -16,6 +16,7 @@ from attrs import define, field
 from rtl_core.errors import InfrastructureError
 from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
 from rtl_core.observe.progress import progress
+from rtl_core.reporting.text import counted
 from rtl_core.rollouts.resumable import NowAndThen
 from rtl_core.types.problem import Problem
 from rtl_core.validation.found_golden import MIN_AGREEING, find_golden, teacher_samples, with_golden
@@ -219,4 +220,4 @@ async def leave_out_unsupported(session: Session) -> None:
             session.unfit[problem.id] = reason
             found[reason].append(problem.id)
     for reason, ids in found.items():
-        progress.get().line(f"left out: {len(ids)} problems (such as {ids[0]}): {reason}")
+        progress.get().line(f"left out: {counted(len(ids), 'problem')} (such as {ids[0]}): {reason}")

@@ -18,6 +18,7 @@ from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Table
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.evaluations import own_evaluations
+from rtl_core.reporting.text import counted
 from rtl_core.run.as_served import Served, any_answers, difference, require_same, sampled_by
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.merging import Dtype, base_folder, dtype_of, load_model, merged, save_model
@@ -66,7 +67,7 @@ async def _adapter(config: RunConfig, state: StepState, folder: Path, tell: Call
     """Write the adapter of a step into `folder`. Returns the files."""
     if state.state_path is None:
         raise HistoryError(f"step {state.step} of run {config.run.name!r} has no saved state")
-    tell(f"the adapter after {state.step + 1} steps: {state.state_path}")
+    tell(f"the adapter after {counted(state.step + 1, 'step')}: {state.state_path}")
     name = f"{config.run.name}-{state.step + 1:06d}"
     return await backend_of(config).export(config, state.state_path, name, folder)
 

@@ -13,6 +13,7 @@ from rtl_core.cost.tokens import ModelPrice, Prices, Tokens, load_prices, unpric
 from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.history.store import History
 from rtl_core.pretrained import MODELS
+from rtl_core.reporting.text import counted
 
 SHARE_OF_LIMIT = 0.35
 """Mean length of an answer as a share of `sampling.max_tokens`, where nothing was measured."""
@@ -33,6 +34,8 @@ class Forecast:
     prices: Prices
     tokens_per_s: float
     """Of answers, with all that is done about them."""
+    answers: int
+    """Over how many of them lengths and speed were measured; 0: they are assumed."""
     assumptions: Sequence[str]
 
     def hours(self) -> tuple[float, float]:
@@ -78,7 +81,8 @@ def forecast(
     assumptions.append("within a group the prompt is read once and then cached; no group is replaced")
     prices = prices or load_prices(config.cost.prices)
     prices = prices.model_copy(update={"models": {**prices.models, **_free(config)}})
-    return Forecast(at_most(config, work, prices), likely(config, work), prices, tokens_per_s, assumptions)
+    answers = known.answers if known is not None and known.tokens_per_s else 0
+    return Forecast(at_most(config, work, prices), likely(config, work), prices, tokens_per_s, answers, assumptions)
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class Measured:
 
     def origin(self, config: RunConfig) -> str:
         """In words, from how much the figures are."""
-        return f"measured over {self.answers:,} {'answer' if self.answers == 1 else 'answers'} in {config.run.history}"
+        return f"measured over {counted(self.answers, 'answer')} in {config.run.history}"
 
 
 _MEASURED = """

@@ -15,6 +15,7 @@ from rtl_core.errors import InfrastructureError, PolicyError, WeightsGoneError
 from rtl_core.history.records import EvaluationRecord, StepState
 from rtl_core.observe.progress import progress
 from rtl_core.reporting.evaluations import own_evaluations
+from rtl_core.reporting.text import counted
 from rtl_core.run.session import Session
 from rtl_core.run.stopping import is_transient
 
@@ -104,11 +105,11 @@ async def secure(session: Session) -> None:
         sources = sorted({problem.source for problem in session.loaded.heldout})
         of = f"{' and '.join(sources)} together" if len(sources) > 1 else "".join(sources)
         progress.get().line(
-            f"kept as the best: the weights after {step + 1} steps, by pass@1 {evaluation.pass_at_1:.3f} on the"
-            f" {evaluation.n_problems} held-out problems of {of} (checkpoints.keep_best)"
+            f"kept as the best: the weights after {counted(step + 1, 'step')}, by pass@1 {evaluation.pass_at_1:.3f} on the"
+            f" {counted(evaluation.n_problems, 'held-out problem')} of {of} (checkpoints.keep_best)"
         )
     for state in (state for state in trained if state.step in keep):
-        name = f"the weights after {state.step + 1} steps"
+        name = f"the weights after {counted(state.step + 1, 'step')}"
         try:
             await session.policy.backend.keep(_paths([state]))
         except WeightsGoneError as error:

@@ -35,6 +35,7 @@ from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.prompting.budget import Prompt
 from rtl_core.prompting.calls import ToolChat
 from rtl_core.prompting.chat import Chat
+from rtl_core.reporting.text import counted
 from rtl_core.run.check.machine import problems_of
 from rtl_core.run.check.preflight import before_sampling
 from rtl_core.run.check.prompts import Known, context, prepare
@@ -363,7 +364,7 @@ def _tell_left_out(loaded: LoadedProblems) -> None:
     if loaded.left_out:
         first = loaded.left_out[0]
         tell.line(
-            f"left out: {len(loaded.left_out)} problems that cannot be graded here (such as {first.id}: {first.reason})"
+            f"left out: {counted(len(loaded.left_out), 'problem')} that cannot be graded here (such as {first.id}: {first.reason})"
         )
 
 

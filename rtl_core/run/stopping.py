@@ -9,11 +9,10 @@ import time
 
 import httpx
 
-from rtl_core.cost.tokens import total_dollars
 from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.history.connection import HistoryBusyError
 from rtl_core.learning.health import breaches
-from rtl_core.observe.usage import spent, step_costs
+from rtl_core.observe.usage import dollars_spent, step_costs
 from rtl_core.run.folder import pause_path
 from rtl_core.run.session import Session
 
@@ -35,7 +34,7 @@ def stop_reason(session: Session, under_way: int = 0) -> str | None:
         )
     if config.cost.budget_usd is None:
         return None
-    so_far = total_dollars(spent(session.history, session.run, config), session.prices)
+    so_far = dollars_spent(session.history, session.run, config, session.prices)
     assert so_far is not None, "a run with a budget in dollars is refused without prices"
     # Half-begun steps cost as well: stop before the one that would not fit.
     costs = step_costs(session.history, session.run)

@@ -15,7 +15,7 @@ from rtl_core.history.store import History
 from rtl_core.reporting.curves import Curve, curves_of
 from rtl_core.reporting.evaluations import evaluations_of_rhythm
 from rtl_core.reporting.rollout import interface_rows
-from rtl_core.reporting.text import EQUAL_DIFFICULTY
+from rtl_core.reporting.text import EQUAL_DIFFICULTY, counted
 from rtl_core.reporting.theme import LINES, OUTCOMES
 from rtl_core.reporting.transcript import call_in_words, total
 from rtl_core.view import charts, code, failures, one, pieces, questions, tokens
@@ -233,7 +233,7 @@ def _curves(curves: dict[str, tuple[list[Curve], list[EvaluationRecord]]], colou
     rates: list[Line] = []
     for run, (_, evaluations) in curves.items():
         points = [
-            Point(e.step, e.pass_at_1, f"{run}: {100 * e.pass_at_1:.1f} % [{100 * (e.lo or 0):.1f}, {100 * (e.hi or 0):.1f}] after {e.step} steps",
+            Point(e.step, e.pass_at_1, f"{run}: {100 * e.pass_at_1:.1f} % [{100 * (e.lo or 0):.1f}, {100 * (e.hi or 0):.1f}] after {counted(e.step, 'step')}",
                   link("/step", run=run, evaluation=e.key), e.lo, e.hi)
             for e in evaluations if e.policy == "student" and e.pass_at_1 is not None
         ]  # fmt: skip

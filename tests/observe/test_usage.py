@@ -8,13 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from rtl_core.config import RunConfig, load_config
 from rtl_core.cost.estimate import Prompts
 from rtl_core.cost.tokens import ModelPrice, Prices, Tokens
 from rtl_core.history.records import RunRecord, StepPlan, StepRecord, TeacherRecord
 from rtl_core.history.store import History
-from rtl_core.observe.usage import spent, spent_in_step
+from rtl_core.observe.usage import dollars_spent, spent, spent_in_step
 from rtl_core.run.forecast import Measured, forecast, measured
 from rtl_core.run.stopping import stop_reason
 from rtl_core.types.rollout import Rollout
@@ -113,6 +114,16 @@ def test_answers_that_are_not_trained_on_do_not_use_up_a_budget(tmp_path):
     assert spent(history, "r", settings())["student"].train == 2002
     assert reason(0.0041) is None
     assert "would be exceeded" in (reason(0.0040) or "")
+
+
+def test_a_recorded_step_counts_by_its_cost_and_the_rest_by_its_answers(tmp_path):
+    """Of the recorded step 2002 tokens cost $0.002002 when it was trained; the next step and an evaluation have 30 and 9 tokens at $2 each million."""
+    history = recorded(tmp_path / "h.duckdb", [answer("a", s, 1000, (1, 2)) for s in (0, 1)], trained=2002)
+    history.record_rollouts([answer("a", s, 15, (1, 2), step=1) for s in (0, 1)])
+    history.record_rollouts([answer("b", 0, 9, (1, 2), purpose="evaluation", evaluation="r/student/00000")])
+    prices = Prices(as_of="2026-02-01", models={"student": ModelPrice(prefill=0, cached=0, sample=2, train=2)})
+    assert dollars_spent(history, "r", settings(), prices) == pytest.approx(0.002002 + 39 * 2e-6)
+    assert dollars_spent(history, "r", settings(), Prices(as_of="2026-02-01", models={})) is None
 
 
 def test_a_step_of_which_nothing_is_known_to_be_trained_on_costs_no_training(tmp_path):

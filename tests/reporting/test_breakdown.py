@@ -49,3 +49,4 @@ def test_an_evaluation_is_compared_with_the_others_of_its_problems(demo):
 def test_another_template_is_named():
     record = EvaluationRecord(key="k", run="r", policy="student", step=3, split="heldout", template="full", samples=8)
     assert in_words(record) == "student after 3 steps (× 8, template full)"
+    assert in_words(record.model_copy(update={"step": 1})).startswith("student after 1 step (")

@@ -6,7 +6,8 @@ from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import Reward
 from rtl_core.reporting.blocks import Source
-from rtl_core.reporting.figures import learning, mistakes
+from rtl_core.reporting.evaluations import run_result
+from rtl_core.reporting.figures import learning, mistakes, result
 from rtl_core.types.verdict import Outcome
 from tests import synthetic
 from tests.nouns import a_rollout, a_verdict
@@ -39,3 +40,11 @@ def test_the_reward_of_a_weak_problem_is_what_was_paid_and_not_the_sum_of_its_te
     history.record_verdicts([(a.key, a_verdict(Outcome.PASSED), r) for a, r in zip(answers, paid, strict=True)])
     found = {trace["name"]: trace["y"] for trace in learning.reward(Source(history, "r")).data}
     assert found == {"tests": [0.5], "total": [0.25]}
+
+
+def test_steps_and_evaluations_of_the_same_weights_have_one_place_on_one_axis(tmp_path):
+    history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(warm_start=4))
+    source, found = Source(history, "demo"), run_result(history, "demo")
+    figures = [learning.equal_difficulty(source), result.by_evaluation(source, found)]
+    assert [figure.layout["xaxis"]["title"]["text"] for figure in figures] == ["train steps", "train steps"]
+    assert [min(figure.data[0]["x"]) for figure in figures] == [0, 0]

@@ -24,6 +24,7 @@ from rtl_core.history.store import History
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.problems.load import load_problems
 from rtl_core.prompting.budget import Prompt
+from rtl_core.run import forecast
 from rtl_core.run.check import readiness
 from rtl_core.run.check.cost import cost, disk
 from rtl_core.run.check.prompts import Known, context, known_good, sizes
@@ -397,6 +398,13 @@ def test_cost_names_the_most_first_and_holds_the_budget_against_it(tmp_path):
     assert small.level == "warning"
     (unknown,) = cost(small_known(tmp_path, 10**6, "cost.budget_usd=1"))
     assert (unknown.level, unknown.remedy is not None) == ("wrong", True)
+
+
+def test_cost_says_over_how_many_answers_lengths_and_speed_were_measured(tmp_path, monkeypatch):
+    known = small_known(tmp_path, 10**6)
+    assert [found.text.endswith("; lengths and speed assumed") for found in cost(known)] == [True]
+    monkeypatch.setattr(forecast, "measured", lambda *_: forecast.Measured(4, 9.0, 6.0, None, None, None))
+    assert [found.text.endswith("; lengths and speed measured over 4 answers") for found in cost(known)] == [True]
 
 
 def test_a_folder_that_cannot_be_written_is_wrong(tmp_path, monkeypatch):

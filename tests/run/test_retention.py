@@ -106,4 +106,4 @@ def test_the_final_weights_are_kept_although_those_of_the_best_step_are_gone(tmp
     with caplog.at_level(logging.INFO, "rtl_distill"):
         asyncio.run(secure(session))
     assert found == {"tinker://t/weights/2", "tinker://t/sampler_weights/2"}
-    assert "the weights after 1 steps are not on the service any more" in caplog.text
+    assert "the weights after 1 step are not on the service any more" in caplog.text

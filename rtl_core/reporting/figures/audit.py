@@ -14,7 +14,7 @@ from rtl_core.learning.intervals import Interval, mean_interval, wilson
 from rtl_core.reporting.blocks import Block, Source, Table, draw
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.text import rate_in_words, visible
+from rtl_core.reporting.text import counted, rate_in_words, visible
 
 AUDITS_SQL = """
 SELECT a.rollout, a.problem_id, a.result, a.method, a.detail, p.source, p.family
@@ -142,7 +142,7 @@ def deserved_of(rows: list[dict[str, Any]]) -> list[tuple[str, Interval, Interva
         if sum(row["passed"] for row in own) == sum(row["looked_at"] for row in own) > 0:
             rates = [[(row["passed"] - less * row["doubtful"]) / row["samples"] for row in own] for less in (0, 1)]
             words = (
-                f"{own[0]['policy']} after {own[0]['step']} steps"
+                f"{own[0]['policy']} after {counted(own[0]['step'], 'step')}"
                 if own[0]["policy"] == "student"
                 else own[0]["policy"]
             )

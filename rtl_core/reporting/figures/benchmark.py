@@ -12,7 +12,7 @@ from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.blocks import Block, Source, Table
 from rtl_core.reporting.evaluations import run_result
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.text import rate_in_words
+from rtl_core.reporting.text import counted, rate_in_words
 from rtl_core.types.problem import CATEGORIES
 
 DIFFICULTIES = ("easy", "medium", "hard")
@@ -75,7 +75,7 @@ def tables(source: Source, record: EvaluationRecord) -> list[Table]:
             Table(
                 f"benchmark-pass-at-{k}",
                 f"pass@{k} by category and difficulty",
-                f"{len(rows)} problems, {record.samples} answers each; [95 % interval over problems].",
+                f"{counted(len(rows), 'problem')}, {counted(record.samples, 'answer')} each; [95 % interval over problems].",
                 [("category", "left"), *((name, "right") for name in (*shown, ALL))],
                 [[named.get(c, c), *(cell(c, d) for d in (*shown, ALL))] for c in (*named, ALL)] if rows else [],
             )
@@ -95,7 +95,7 @@ def _notes(run: RunRecord, record: EvaluationRecord, unanswered: int) -> str:
     }
     notes = f"{held.get('weights') or run.student}; {', '.join(f'{name} {value}' for name, value in sampled.items())}."
     if unanswered:
-        notes += f" {unanswered} problems were not answered, since their prompts fill the model's context; they count as failed."
+        notes += f" Not answered and counted as failed: {counted(unanswered, 'problem')} whose prompt fills the model's context."
     if record.left_out:
         reasons = sorted(record.left_out.items(), key=lambda reason: (-reason[1], reason[0]))
         notes += f" Left out of the figures: {'; '.join(f'{count} ({why})' for why, count in reasons)}."

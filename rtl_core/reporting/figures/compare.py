@@ -17,7 +17,7 @@ from rtl_core.reporting.evaluations import (
     run_result,
     same_problems,
 )
-from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words
+from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words, visible
 from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, axis, layout, line
 
 # (figure, title, caption, unit, metric, view, value) of each curve.
@@ -65,7 +65,7 @@ def table(sources: list[Source]) -> Table:
     mixed = any(result.mixed for result in results)
     labels = list(dict.fromkeys(label for result in results for label in result.by_source)) if mixed else []
     same = [same_problems(source.history, sources[0].run, source.run) for source in sources]
-    rows = []
+    rows, changed = [], set[str]()
     for label in [*labels, ALL_SOURCES]:
         parts = [result if label == ALL_SOURCES else result.by_source.get(label) for result in results]
         first = parts[0].after.rates if parts[0] is not None and parts[0].after is not None else {}
@@ -74,7 +74,9 @@ def table(sources: list[Source]) -> Table:
             if after is None:
                 continue
             theirs = {problem: rate for problem, rate in after.rates.items() if problem in shared}
-            test = paired_rates(first, theirs) if source is not sources[0] else None
+            other = source.run != sources[0].run
+            test = paired_rates(first, theirs) if other else None
+            changed |= first.keys() & after.rates.keys() - shared if other else set()
             against = [gain_in_words(test), str(test.n), p_in_words(test.p_value)] if test else ["–"] * 3
             found = [str(after.record.step), rate_in_words(after.pass_at_1), rate_in_words(after.interface)]
             rows.append([*([label] if labels else []), source.run, *found, *against])
@@ -82,6 +84,7 @@ def table(sources: list[Source]) -> Table:
                 "SELECT * FROM evaluation_problems WHERE run = $run AND evaluation = $evaluation",
                 evaluation=after.record.key,
             )
+    named = f": {len(changed)}, such as {visible(', '.join(sorted(changed)[:3]))}" if changed else ""
     columns: list[tuple[str, Align]] = [("source", "left")] if labels else []
     columns += [("run", "code"), ("steps", "right"), ("pass@1", "right"), ("interface right", "right")]
     columns += [("difference", "right"), ("shared problems", "right"), ("p", "right")]
@@ -89,7 +92,7 @@ def table(sources: list[Source]) -> Table:
         "compare-table",
         "In figures",
         f"The last evaluation of each student; the difference is in points against {sources[0].run}, over the problems that both "
-        "saw (bootstrap interval, sign-flip permutation test). A problem whose prompt, context or harness changed is not shared."
+        f"saw (bootstrap interval, sign-flip permutation test). A problem whose prompt, context or harness changed is not shared{named}."
         + (f" {MIXTURE}" if labels else ""),
         columns,
         rows,
@@ -172,5 +175,7 @@ def by_step(sources: list[Source], what: tuple[str, str, str, str, str, str, str
         title,
         f"{words}, by step; {longest.binned()}.",
         data,
-        layout(xaxis=axis("step"), yaxis=axis(unit, **(PERCENT if unit == "pass rate" else {"rangemode": "tozero"}))),
+        layout(
+            xaxis=axis("train steps"), yaxis=axis(unit, **(PERCENT if unit == "pass rate" else {"rangemode": "tozero"}))
+        ),
     )

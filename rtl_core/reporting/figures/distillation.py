@@ -49,7 +49,7 @@ def kl(source: Source) -> Figure | None:
         f"(unbiased, the one that is trained on), k2 = r²/2, k3 = e⁻ʳ − 1 + r. Mean over tokens; {source.binned()}."
         + (" Here k2 dwarfs the others: click its name to see it." if dwarfs else ""),
         data,
-        layout(xaxis=axis("step"), yaxis=axis("nats per token", rangemode="tozero")),
+        layout(xaxis=axis("train steps"), yaxis=axis("nats per token", rangemode="tozero")),
     )
 
 
@@ -120,7 +120,10 @@ def metric(
         f"{caption} {source.binned().capitalize()}.",
         data,
         layout(
-            xaxis=axis("step"), yaxis=axis("nats per token", rangemode="tozero"), margin={"t": 12}, showlegend=False
+            xaxis=axis("train steps"),
+            yaxis=axis("nats per token", rangemode="tozero"),
+            margin={"t": 12},
+            showlegend=False,
         ),
         height=260,
     )

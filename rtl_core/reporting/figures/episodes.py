@@ -16,7 +16,7 @@ from rtl_core.reporting.breakdown import Counts
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.evaluations import counts_of, paired_rates, rates_of
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.text import p_in_words, rate_in_words
+from rtl_core.reporting.text import counted, p_in_words, rate_in_words
 from rtl_core.reporting.theme import axis, layout
 
 COLUMNS = ("", "problems", "pass@1", "tokens an answer", "turns")
@@ -48,7 +48,7 @@ def equal_tokens(source: Source) -> Table:
     said: list[str] = []
     for record in of_episodes(source.history, source.run):
         found, words = compared(source.history, record)
-        where = f"{record.policy} after {record.step} steps, {record.split} × {record.samples}"
+        where = f"{record.policy} after {counted(record.step, 'step')}, {record.split} × {record.samples}"
         lines += [[where, *line] for line in found]
         said += [f"{where}: {words}."] if words else []
         source.ask(COST_SQL, evaluation=record.key)

@@ -47,7 +47,7 @@ def kl_weight(source: Source) -> Figure:
         f"What a token pays for each nat that it is off the teacher, as scheduled or controlled; {source.binned()}.",
         data if moved else [],
         layout(
-            xaxis=axis("step"), yaxis=axis("λ", rangemode="tozero"), margin={"r": 60},
+            xaxis=axis("train steps"), yaxis=axis("λ", rangemode="tozero"), margin={"r": 60},
             yaxis2=axis("nats per token", overlaying="y", side="right", rangemode="tozero", showgrid=False, tickfont={"color": "@muted", "size": 11.5}),
         ),
     )  # fmt: skip
@@ -67,7 +67,7 @@ def answers(source: Source) -> Figure:
         "Shares that should stay small: answers cut at the token limit, answers equal to an earlier one of their group, and groups whose "
         f"equal rewards teach nothing but the KL. {source.binned().capitalize()}.",
         data,
-        layout(xaxis=axis("step"), yaxis=axis("share", **PERCENT)),
+        layout(xaxis=axis("train steps"), yaxis=axis("share", **PERCENT)),
     )
 
 
@@ -80,7 +80,7 @@ def staleness(source: Source) -> Figure:
         "Staleness",
         f"Train steps between the weights that sampled an answer and those that it trains; {source.binned()}.",
         data if any(any(trace["y"]) for trace in data) else [],
-        layout(xaxis=axis("step"), yaxis=axis("steps behind", rangemode="tozero")),
+        layout(xaxis=axis("train steps"), yaxis=axis("steps behind", rangemode="tozero")),
         height=260,
     )
 
@@ -95,7 +95,7 @@ def pools(source: Source) -> Figure:
         "Problems in each pool when a step was drawn, by what the run has measured of them; those that rest are not drawn. "
         f"{source.binned().capitalize()}.",
         source.curves(*lines, width=0.8, stackgroup="pools"),
-        layout(xaxis=axis("step"), yaxis=axis("problems", rangemode="tozero")),
+        layout(xaxis=axis("train steps"), yaxis=axis("problems", rangemode="tozero")),
         wide=True,
     )
 

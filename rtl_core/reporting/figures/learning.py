@@ -57,7 +57,7 @@ def reward(source: Source) -> Figure:
         "Where problems.weak_ceiling holds, the total is less than they add up to. "
         f"The KL to the teacher is no part of it.{f' {EQUAL_DIFFICULTY}' if equal else ''}",
         data,
-        layout(xaxis=axis("step"), yaxis=axis("reward", rangemode="tozero")),
+        layout(xaxis=axis("train steps"), yaxis=axis("reward", rangemode="tozero")),
     )
 
 
@@ -73,7 +73,7 @@ def equal_difficulty(source: Source) -> Figure:
         "Pass rate at equal difficulty",
         f"{EQUAL_DIFFICULTY} {source.binned().capitalize()}.",
         data if len(data) == 2 else [],
-        layout(xaxis=axis("step"), yaxis=axis("pass rate", **PERCENT)),
+        layout(xaxis=axis("train steps"), yaxis=axis("pass rate", **PERCENT)),
     )
 
 
@@ -101,7 +101,7 @@ def pass_rate(source: Source) -> Figure:
         "Pass rate by difficulty",
         f"Share of training rollouts that pass, with 95 % intervals over the problems of each point; {source.binned(10)}.",
         data,
-        layout(xaxis=axis("step"), yaxis=axis("pass rate", **PERCENT)),
+        layout(xaxis=axis("train steps"), yaxis=axis("pass rate", **PERCENT)),
     )
 
 
@@ -126,7 +126,7 @@ def outcomes(source: Source) -> Figure:
         "What became of the answers",
         f"Outcome of each training rollout; the first stage that fails decides. {source.binned().capitalize()}.",
         data,
-        layout(xaxis=axis("step"), yaxis=axis("share", **PERCENT), **STACKED),
+        layout(xaxis=axis("train steps"), yaxis=axis("share", **PERCENT), **STACKED),
     )
 
 
@@ -181,5 +181,5 @@ def groups(source: Source) -> Figure:
         "Of the groups (one problem's samples in one step): all pass, some pass, none passes. Groups with equal rewards teach "
         f"nothing but the KL to the teacher. {source.binned().capitalize()}.",
         data if rows else [],
-        layout(xaxis=axis("step"), yaxis=axis("share of groups", **PERCENT), **STACKED),
+        layout(xaxis=axis("train steps"), yaxis=axis("share of groups", **PERCENT), **STACKED),
     )

@@ -123,7 +123,7 @@ def kinds(source: Source) -> Figure:
         "Interface mistakes by kind",
         f"Differences from the demanded interface per answer; one answer can have several. {source.binned().capitalize()}.",
         data,
-        layout(xaxis=axis("step"), yaxis=axis("mistakes per answer", rangemode="tozero")),
+        layout(xaxis=axis("train steps"), yaxis=axis("mistakes per answer", rangemode="tozero")),
     )
 
 

@@ -96,7 +96,7 @@ def time_by_step(source: Source) -> Figure:
         "Time by stage",
         f"Wall seconds during which each stage was at work; {source.binned()}. Stages overlap, so they may add up to more than the total.",
         data,
-        layout(xaxis=axis("step"), yaxis=axis("seconds", rangemode="tozero")),
+        layout(xaxis=axis("train steps"), yaxis=axis("seconds", rangemode="tozero")),
     )
 
 

@@ -21,6 +21,7 @@ from rtl_core.reporting.evaluations import (
     run_result,
 )
 from rtl_core.reporting.figures import SECTIONS, section
+from rtl_core.reporting.text import counted
 from rtl_core.reporting.theme import PERCENT, axis, faded, layout
 
 
@@ -61,8 +62,8 @@ def forest(source: Source, result: RunResult) -> Figure:
     return Figure(
         "result",
         "Held-out pass@1",
-        f"Share of answers that the whole harness accepts, on {record.n_problems} problems that training never saw, "
-        f"{record.samples} samples each. Bars: 95 % interval over problems (Student's t on per-problem rates)."
+        f"Share of answers that the whole harness accepts, on {counted(record.n_problems, 'problem')} that training never saw, "
+        f"{counted(record.samples, 'sample')} each. Bars: 95 % interval over problems (Student's t on per-problem rates)."
         + (f" {MIXTURE}" if result.mixed else ""),
         data,
         layout(

@@ -11,6 +11,7 @@ from pathlib import Path
 from rtl_core.cost.estimate import Prompts, duration
 from rtl_core.cost.tokens import total_dollars
 from rtl_core.errors import ConfigError
+from rtl_core.reporting.text import counted
 from rtl_core.run.check.prompts import Known
 from rtl_core.run.forecast import Forecast, forecast, prices_of
 from rtl_core.types.finding import Finding
@@ -32,7 +33,8 @@ def cost(known: Known) -> Iterator[Finding]:
         return
     most, likely = (total_dollars(one.usage, found.prices) for one in (found.most, found.likely))
     hours = "about {}, {} if it uses the most".format(*map(duration, found.hours()))
-    steps = f"{found.most.steps} steps, {found.most.rollouts:,} answers at most"
+    origin = f"measured over {counted(found.answers, 'answer')}" if found.answers else "assumed"
+    steps = f"{counted(found.most.steps, 'step')}, {found.most.rollouts:,} answers at most; lengths and speed {origin}"
     if most is None or likely is None:
         if known.config.tinker.all_local:
             yield Finding("cost", "ok", f"no dollars with the embedded service; {hours}; {steps}")

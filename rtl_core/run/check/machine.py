@@ -21,6 +21,7 @@ from rtl_core.grading.requirements import missing_requirements
 from rtl_core.history.connection import connect
 from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.reporting.text import counted
 from rtl_core.run.check.prompts import Prepared
 from rtl_core.run.graders import executor_of
 from rtl_core.types.finding import Finding
@@ -67,7 +68,7 @@ def data(loaded: LoadedProblems, unfit: Mapping[str, str]) -> Iterator[Finding]:
         text = f"{len(unfit)} problems have no prompt, such as {next(iter(unfit.values()))}"
         yield Finding("data set", "warning", text, "raise prompting.max_prompt_tokens")
     if loaded.broken:
-        text = f"{len(loaded.broken)} lines cannot be read, such as {loaded.broken[0]}"
+        text = f"{counted(len(loaded.broken), 'line')} cannot be read, such as {loaded.broken[0]}"
         yield Finding("data set", "warning", text, "mend or fetch the file; `rtl-distill problems list` names all")
 
 
