@@ -30,7 +30,7 @@ def start_temporary_server() -> None:
     """Start a server for this process and name it to Prefect, unless one is configured or Prefect is in use already."""
     if "prefect" in sys.modules or names_server(os.environ, Path.cwd()):
         return
-    _have_a_home()
+    _ensure_home()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         command = [sys.executable, "-m", "rtl_distill.operations.temporary_server", str(listener.fileno())]
         # In a session of its own: what a terminal sends is for the command.
@@ -60,8 +60,8 @@ def _home(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("PREFECT_HOME") or Path.home() / ".prefect")
 
 
-def _have_a_home() -> None:
-    """Where Prefect's folder cannot be written (a read-only home), give it one that goes with the command."""
+def _ensure_home() -> None:
+    """Give Prefect a temporary folder where its own cannot be written (a read-only home); it is removed when the command ends."""
     home = _home(os.environ)
     with contextlib.suppress(OSError):
         home.mkdir(parents=True, exist_ok=True)

@@ -27,13 +27,13 @@ from rtl_core.errors import HistoryError
 from rtl_core.history import schema, undo
 
 WRITE_PATIENCE_S = 600.0
-"""Also of whoever reads what it writes: another program that has the file open for a while must not end a run of days."""
+"""Seconds that a process that writes waits for the file: another program that keeps it open for a while must not end a run of days."""
 READ_PATIENCE_S = 30.0
 TOLD_AFTER_S = 10.0
-"""How long one waits before a line says for whom."""
+"""Seconds of waiting after which a line of the log names the program that holds the file."""
 HURRIED_S = 5.0
-"""How long each wait may last once this process is to end: for a reader's turn, not for a program that keeps the file open."""
-PLACE = "check the path, its permissions and the room on its disk"
+"""Seconds that a wait may last once the process is to end: enough for a reader's turn, not for a program that keeps the file open."""
+CHECK_PATH = "check the path, its permissions and the room on its disk"
 OTHER_PROGRAM = "close the other program, or let it work on a copy made by `rtl-distill snapshot`"
 
 _guard = threading.Lock()
@@ -128,7 +128,7 @@ def create_file(path: Path) -> None:
         with contextlib.suppress(FileExistsError):
             os.link(fresh, path)
     except duckdb.IOException as error:
-        raise HistoryError(f"{path} cannot be made: {_first_line(str(error))}", PLACE) from error
+        raise HistoryError(f"{path} cannot be made: {_first_line(str(error))}", CHECK_PATH) from error
     finally:
         fresh.unlink(missing_ok=True)
         Path(f"{fresh}.wal").unlink(missing_ok=True)
@@ -268,7 +268,7 @@ def unreadable(path: Path, text: str) -> HistoryError:
     """What to say of a file that DuckDB cannot read, or may not open."""
     if "Cannot open file" in text:
         return HistoryError(
-            f"{path} cannot be opened for this: {_first_line(text)}", f"{PLACE}, or name another file with --db"
+            f"{path} cannot be opened for this: {_first_line(text)}", f"{CHECK_PATH}, or name another file with --db"
         )
     if "newer" in text.lower() or "version" in text.lower():
         return HistoryError(

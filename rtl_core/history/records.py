@@ -30,7 +30,7 @@ VALIDATION_STATUSES: tuple[ValidationStatus, ...] = get_args(ValidationStatus)
 
 
 SILENT_S = 300.0
-"""Ten heartbeats. `history/named/runs.sql` and the list of `view` have it, too."""
+"""Seconds without a heartbeat after which a running run is called silent; `history/named/runs.sql` says the same in SQL."""
 
 
 def utc_now() -> datetime:

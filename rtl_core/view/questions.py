@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from rtl_core.errors import HistoryError
+from rtl_core.history.named_queries import named_query
 from rtl_core.history.store import History
 from rtl_core.reporting.theme import LEVELS
 
@@ -142,9 +143,7 @@ class Filters(BaseModel):
 def runs_with_counts(history: History) -> list[Row]:
     """Every run, newest first, with how far it got."""
     return history.query(
-        "SELECT r.run, CASE WHEN r.status = 'running' AND r.heartbeat_at < now() AT TIME ZONE 'UTC' - INTERVAL 5 MINUTE THEN 'silent' ELSE r.status END AS status,"
-        " r.created_at, r.student, r.teacher, r.message, s.steps, n.rollouts, e.first, e.last"
-        " FROM runs r LEFT JOIN (SELECT run, count(*) AS steps FROM steps WHERE status = 'trained' GROUP BY run) s USING (run)"
+        f"SELECT r.*, n.rollouts, e.first, e.last FROM ({named_query('runs').sql}) r"
         " LEFT JOIN (SELECT run, count(*) AS rollouts FROM rollouts GROUP BY run) n USING (run)"
         " LEFT JOIN (SELECT run, arg_min(pass_at_1, step) AS first, arg_max(pass_at_1, step) AS last FROM evaluations"
         " WHERE status = 'done' AND policy = 'student' AND split = 'heldout' AND template IS NULL AND temperature IS NULL AND top_p IS NULL AND max_tokens IS NULL AND turns IS NULL GROUP BY run) e"

@@ -43,7 +43,7 @@ def test_a_server_that_is_named_anywhere_is_left_to_prefect(tmp_path, file, text
 
 
 def test_where_prefects_folder_cannot_be_written_it_gets_one_that_goes_with_the_command():
-    command = "import os; from rtl_distill.operations.temporary_server import _have_a_home as have; have(); print(os.environ['PREFECT_HOME'])"
+    command = "import os; from rtl_distill.operations.temporary_server import _ensure_home; _ensure_home(); print(os.environ['PREFECT_HOME'])"
     command += "; open(os.environ['PREFECT_HOME'] + '/prefect.db', 'w')"
     environment = {**os.environ, "PREFECT_HOME": "/proc/none/.prefect"}
     done = subprocess.run([sys.executable, "-c", command], env=environment, capture_output=True, text=True, check=True)
