@@ -111,15 +111,16 @@ def up(deployment: LocalDeployment, prefect_file: Path, tell: Callable[[str], No
                 f"port {deployment.port} is taken by another Prefect server", "end it, or choose another with --port"
             )
         tell(f"server: starting on {deployment.api}")
-        arguments = ["server", "start", "--host", "127.0.0.1", "--port", str(deployment.port)]
-        _keep(deployment, "server", arguments)
+        server = [sys.executable, "-m", "rtl_distill.operations.prefect_server", "start"]
+        _keep(deployment, "server", [*server, "--host", "127.0.0.1", "--port", str(deployment.port)])
     _wait(deployment, "server", lambda: _answers(deployment.api))
     _prefect(deployment, ["work-pool", "create", POOL, "--type", "process", "--overwrite"])
     tell(f"work pool: {POOL}")
     _prefect(deployment, ["--no-prompt", "deploy", "--all", "--prefect-file", str(prefect_file.resolve())])
     tell(f"deployments: from {prefect_file}")
     if deployment.pid_of("worker") is None:
-        _keep(deployment, "worker", ["worker", "start", "--pool", POOL, "--name", "local", "--install-policy", "never"])
+        worker = [_prefect_program(), "worker", "start", "--pool", POOL, "--name", "local"]
+        _keep(deployment, "worker", [*worker, "--install-policy", "never"])
     log = deployment.folder / "worker.log"
     _wait(deployment, "worker", lambda: b"started!" in log.read_bytes())
     tell(f"worker: polling {POOL}")
@@ -172,7 +173,7 @@ def status(deployment: LocalDeployment) -> dict[str, str]:
     return found
 
 
-def _keep(deployment: LocalDeployment, part: str, prefect_arguments: list[str]) -> None:
+def _keep(deployment: LocalDeployment, part: str, kept: list[str]) -> None:
     command = [sys.executable, "-m", "rtl_distill.operations.keep"]
     command += ["--pid", str(deployment.folder / f"{part}.pid"), "--log", str(deployment.folder / f"{part}.log")]
     # A worker that crashes leaves its runs behind, and they go on.
@@ -181,7 +182,7 @@ def _keep(deployment: LocalDeployment, part: str, prefect_arguments: list[str]) 
     log.write_bytes(b"")
     with (deployment.folder / "keeper.log").open("ab") as keeper_log:
         subprocess.Popen(
-            [*command, _prefect_program(), *prefect_arguments],
+            [*command, *kept],
             stdin=subprocess.DEVNULL, stdout=keeper_log, stderr=keeper_log,
             start_new_session=True, cwd=deployment.home, env=deployment.environment(),
         )  # fmt: skip

@@ -78,14 +78,21 @@ def smollm2() -> Path:
 
 
 @pytest.fixture(scope="session")
-def prefect() -> Iterator[None]:
-    """A temporary Prefect server with a database of its own."""
-    from prefect.testing.utilities import prefect_test_harness
+def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A Prefect server such as a command starts, with a database of its own."""
+    from prefect import context
+    from prefect.settings import PREFECT_API_URL, temporary_settings
 
-    from rtl_distill import flows  # noqa: F401  (sets Prefect's start-up patience)
+    from rtl_distill.operations import temporary_server
 
-    with prefect_test_harness(server_startup_timeout=300):
+    home = str(tmp_path_factory.mktemp("prefect"))
+    server, url = temporary_server.start({**temporary_server.server_environment(), "PREFECT_HOME": home})
+    with (
+        temporary_settings({PREFECT_API_URL: url}),
+        context._temporary_global_settings_context(context.get_settings_context()),
+    ):
         yield
+    temporary_server.end(server)
 
 
 def sdk_loops() -> list[str]:

@@ -3,6 +3,7 @@
 import subprocess
 
 from rtl_distill.operations.local import LocalDeployment, status
+from tests.waiting import wait_for
 
 
 def test_a_deployment_that_runs_is_asked_at_the_port_that_it_was_started_with(tmp_path):
@@ -11,7 +12,11 @@ def test_a_deployment_that_runs_is_asked_at_the_port_that_it_was_started_with(tm
         (tmp_path / "server.pid").write_text(str(keeper.pid))
         try:
             asked = LocalDeployment(home=tmp_path, folder=tmp_path, port=4200)
-            assert status(asked)["server"] == f"running (process {keeper.pid})"
+            running = f"running (process {keeper.pid})"
+            wait_for(
+                lambda: status(asked)["server"] == running,
+                "its environment, which a program has a moment after its start",
+            )
             assert asked.settings()["PREFECT_API_URL"] == started.api
         finally:
             keeper.kill()

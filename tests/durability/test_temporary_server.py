@@ -1,16 +1,19 @@
 """The Prefect server of one command: only where no other is named, and gone with the command."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import psutil
 import pytest
 
-from rtl_distill.operations.temporary_server import names_server
+from rtl_distill.operations.temporary_server import end, names_server, server_environment, start
 
 COMMAND = """\
 import os, sys
@@ -68,3 +71,28 @@ def test_it_answers_whoever_came_early_outlives_signals_and_ends_with_the_comman
         assert httpx.get(f"{url}/health", timeout=300).json() is True
         command.send_signal(signal.SIGKILL)
         server.wait(60)
+
+
+@pytest.mark.slow
+def test_clients_that_write_at_the_same_time_never_wait_for_the_minute_that_sqlite_waits_for_a_lock(tmp_path):
+    server, url = start({**server_environment(), "PREFECT_HOME": str(tmp_path)})
+    with httpx.Client(base_url=url, timeout=300) as client:
+        flow = client.post("/flows/", json={"name": "f"}).json()["id"]
+
+        def posted(path: str, asked: Any) -> dict[str, Any]:
+            while True:  # as Prefect's client does where the database is locked
+                with contextlib.suppress(httpx.TransportError):
+                    if (answer := client.post(path, json=asked)).status_code != 503:
+                        return answer.raise_for_status().json() if answer.content else {}
+                time.sleep(0.05)
+
+        def seconds(number: int) -> float:
+            began = time.monotonic()
+            run = posted("/flow_runs/", {"flow_id": flow, "name": str(number), "state": {"type": "PENDING"}})["id"]
+            posted(f"/flow_runs/{run}/set_state", {"state": {"type": "RUNNING"}})
+            posted("/artifacts/", {"key": f"a-{number}", "data": "x", "flow_run_id": run})
+            return time.monotonic() - began
+
+        with ThreadPoolExecutor(6) as side_by_side:
+            assert max(side_by_side.map(seconds, range(120))) < 55
+    end(server)
