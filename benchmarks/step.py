@@ -33,6 +33,7 @@ from typing import Any
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
 
 from benchmarks.common import options, show
+from rtl_distill.operations.temporary_server import start_temporary_server
 
 STAGES = ("sample", "grade", "score", "train", "store", "store_waited", "work", "total")
 CLOUD_S = {"sample": 44.0, "grade": 30.0, "score": 10.0, "train": 31.0}
@@ -206,6 +207,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="rtl-distill-bench-") as name:
         if given.staleness:
             return not compare_staleness(Path(name), given.steps, given.factor)
+        start_temporary_server()  # as a command has it
         compare_prefect(Path(name), given.steps)
     return 0
 

@@ -13,12 +13,14 @@ from rtl_core.config import load_config
 from rtl_core.rollouts import evaluation
 from rtl_core.run.session import open_session
 from rtl_distill.cli.flow import run_flow
-from rtl_distill.flows.evaluate import evaluate_policy
-from rtl_distill.flows.validate import validate_problems
 
 
 async def prepare(paths: list[Path], *, evaluate: bool) -> None:
     """Validate the problems of every configuration; with `evaluate`, student and teacher answer the first one's test problems."""
+    # Here, where the command's server runs: whoever imports Prefect earlier gets a server by Prefect itself.
+    from rtl_distill.flows.evaluate import evaluate_policy
+    from rtl_distill.flows.validate import validate_problems
+
     for number, path in enumerate(paths):
         answered = evaluate and number == 0
         async with open_session(load_config(path), with_policy=answered, accept_changes=True) as session:

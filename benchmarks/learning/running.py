@@ -215,17 +215,8 @@ class Matrix:
         """
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
-        environment = {
-            **os.environ,
-            # Runs side by side must not share a server's database.
-            "PREFECT_HOME": str(folder / "prefect"),
-            "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
-            # Nobody looks at these servers, so what they would note of every task is time lost to the runs.
-            "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_ENABLED": "false",
-            "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
-            "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
-            "PREFECT_LOGGING_SERVER_LEVEL": "CRITICAL",
-        }
+        # Runs side by side must not share a server's database.
+        environment = {**os.environ, "PREFECT_HOME": str(folder / "prefect")}
         log = folder / "log.txt"
         for attempt in range(ATTEMPTS):
             with log.open("a") as file:
