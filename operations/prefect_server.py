@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 
-COLLECT_S = 5.0
+START_S, COLLECT_S = 15.0, 5.0
 
 
 def collect_garbage_apart() -> None:
@@ -18,11 +18,13 @@ def collect_garbage_apart() -> None:
     """
 
     def collect() -> None:
+        time.sleep(START_S)
+        gc.collect()
+        gc.freeze()  # what a server is made of, which is not to be looked through every time
         while True:
             time.sleep(COLLECT_S)
             gc.collect()
 
-    gc.freeze()
     gc.disable()
     threading.Thread(target=collect, name="garbage", daemon=True).start()
 
