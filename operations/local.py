@@ -173,7 +173,7 @@ def status(deployment: LocalDeployment) -> dict[str, str]:
     return found
 
 
-def _keep(deployment: LocalDeployment, part: str, kept: list[str]) -> None:
+def _keep(deployment: LocalDeployment, part: str, kept_command: list[str]) -> None:
     command = [sys.executable, "-m", "rtl_distill.operations.keep"]
     command += ["--pid", str(deployment.folder / f"{part}.pid"), "--log", str(deployment.folder / f"{part}.log")]
     # A worker that crashes leaves its runs behind, and they go on.
@@ -182,7 +182,7 @@ def _keep(deployment: LocalDeployment, part: str, kept: list[str]) -> None:
     log.write_bytes(b"")
     with (deployment.folder / "keeper.log").open("ab") as keeper_log:
         subprocess.Popen(
-            [*command, *kept],
+            [*command, *kept_command],
             stdin=subprocess.DEVNULL, stdout=keeper_log, stderr=keeper_log,
             start_new_session=True, cwd=deployment.home, env=deployment.environment(),
         )  # fmt: skip

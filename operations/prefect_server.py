@@ -7,20 +7,22 @@ import sys
 import threading
 import time
 
-START_S, COLLECT_S = 15.0, 5.0
+START_S = 15.0
+"""What a server has made by then is left out of all later collections."""
+COLLECT_S = 5.0
 
 
 def collect_garbage_apart() -> None:
     """Collect garbage in a thread of its own, every few seconds, and nowhere else.
 
-    A cursor that is garbage waits for the lock of its SQLite connection, and that connection may wait for the database, for up to a minute.
-    Where the garbage is found in the event loop, the loop waits with it, and so does the transaction that the connection waits for.
+    Freeing a cursor takes the mutex of its SQLite connection. The connection's thread holds that mutex while it waits for the lock of the
+    database, up to a minute. If the event loop frees the cursor meanwhile, it blocks, and the transaction that has the lock cannot end.
     """
 
     def collect() -> None:
         time.sleep(START_S)
         gc.collect()
-        gc.freeze()  # what a server is made of, which is not to be looked through every time
+        gc.freeze()
         while True:
             time.sleep(COLLECT_S)
             gc.collect()

@@ -23,6 +23,8 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from rtl_distill.operations.prefect_server import collect_garbage_apart
+
 END_S = 5.0
 
 
@@ -33,11 +35,11 @@ def start_temporary_server() -> None:
     _ensure_home()
     server, os.environ["PREFECT_API_URL"] = start(server_environment())
     # Before Prefect is imported, so that its own handlers run before this one.
-    atexit.register(end, server)
+    atexit.register(_end, server)
 
 
 def start(environment: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], str]:
-    """A server's process and the URL of its API, which answers as soon as it can."""
+    """Start a server; returns its process and the URL of its API. A request that comes before it is up waits."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         command = [sys.executable, "-m", "rtl_distill.operations.temporary_server", str(listener.fileno())]
         # In a session of its own: what a terminal sends is for the command.
@@ -94,8 +96,7 @@ def server_environment() -> dict[str, str]:
     }
 
 
-def end(server: subprocess.Popen[bytes]) -> None:
-    """End a server that this process started."""
+def _end(server: subprocess.Popen[bytes]) -> None:
     try:
         server.communicate(timeout=END_S)  # closes its standard input
     except subprocess.TimeoutExpired:
@@ -108,8 +109,6 @@ def serve(listener: socket.socket) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     import uvicorn
     from prefect.server.api.server import create_app
-
-    from rtl_distill.operations.prefect_server import collect_garbage_apart
 
     collect_garbage_apart()
     app = create_app(ephemeral=True, final=True)

@@ -86,13 +86,12 @@ def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     from rtl_distill.operations import temporary_server
 
     home = str(tmp_path_factory.mktemp("prefect"))
-    server, url = temporary_server.start({**temporary_server.server_environment(), "PREFECT_HOME": home})
+    _server, url = temporary_server.start({**temporary_server.server_environment(), "PREFECT_HOME": home})
     with (
         temporary_settings({PREFECT_API_URL: url}),
         context._temporary_global_settings_context(context.get_settings_context()),
     ):
-        yield
-    temporary_server.end(server)
+        yield  # the server ends with this process, after Prefect has delivered what it still holds
 
 
 def sdk_loops() -> list[str]:

@@ -13,10 +13,8 @@ def test_a_deployment_that_runs_is_asked_at_the_port_that_it_was_started_with(tm
         try:
             asked = LocalDeployment(home=tmp_path, folder=tmp_path, port=4200)
             running = f"running (process {keeper.pid})"
-            wait_for(
-                lambda: status(asked)["server"] == running,
-                "its environment, which a program has a moment after its start",
-            )
+            # A program that was just started has no environment for a moment.
+            wait_for(lambda: status(asked)["server"] == running, "the server's part to be found")
             assert asked.settings()["PREFECT_API_URL"] == started.api
         finally:
             keeper.kill()

@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from rtl_distill.operations.temporary_server import end, names_server, server_environment, start
+from rtl_distill.operations.temporary_server import names_server, server_environment, start
 
 COMMAND = """\
 import os, sys
@@ -83,7 +83,7 @@ def test_clients_that_write_at_the_same_time_never_wait_for_the_minute_that_sqli
             while True:  # as Prefect's client does where the database is locked
                 with contextlib.suppress(httpx.TransportError):
                     if (answer := client.post(path, json=asked)).status_code != 503:
-                        return answer.raise_for_status().json() if answer.content else {}
+                        return answer.raise_for_status().json()
                 time.sleep(0.05)
 
         def seconds(number: int) -> float:
@@ -95,4 +95,4 @@ def test_clients_that_write_at_the_same_time_never_wait_for_the_minute_that_sqli
 
         with ThreadPoolExecutor(6) as side_by_side:
             assert max(side_by_side.map(seconds, range(120))) < 55
-    end(server)
+    server.communicate()
