@@ -1,4 +1,4 @@
-"""`rtl-distill episode`: one problem with the tools that a model has in an episode."""
+"""`rtl-distill episode`: play one problem with the tools that a model has in an episode."""
 
 from __future__ import annotations
 
@@ -12,28 +12,26 @@ from rtl_distill.cli.arguments import ConfigOption, SourceOption
 if TYPE_CHECKING:
     from rtl_core.episodes.endpoint import Endpoint
 
-EndpointOption = Annotated[
-    str | None, typer.Option(metavar="URL", help="An OpenAI-compatible endpoint whose --model plays the episode.")
-]
-
 
 def episode(
-    problem_id: Annotated[str, typer.Argument(metavar="PROBLEM", help="Its id, as `problems list` shows it.")],
+    problem_id: Annotated[str, typer.Argument(metavar="PROBLEM", help="Problem id, as `problems list` shows it.")],
     by_hand: Annotated[
-        bool, typer.Option("--by-hand", help="You call the tools, from this terminal or a pipe.")
+        bool, typer.Option("--by-hand", help="Call the tools yourself, from this terminal or a pipe.")
     ] = False,
-    endpoint: EndpointOption = None,
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint whose --model plays the episode.")
+    ] = None,
     model: Annotated[str | None, typer.Option(help="The model's name at the endpoint.")] = None,
     source: SourceOption = None,
     config: ConfigOption = "demo",
     executor: Annotated[
         Literal["bubblewrap", "docker"], typer.Option(help="Where programs and the harness run.")
     ] = "bubblewrap",
-    turns: Annotated[int, typer.Option(min=1, max=1000, help="The most turns.")] = 30,
+    turns: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of turns.")] = 30,
 ) -> None:
     """Play one episode: work on a problem with tools in a sandbox, submit, and see the verdict. Nothing is recorded.
 
-    With --by-hand you see what a model would see and have the same tools and bounds; `help` explains them.
+    With --by-hand you see what a model would see and have the same tools and limits; type `help` to list them.
 
     Exit code 0 when the files pass, 1 when they do not.
 
@@ -46,7 +44,7 @@ def episode(
         rtl-distill episode ID --source cvdp=data/cvdp --endpoint http://localhost:8000/v1 --model qwen
     """
     if by_hand == (endpoint is not None):
-        raise ConfigError("who plays the episode?", "give --by-hand, or --endpoint URL with --model NAME")
+        raise ConfigError("who plays the episode?", "give either --by-hand, or --endpoint URL with --model NAME")
     from contextlib import closing
 
     from rich.console import Console
@@ -69,7 +67,7 @@ def episode(
     if endpoint is not None:
         console.print(shown(played))
     console.print(f"ended: {played.ended}")
-    # Another sandbox than the one in which programs of the episode ran.
+    # Grade in a new sandbox, not in the one where the episode's programs ran.
     with closing(make_executor(executor)) as sandbox, closing(Grader(sandbox)) as grader:
         verdict = grader.grade(problem, answer)
     console.print(verdict_view(verdict))
@@ -77,7 +75,6 @@ def episode(
 
 
 def _model_at(endpoint: str, model: str | None) -> Endpoint:
-    """The model at an endpoint that answers."""
     from rtl_core.episodes.endpoint import Endpoint, check_reachable
 
     if model is None:

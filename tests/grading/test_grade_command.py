@@ -96,7 +96,7 @@ def test_passes_are_looked_at_where_that_is_asked_for(files, tmp_path):
     found = read(findings)
     assert [(one["id"], one["sample"]) for one in found] == [(one["id"], one["sample"]) for one in passed]
     assert {(one["result"], one["method"]) for one in found} == {("equal", "proof")}
-    assert f"passes looked at: {len(passed)} proved" in done.stdout
+    assert f"audited passes: {len(passed)} proved" in done.stdout
 
 
 def test_broken_answer_lines_are_named_and_the_others_graded(files):
