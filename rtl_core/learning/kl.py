@@ -1,8 +1,8 @@
 """Per-token estimators of the reverse KL divergence KL(student ‖ teacher) on the student's own samples.
 
-For a token sampled from the student with log-probability s, to which the teacher gives q, let r = exp(q − s):
+For a token sampled from the student with log-probability s, and log-probability q under the teacher, let r = exp(q − s):
 
-- k1 = s − q           unbiased, can be negative, the one that enters the advantage
+- k1 = s − q           unbiased, can be negative, used in the advantage
 - k2 = (s − q)² / 2    biased, low variance
 - k3 = (r − 1) − log r unbiased, never negative
 

@@ -1,4 +1,4 @@
-"""Where in an answer the teacher is heard: which tokens have a KL. Each filter is 1 or 0 for each token; a token is charged their product."""
+"""Filters of the KL by token. Each filter is 1 or 0 for each token; the KL of a token is multiplied by all of them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from rtl_core.learning.kl import FloatArray
 
 
 def unsure(student_T: FloatArray, below: float | None) -> NDArray[np.float64]:
-    """Where the student was unsure: `1[exp(s_t) < below]`, s_t its log-probability of the token that it sampled; None: everywhere.
+    """`1[exp(s_t) < below]` for the student's log-probabilities s_t of its sampled tokens; 1 everywhere if `below` is None.
 
-    The bar is on the sampled token and not on the entropy of the position, since a sampler tells the former alone; −s_t has the
-    entropy as its mean.
+    The sampled token's probability replaces the entropy of the position, which samplers do not report; the mean of −s_t is the entropy.
     """
     if below is None:
         return np.ones(len(student_T))
@@ -24,10 +23,10 @@ def unsure(student_T: FloatArray, below: float | None) -> NDArray[np.float64]:
 
 
 def first_wrong_line(lines: Sequence[str], passing: Sequence[Sequence[str]]) -> int:
-    """The first line of a failed answer that its nearest passing sibling does not have, as an index into `lines`; 0 without a sibling.
+    """Index of the first line of a failed answer that its nearest passing sibling does not have; 0 without a sibling.
 
-    Nearest is the sibling with the largest ratio of equal lines, 2 M / (a + b), M lines in common order of a and b; a line is right if it
-    is one of those M. Without a wrong line (something is missing at the end) it is the last one.
+    The nearest sibling has the largest ratio of equal lines, 2 M / (a + b), with M lines in common order of a and b; a line is right if
+    it is one of those M. If no line is wrong (something is missing at the end), the result is the last line.
     """
     matchers = [SequenceMatcher(None, lines, other, autojunk=False) for other in passing]
     if not matchers:

@@ -1,7 +1,7 @@
-"""Mutations of a whole module: registers that are too short, inputs and parameters without effect, resets that come late.
+"""Mutations of a whole module: registers that are too short, inputs and parameters without effect, late or missing resets.
 
-Each renames a signal inside the module's body and puts something else behind the new name, so the header, and with it the
-interface, stays. Left out: signals that a macro, `.*` or `.name` hides, and those that are declared a second time in the body.
+Most of them rename a signal inside the module's body and give the new name another value, so that header and interface stay the same.
+Signals that a macro, `.*` or `.name` hides, or that the body declares again, are skipped.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _PORTS = ("ImplicitAnsiPort", "ExplicitAnsiPort")
 _DECLARED = ("DataDeclaration", "NetDeclaration")
 _ASSIGNED = ("AssignmentExpression", "NonblockingAssignmentExpression")
 TEXTBOOK_WIDTH = 8
-"""Registers that should be longer are cut to this width, for want of which answers from memory are wrong."""
+"""Longer registers are also cut to this width, a typical error of answers copied from a textbook."""
 
 
 def module_mutations(tree: SourceTree) -> Iterator[Mutation]:
-    """Every mutation of this kind, module by module."""
+    """Yield all mutations of this file, module by module."""
     for node in tree.of("ModuleDeclaration"):
         module = ModuleText(tree, node)
         yield from _short_outputs(module)
@@ -33,7 +33,7 @@ def module_mutations(tree: SourceTree) -> Iterator[Mutation]:
 
 
 def _short_outputs(module: ModuleText) -> Iterator[Mutation]:
-    """A register or net behind an output, with fewer bits than the output has."""
+    """Put a register or net with fewer bits behind an output."""
     tree = module.tree
     for port in module.ports.values():
         whole = tree.span(port.header)
@@ -59,7 +59,7 @@ def _short_outputs(module: ModuleText) -> Iterator[Mutation]:
 
 
 def _short_registers(module: ModuleText) -> Iterator[Mutation]:
-    """A vector that is declared in the body, with fewer bits."""
+    """Declare a vector of the body with fewer bits."""
     tree = module.tree
     for member in module.body:
         if name_of(member) not in _DECLARED or (bounds := bounds_of(member.type)) is None:
@@ -73,7 +73,7 @@ def _short_registers(module: ModuleText) -> Iterator[Mutation]:
 
 
 def _ignored_inputs(module: ModuleText) -> Iterator[Mutation]:
-    """An input, or one bit of it, that reads as a constant."""
+    """Make an input, or one bit of it, read as a constant."""
     for port in module.inputs:
         if port.name in module.clocks:
             continue
@@ -94,7 +94,7 @@ def _ignored_inputs(module: ModuleText) -> Iterator[Mutation]:
 
 
 def _ignored_parameters(module: ModuleText) -> Iterator[Mutation]:
-    """A parameter that may be set without effect: in the body, or in the header's ranges as well."""
+    """Ignore the value of a parameter: in the body, or in the header's ranges too."""
     ports = [part for part in walk(module.node.header) if name_of(part) in ("AnsiPortList", "NonAnsiPortList")]
     ports += [member for member in module.node.members if name_of(member) == "PortDeclaration"]
     rest = [member for member in module.node.members if name_of(member) != "PortDeclaration"]
@@ -110,7 +110,7 @@ def _ignored_parameters(module: ModuleText) -> Iterator[Mutation]:
 
 
 def _late_resets(module: ModuleText) -> Iterator[Mutation]:
-    """A reset that acts one clock edge later, or only when it lasts for two."""
+    """Make a reset act one clock edge later, or only if it lasts for two."""
     if not module.clocks:
         return
     clock = module.clocks[0]
@@ -130,7 +130,7 @@ def _late_resets(module: ModuleText) -> Iterator[Mutation]:
 
 
 def _missing_resets(module: ModuleText) -> Iterator[Mutation]:
-    """A register that keeps its value in reset."""
+    """Make a register keep its value in reset."""
     tree = module.tree
     for node in (n for n in walk(module.node) if name_of(n) == "ConditionalStatement"):
         words = [token.rawText for token in tokens(node.predicate) if token.rawText not in ("(", ")")]
@@ -145,11 +145,10 @@ def _missing_resets(module: ModuleText) -> Iterator[Mutation]:
 
 
 def _narrower(tree: SourceTree, bounds: Node) -> Iterator[tuple[str, str]]:
-    """(range with fewer bits, how many in words) for a declared range."""
-    select = next((n for n in walk(bounds) if name_of(n) == "SimpleRangeSelect"), None)
-    if select is None:
+    """Yield (range with fewer bits, number of bits in words) for a declared range."""
+    if (limits := _limits(tree, bounds)) is None:
         return
-    left, right = tree.text(select.left), tree.text(select.right)
+    left, right = limits
     if (size := _size(tree, bounds)) is None:
         if not left.isdigit():
             yield f"[({left}) - 1:{right}]", "one bit less"
@@ -158,22 +157,25 @@ def _narrower(tree: SourceTree, bounds: Node) -> Iterator[tuple[str, str]]:
     low = int(right)
     for fewer in dict.fromkeys((size - 1, TEXTBOOK_WIDTH if size > TEXTBOOK_WIDTH else size // 2)):
         if 0 < fewer < size:
-            # The last bit keeps its number, in either order.
+            # The rightmost bit keeps its number, whether the range rises or falls.
             first = low + fewer - 1 if int(left) > low else low - fewer + 1
             yield f"[{first}:{low}]", f"only {fewer} bit{'s' if fewer > 1 else ''}"
 
 
 def _size(tree: SourceTree, bounds: Node) -> int | None:
-    """Bits of a range between two plain numbers, else None."""
+    """Number of bits of a range between two plain numbers, else None."""
+    limits = _limits(tree, bounds)
+    return abs(int(limits[0]) - int(limits[1])) + 1 if limits and all(map(str.isdigit, limits)) else None
+
+
+def _limits(tree: SourceTree, bounds: Node) -> tuple[str, str] | None:
+    """Texts left and right of the colon of a range."""
     select = next((n for n in walk(bounds) if name_of(n) == "SimpleRangeSelect"), None)
-    if select is None:
-        return None
-    left, right = tree.text(select.left), tree.text(select.right)
-    return abs(int(left) - int(right)) + 1 if left.isdigit() and right.isdigit() else None
+    return (tree.text(select.left), tree.text(select.right)) if select is not None else None
 
 
 def shares_header(port: Node) -> bool:
-    """Whether the next port has no header of its own, so that it would follow an edit of this one."""
+    """Whether the next port has no header of its own, so that an edit of this header would change it too."""
     ports = [part for part in port.parent if not is_token(part)]
     spot = next((i for i, part in enumerate(ports) if part == port), None)
     return spot is None or (spot + 1 < len(ports) and not any(t.rawText for t in tokens(ports[spot + 1].header)))

@@ -28,7 +28,7 @@ def test_patience_wants_every_one_of_the_last_steps_outside():
     assert breaches(steps(0.05, 0.2, 0.05), ENTROPY, patience=3) == []
     (breach,) = breaches(steps(0.9, 0.05, 0.04, 0.03), ENTROPY, patience=3)
     assert breach.values == (0.05, 0.04, 0.03)
-    assert "3 steps running" in str(breach)
+    assert "3 consecutive steps" in str(breach)
 
 
 def test_a_step_that_did_not_measure_interrupts_the_row_and_nan_is_outside():

@@ -114,7 +114,7 @@ def test_a_term_needs_a_free_name_a_docstring_and_values_in_its_range():
 
     term("failing")(failing)
     with pytest.raises(
-        ConfigError, match=r"'failing' fails for an answer to p\S*: KeyError\('x'\)\n  -> mend \S*test_reward, line"
+        ConfigError, match=r"'failing' fails for an answer to p\S*: KeyError\('x'\)\n  -> fix \S*test_reward, line"
     ):
         earned(verdict(Outcome.PASSED, "format"), WEIGHTS)
     del TERMS["failing"]

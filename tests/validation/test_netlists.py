@@ -7,7 +7,7 @@ from rtl_core.grading.grader import Grader
 from rtl_core.learning.reward import TERMS, Graded
 from rtl_core.types.answer import Answer
 from rtl_core.types.netlist import Netlist
-from rtl_core.validation.doubts import Once, hold
+from rtl_core.validation.doubts import DesignCache, audit_passes
 from tests.equivalence.test_proof import COUNTER, problem_of
 from tests.validation.conftest import inverter
 
@@ -15,7 +15,7 @@ CHAIN = "module m(input clk, input a, b, c, output reg q, output y);\n  assign y
 
 
 def size(grader: Grader, text: str) -> Netlist | None:
-    return Once().netlist(grader, problem_of(text), {"rtl/m.sv": text})[0]
+    return DesignCache().netlist(grader, problem_of(text), {"rtl/m.sv": text})[0]
 
 
 def test_cells_are_counted_by_hand(grader):
@@ -43,13 +43,15 @@ def test_what_cannot_be_synthesised_has_no_size(grader, text):
 
 
 def test_passes_are_measured_beside_the_golden_answer_and_each_text_once(grader, planted):
-    problem, once = planted(), Once()
+    problem, cache = planted(), DesignCache()
     forms = ("~a", "{4{a == a}} & ~a", "a == 13 ? 5 : ~a")
     answers = [{"rtl/inv.sv": inverter(form)} for form in forms]
-    golden, longer, wrong = (one.netlist for one in hold(grader, problem, answers, Effort.of_cycles(100), once))
+    golden, longer, wrong = (
+        one.netlist for one in audit_passes(grader, problem, answers, Effort.of_cycles(100), cache)
+    )
     assert golden == longer == Netlist(4, 0, 1, 1.0, 1.0)
     assert wrong.relative_area is None, "what is doubtful is held against nothing"
-    assert once.netlist(grader, problem, answers[0])[1] == 0.0
+    assert cache.netlist(grader, problem, answers[0])[1] == 0.0
 
 
 def test_without_a_golden_answer_the_median_pass_is_what_others_are_held_against(grader, planted):
@@ -57,7 +59,7 @@ def test_without_a_golden_answer_the_median_pass_is_what_others_are_held_against
     answers = [{"rtl/inv.sv": inverter(form)} for form in forms]
     problem = planted(golden=None)
     grader.grade(problem, Answer(files=answers[0]))
-    told = hold(grader, problem, answers, Effort.of_cycles(100), Once())
+    told = audit_passes(grader, problem, answers, Effort.of_cycles(100), DesignCache())
     assert [one.netlist and one.netlist.relative_area for one in told] == [1.0, 1.0, 1.0]
 
 
