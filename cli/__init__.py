@@ -32,7 +32,7 @@ COMMANDS: dict[str, str] = {
     "validate": "problems",
     "problems": "problems",
     "evaluate": "evaluating",
-    "episode": "episode",
+    "episode": "evaluating",
     "config": "training",
     "pause": "training",
     "resume": "training",

@@ -87,11 +87,9 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
             mean = min(tokens, limit)
             train += [(mean, limit, source.kind)] * (total - held)
             heldout += [(mean, limit, source.kind)] * held
-            size = "as you said" if problems else "the size of the public set (say --problems N)"
-            notes.append(
-                f"there is no {source.path} ({source.how_to_get(source.path)}): {total} problems, {size}; prompts of"
-                f" {mean:,.0f} tokens on average, assumed"
-            )
+            size = "as given" if problems else "the size of the public set (--problems N sets another)"
+            absent = f"there is no {source.path} ({source.how_to_get(source.path)})"
+            notes.append(f"{absent}: {total} problems, {size}; prompts of {mean:,.0f} tokens on average, assumed")
             continue
         loaded = LoadedProblems(split=config.problems.split)
         source.add_to(loaded, config.run.seed)
@@ -124,14 +122,12 @@ def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple
         notes.append(f"prompt lengths: counted with the tokenizer of {config.tinker.student}")
         return lambda problem: min(float(len(chat.encode(messages_of(problem)))), budget), True
     except PolicyError:
-        notes.append(
-            f"prompt lengths: {CHARS_PER_TOKEN} characters a token, assumed: the student's tokenizer is not on this machine (--download)"
-        )
+        assumed = f"{CHARS_PER_TOKEN} characters per token, assumed"
+        notes.append(f"prompt lengths: {assumed}, because the student's tokenizer is not on this machine (--download)")
     return lambda problem: min(sum(len(m["content"]) for m in messages_of(problem)) / CHARS_PER_TOKEN, budget), False
 
 
 def _show(config: RunConfig, found: Forecast) -> None:
-    """Print both estimates, the maximum first."""
     from rtl_core.cost.estimate import duration
     from rtl_core.cost.tokens import total_dollars, unpriced
     from rtl_core.errors import ConfigError
@@ -152,7 +148,7 @@ def _show(config: RunConfig, found: Forecast) -> None:
     say(f"run {config.run.name!r}: {counted(likely.steps, 'step')}", "bold")
     say(
         f"at most {sum_of(highest)}: {most.rollouts:,} answers of {config.trained_limit:,} tokens each"
-        f" ({config.limit_key}), those of training all trained on{_replaced(config, most.steps)}; no prompt cached"
+        f" ({config.limit_key}), every training answer trained on{_replaced(config, most.steps)}; no prompt cached"
     )
     say(f"likely  {sum_of(total)}: {likely.rollouts:,} answers, under the assumptions below")
     budget = config.cost.budget_usd
@@ -165,19 +161,19 @@ def _show(config: RunConfig, found: Forecast) -> None:
         training, evaluating = total_dollars(one.training, prices), total_dollars(one.evaluating, prices)
         if training is not None and evaluating is not None:
             say(
-                f"{name} training ${training:,.2f} (${training / max(one.steps, 1):,.3f} a step), {one.evaluations}"
+                f"{name} training ${training:,.2f} (${training / max(one.steps, 1):,.3f} per step), {one.evaluations}"
                 f" student and {one.teacher_evaluations} teacher evaluations ${evaluating:,.2f}"
             )
     hours, most_hours = found.hours()
     step_s = 3600 * hours / max(likely.steps, 1)
     say(
-        f"time: likely {duration(hours)} ({step_s:,.0f} s a step with its share of the evaluations); about {duration(most_hours)} if it uses the most"
+        f"time: likely {duration(hours)} ({step_s:,.0f} s per step with its share of the evaluations); about {duration(most_hours)} for the maximum"
     )
     common = (
         f"prices of {prices.as_of:%Y-%m-%d} ({prices.source})",
-        "not counted: repeats after a crash, storage of checkpoints, your own machine",
+        "not included: repeated work after a crash, storage of checkpoints, your own machine",
     )
-    for title, notes in (("assumptions of what is likely", found.assumptions), ("of both", common)):
+    for title, notes in (("assumptions of the likely estimate", found.assumptions), ("both estimates", common)):
         say(f"\n{title}", "bold")
         for note in notes:
             say(f"  - {note}")

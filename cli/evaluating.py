@@ -1,15 +1,19 @@
-"""`rtl-distill evaluate`: evaluate a trained run, or any model by a published protocol."""
+"""`rtl-distill evaluate` a trained run or any model, and play a single `episode`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from rtl_core.errors import ConfigError
+from rtl_distill.cli.arguments import ConfigOption, SourceOption
+
+if TYPE_CHECKING:
+    from rtl_core.episodes.endpoint import Endpoint
 
 _of_run = partial(typer.Option, rich_help_panel="For a run")
 _of_model = partial(typer.Option, rich_help_panel="For a model, without a run")
@@ -200,3 +204,73 @@ def _evaluate_model(
     if endpoint := load_config(file, overrides).evaluation.endpoint:  # from the option, the file or --set
         check_reachable(endpoint)
     run_flow("rtl_distill.flows.evaluate:evaluate_model", file, overrides, title=f"evaluate {model}")
+
+
+def episode(
+    problem_id: Annotated[str, typer.Argument(metavar="PROBLEM", help="Problem id, as `problems list` shows it.")],
+    by_hand: Annotated[
+        bool, typer.Option("--by-hand", help="Call the tools yourself, from this terminal or a pipe.")
+    ] = False,
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint whose --model plays the episode.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="The model's name at the endpoint.")] = None,
+    source: SourceOption = None,
+    config: ConfigOption = "demo",
+    executor: Annotated[
+        Literal["bubblewrap", "docker"], typer.Option(help="Where programs and the harness run.")
+    ] = "bubblewrap",
+    turns: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of turns.")] = 30,
+) -> None:
+    """Play one episode: work on a problem with tools in a sandbox, submit, and see the verdict. Nothing is recorded.
+
+    With --by-hand you see what a model would see and have the same tools and limits; type `help` to list them.
+
+    Exit code 0 when the files pass, 1 when they do not.
+
+    Examples:
+
+        rtl-distill episode cvdp_agentic_fixed_arbiter_0001 --source cvdp=data/cvdp --by-hand
+
+        printf 'write rtl/a.sv @a.sv\\ncompile\\nsubmit\\n' | rtl-distill episode ID --source cvdp=data/cvdp --by-hand
+
+        rtl-distill episode ID --source cvdp=data/cvdp --endpoint http://localhost:8000/v1 --model qwen
+    """
+    if by_hand == (endpoint is not None):
+        raise ConfigError("who plays the episode?", "give either --by-hand, or --endpoint URL with --model NAME")
+    from contextlib import closing
+
+    from rich.console import Console
+
+    from rtl_core.config.episode import Bounds
+    from rtl_core.episodes.by_hand import ByHand
+    from rtl_core.episodes.episode import Episode
+    from rtl_core.grading.executors import make_executor
+    from rtl_core.grading.grader import Grader
+    from rtl_core.reporting.rollout import verdict_view
+    from rtl_core.rollouts.playing import shown
+    from rtl_distill.cli.problems import load, named
+
+    policy = ByHand() if endpoint is None else _model_at(endpoint, model)
+    problem = named(load(config, source), problem_id)
+    console = Console()
+    with closing(make_executor(executor)) as sandbox:
+        played = Episode(problem, sandbox, Bounds(turns=turns))
+        answer = played.play(policy)
+    if endpoint is not None:
+        console.print(shown(played))
+    console.print(f"ended: {played.ended}")
+    # Grade in a new sandbox, not in the one where the episode's programs ran.
+    with closing(make_executor(executor)) as sandbox, closing(Grader(sandbox)) as grader:
+        verdict = grader.grade(problem, answer)
+    console.print(verdict_view(verdict))
+    raise typer.Exit(0 if verdict.passed else 1)
+
+
+def _model_at(endpoint: str, model: str | None) -> Endpoint:
+    from rtl_core.episodes.endpoint import Endpoint, check_reachable
+
+    if model is None:
+        raise ConfigError("--endpoint: which model?", "add --model NAME")
+    check_reachable(endpoint)
+    return Endpoint(endpoint, model)

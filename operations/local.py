@@ -15,11 +15,11 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+import httpx
 
 from rtl_core.errors import ConfigError, InfrastructureError
 from rtl_distill.operations import processes
@@ -121,10 +121,8 @@ def up(deployment: LocalDeployment, prefect_file: Path, tell: Callable[[str], No
     log = deployment.folder / "worker.log"
     _wait(deployment, "worker", lambda: b"started!" in log.read_bytes())
     tell(f"worker: polling {POOL}")
-    lines = "".join(
-        f"export {name}={shlex.quote(value)}\n" for name, value in deployment.settings().items() if name != MARK
-    )
-    (deployment.folder / "env.sh").write_text(lines)
+    shared = {name: value for name, value in deployment.settings().items() if name != MARK}
+    (deployment.folder / "env.sh").write_text("".join(f"export {n}={shlex.quote(v)}\n" for n, v in shared.items()))
 
 
 def down(deployment: LocalDeployment, tell: Callable[[str], None], grace_s: float = 30.0) -> list[int]:
@@ -139,8 +137,8 @@ def down(deployment: LocalDeployment, tell: Callable[[str], None], grace_s: floa
     _kill(runs, signal.SIGTERM)
     _wait_until(lambda: not any(_is_marked(pid, mark) for pid in runs), grace_s)
     _stop_part(deployment, "server", tell, grace_s)
-    _wait_until(lambda: not list(_marked(mark)), 1.0)
-    left = list(_marked(mark))
+    _wait_until(lambda: not _marked(mark), 1.0)
+    left = _marked(mark)
     _kill(left, signal.SIGKILL)
     tell("down" if not left else f"down; {len(left)} processes had to be killed")
     return left
@@ -171,7 +169,7 @@ def _keep(deployment: LocalDeployment, part: str, kept_command: list[str]) -> No
     log.write_bytes(b"")
     command = [sys.executable, "-m", "rtl_distill.operations.keep"]
     command += ["--pid", str(deployment.folder / f"{part}.pid"), "--log", str(log)]
-    # The runs of a crashed worker go on.
+    # The runs of a crashed worker continue.
     command += ["--spare-children", "--"] if part == "worker" else ["--"]
     with (deployment.folder / "keeper.log").open("ab") as keeper_log:
         subprocess.Popen(
@@ -198,8 +196,8 @@ def _prefect(deployment: LocalDeployment, arguments: list[str]) -> None:
 
 
 def _prefect_program() -> str:
-    beside = Path(sys.executable).parent / "prefect"
-    program = str(beside) if beside.is_file() else shutil.which("prefect")
+    installed = Path(sys.executable).parent / "prefect"
+    program = str(installed) if installed.is_file() else shutil.which("prefect")
     if program is None:
         raise ConfigError("the program `prefect` is not installed", "make setup")
     return program
@@ -207,9 +205,8 @@ def _prefect_program() -> str:
 
 def _answers(api: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{api}/health", timeout=3) as answer:
-            return answer.status == 200
-    except (urllib.error.URLError, OSError):
+        return httpx.get(f"{api}/health", timeout=3).status_code == 200
+    except httpx.HTTPError:
         return False
 
 
@@ -230,7 +227,6 @@ def _wait_until(condition: Callable[[], bool], patience_s: float) -> bool:
 
 
 def _is_marked(pid: int, mark: str) -> bool:
-    """Whether the process is alive and belongs to the deployment."""
     return processes.is_alive(pid) and processes.variable(pid, MARK) == mark
 
 
@@ -243,7 +239,5 @@ def _family(pid: int | None) -> set[int]:
     return family
 
 
-def _marked(mark: str) -> Iterator[int]:
-    for pid in processes.pids():
-        if pid != os.getpid() and _is_marked(pid, mark):
-            yield pid
+def _marked(mark: str) -> list[int]:
+    return [pid for pid in processes.pids() if pid != os.getpid() and _is_marked(pid, mark)]

@@ -9,7 +9,7 @@ from rtl_core.algorithms.base import ALGORITHMS, Algorithm, Group, Inputs, credi
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import token_advantages
 from rtl_core.learning.credit import GroupCredit, Rules, credit
-from rtl_core.learning.kl_mask import unsure
+from rtl_core.learning.kl import unsure
 
 
 @ALGORITHMS.register("grpo")
@@ -69,7 +69,7 @@ class Grpo(Algorithm):
         )
 
     def heard_T(self, answer: StoredRollout) -> NDArray[np.float64]:
-        """1 at each token where the teacher is heard, 0 elsewhere (learning/kl_mask.py)."""
+        """1 at each token where the teacher is heard, 0 elsewhere (learning/kl.py)."""
         heard_T = unsure(np.array(answer.rollout.logprobs_T), self.config.learning.kl_unsure_below)
         heard_T[: answer.heard_from] = 0.0
         return heard_T

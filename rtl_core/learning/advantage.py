@@ -66,7 +66,7 @@ def token_advantages(
         kl_weight: λ ≥ 0.
         kl_discount: γ in [0, 1]; with 0 each token gets only its own KL.
         kl_clamp: if given, clamp each token's KL to ±kl_clamp nats before summing.
-        heard_T: factor of each token's KL (learning/kl_mask.py); None means 1.
+        heard_T: factor of each token's KL (learning/kl.py); None means 1.
 
     Raises:
         ValueError: the shapes differ, or λ > 0 without a teacher.

@@ -54,7 +54,6 @@ class GroupCredit(NamedTuple):
     counts_G: NDArray[np.bool_]
 
     def answers(self) -> list[Credit]:
-        """The credit of each answer, in order."""
         return [Credit(float(r), float(a), bool(c)) for r, a, c in zip(*self, strict=True)]
 
 

@@ -18,7 +18,7 @@ METRICS = {
     "groups/mixed": "share of groups in which some answers passed and some did not",
     "groups/all_good": "share of groups in which every answer passed",
     "groups/all_bad": "share of groups in which none passed",
-    "env/all/truncated": "share of answers cut at the token limit",
+    "env/all/truncated": "share of answers truncated at the token limit",
     "env/all/duplicates": "share of answers equal to an earlier one of their group",
     "env/all/format_valid": "share of answers from which files could be read",
     "env/all/tests_passed": "share of answers that passed",
@@ -61,10 +61,7 @@ def breaches(
     found = []
     for metric, (lowest, highest) in ranges.items():
         values = tuple(step[metric] for step in steps[-patience:] if metric in step)
-        if len(values) == patience and all(_outside(value, lowest, highest) for value in values):
+        low, high = -math.inf if lowest is None else lowest, math.inf if highest is None else highest
+        if len(values) == patience and not any(low <= value <= high for value in values):  # NaN is not within bounds
             found.append(Breach(metric, lowest, highest, values))
     return found
-
-
-def _outside(value: float, lowest: float | None, highest: float | None) -> bool:
-    return math.isnan(value) or (lowest is not None and value < lowest) or (highest is not None and value > highest)

@@ -54,7 +54,6 @@ class Standing:
 
 
 def pool_of(rate: float, rules: PoolRules) -> Pool:
-    """Pool of a pass rate."""
     return "easy" if rate >= rules.easy_from else "hard" if rate < rules.hard_below else "normal"
 
 

@@ -65,9 +65,9 @@ def document(
 ) -> Iterator[dict[str, Any]]:
     """Yield the header, the problems and the last line of the document."""
     problems = {p.id: p for p in sorted(loaded.every, key=lambda p: (p.source, p.id))}
-    others: dict[str, list[tuple[dict[str, str], str]]] = {}
+    others: dict[str, list[dict[str, Any]]] = {}
     for row in history.query(OTHERS_SQL).to_pylist():
-        others.setdefault(row["fingerprint"], []).append((json.loads(row["tools"]), row["status"]))
+        others.setdefault(row["fingerprint"], []).append({"tools": json.loads(row["tools"]), "status": row["status"]})
     tools = {json.dumps(r.tools, sort_keys=True): r.tools for r in records.values() if r.tools}
     head: dict[str, Any] = {
         "data_set": loaded.fingerprint,
@@ -90,10 +90,8 @@ def _json_lines(lines: Iterable[dict[str, Any]]) -> str:
     return "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines)
 
 
-def _row(
-    problem: Problem, record: ValidationRecord, others: Mapping[str, list[tuple[dict[str, str], str]]]
-) -> dict[str, Any]:
-    found, elsewhere = record.evidence, others.get(problem.fingerprint, [])
+def _row(problem: Problem, record: ValidationRecord, others: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    found = record.evidence
     golden, stubs, mutants = (found.get(name) or {} for name in ("golden", "stubs", "mutants"))
     return {
         **{name: getattr(problem, name) for name in ("id", "source", "category", "difficulty", "fingerprint")},
@@ -104,7 +102,7 @@ def _row(
         "mutants": {name: value for name, value in mutants.items() if name != "equivalents"},
         "stubs": {"tried": len(stubs), "paid": sorted(name for name, result in stubs.items() if _is_paid(result))},
         "seeds": [f"{verdict['seed']}: {verdict['outcome']}" for verdict in golden.get("verdicts", [])],
-        "other_tools": [{"tools": tools, "status": status} for tools, status in elsewhere if tools != record.tools],
+        "other_tools": [row for row in others.get(problem.fingerprint, []) if row["tools"] != record.tools],
         "interface": found.get("interface") or {},
         "contradictions": list(contradictions(problem)),
     }
@@ -135,19 +133,16 @@ def contradictions(problem: Problem) -> Iterator[str]:
 def _page(lines: list[dict[str, Any]], loaded: LoadedProblems, records: Mapping[str, ValidationRecord]) -> str:
     head, *rows, tail = lines
     sums, unfit = by_source(records, loaded.broken, loaded.left_out)
-    return (
-        escaping_templates("rtl_core.reporting")
-        .get_template("document.html")
-        .render(
-            head=head,
-            rows=rows,
-            tail=tail,
-            statuses=[name.replace("_", " ") for name in VALIDATION_STATUSES],
-            sources=[
-                [name, *row.counts.values(), f"{row.golden_passed}/{row.golden_total}", score_text(row)]
-                for name, row in sums.items()
-            ],
-            unfit=[[row.problem, row.source, row.status, _MACHINE_PATH.sub("", row.reason)] for row in unfit],
-            style=Markup(page_style()),
-        )
+    template = escaping_templates("rtl_core.reporting").get_template("document.html")
+    return template.render(
+        head=head,
+        rows=rows,
+        tail=tail,
+        statuses=[name.replace("_", " ") for name in VALIDATION_STATUSES],
+        sources=[
+            [name, *row.counts.values(), f"{row.golden_passed}/{row.golden_total}", score_text(row)]
+            for name, row in sums.items()
+        ],
+        unfit=[[row.problem, row.source, row.status, _MACHINE_PATH.sub("", row.reason)] for row in unfit],
+        style=Markup(page_style()),
     )

@@ -7,6 +7,7 @@ see. Such an answer is therefore marked `found` everywhere.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from rtl_core.equivalence.consensus import classes_of
@@ -24,22 +25,19 @@ MAX_SAMPLES = 8
 """Maximum number of distinct samples to compare; more cost much and add little."""
 
 _SAMPLES = """
-SELECT p.fingerprint, r.text
+SELECT p.fingerprint, list(r.text ORDER BY r.rollout) AS texts
 FROM rollouts r
 JOIN verdicts v ON v.rollout = r.rollout
 JOIN evaluations e ON e.evaluation = r.evaluation
 JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
 WHERE e.policy = 'teacher' AND r.turn = 1 AND v.outcome = 'passed'
-ORDER BY p.fingerprint, r.rollout
+GROUP BY p.fingerprint
 """
 
 
 def teacher_samples(history: History) -> dict[str, list[str]]:
     """Mapping of problem fingerprint to the teacher's passing samples, over all runs of a history."""
-    found: dict[str, list[str]] = {}
-    for row in history.query(_SAMPLES).to_pylist():
-        found.setdefault(row["fingerprint"], []).append(row["text"])
-    return found
+    return {row["fingerprint"]: row["texts"] for row in history.query(_SAMPLES).to_pylist()}
 
 
 def find_golden(
@@ -52,20 +50,12 @@ def find_golden(
         samples: independently drawn responses.
         grader: grades the samples again under each of `seeds`.
     """
-    counts: dict[tuple[tuple[str, str], ...], int] = {}
-    for text in samples:
-        answer = answer_to(problem, text)
-        if answer.files:
-            key = tuple(sorted((path, normalised(body)) for path, body in answer.files.items()))
-            counts[key] = counts.get(key, 0) + 1
+    answers = [answer_to(problem, text).files for text in samples]
+    counts = Counter(tuple(sorted((path, normalised(body)) for path, body in f.items())) for f in answers if f)
     graders = [grader.but(seed=seed, cache=None) for seed in seeds]
     candidates = sorted(counts, key=lambda key: (-counts[key], sum(len(body) for _, body in key)))[:MAX_SAMPLES]
-    steady = [
-        dict(key)
-        for key in candidates
-        if all(again.grade(problem, Answer(files=dict(key))).passed for again in graders)
-    ]
-    weights = [counts[tuple(sorted(files.items()))] for files in steady]
+    kept = [key for key in candidates if all(g.grade(problem, Answer(files=dict(key))).passed for g in graders)]
+    steady, weights = [dict(key) for key in kept], [counts[key] for key in kept]
     if sum(weights) < MIN_AGREEING:
         return None, f"{sum(weights)} of {len(samples)} samples pass again under every seed, {MIN_AGREEING} are needed"
 

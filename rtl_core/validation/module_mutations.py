@@ -51,11 +51,8 @@ def _short_outputs(module: ModuleText) -> Iterator[Mutation]:
             other = f"{port.name}__short"
             declaration = f"{kind} {port.signed}{bounds} {other}{given}; assign {port.name} = {other};"
             if edits := module.behind(port.name, other, declaration):
-                yield Mutation(
-                    "truncation",
-                    f"output `{port.name}` {tree.text(port.bounds)} has {fewer} behind it",
-                    (*edits, *header),
-                )
+                described = f"output `{port.name}` {tree.text(port.bounds)} has {fewer} behind it"
+                yield Mutation("truncation", described, (*edits, *header))
 
 
 def _short_registers(module: ModuleText) -> Iterator[Mutation]:
@@ -85,9 +82,8 @@ def _ignored_inputs(module: ModuleText) -> Iterator[Mutation]:
             values[f"{port.name} & ~1"] = f"the last bit of `{port.name}` reads as 0"
             values[f"({port.name} << 1) >> 1"] = f"the first bit of `{port.name}` reads as 0"
             if (size := _size(module.tree, port.bounds)) and size > 2:
-                values[f"{port.name} | (1 << {size // 2})"] = (
-                    f"bit {size // 2} of `{port.name}`, from the right, reads as 1"
-                )
+                middle = size // 2
+                values[f"{port.name} | (1 << {middle})"] = f"bit {middle} of `{port.name}`, from the right, reads as 1"
         for value, described in values.items():
             if edits := module.behind(port.name, other, f"wire {port.signed}{width}{other} = {value};"):
                 yield Mutation("ignored input", described, edits)
@@ -115,17 +111,13 @@ def _late_resets(module: ModuleText) -> Iterator[Mutation]:
         return
     clock = module.clocks[0]
     edge = next(iter(sorted(module.edges.get(clock, ()), reverse=True)), "posedge")
-    for reset in module.resets:
-        if reset not in module.ports:
-            continue
-        low = is_active_low(module.node, reset, module.edges)
-        before = f"reg {reset}__before; always @({edge} {clock}) {reset}__before <= {reset};"
-        if edits := module.behind(reset, f"{reset}__before", before):
+    for reset in (name for name in module.resets if name in module.ports):
+        operator = "|" if is_active_low(module.node, reset, module.edges) else "&"
+        before, held = f"{reset}__before", f"{reset}__held"
+        register = f"reg {before}; always @({edge} {clock}) {before} <= {reset};"
+        if edits := module.behind(reset, before, register):
             yield Mutation("late reset", f"`{reset}` acts one edge later", edits)
-        held = f"{reset}__held"
-        if edits := module.behind(
-            reset, held, f"{before} wire {held} = {reset} {'|' if low else '&'} {reset}__before;"
-        ):
+        if edits := module.behind(reset, held, f"{register} wire {held} = {reset} {operator} {before};"):
             yield Mutation("late reset", f"`{reset}` acts only when it lasts for two edges", edits)
 
 

@@ -205,7 +205,6 @@ def _timed(text: str) -> str:
 
 
 def _module(tree: SourceTree, name: str) -> Node | None:
-    """Declaration of a module in this text, or None."""
     return next((node for node in tree.of("ModuleDeclaration") if node.header.name.rawText == name), None)
 
 

@@ -72,18 +72,13 @@ def validate_problem(problem: Problem, grader: Grader, *, level: Level, found_go
     except _HarnessFailed as failure:
         status, reason = "broken", str(failure)
     tools = first.executor.tools()
+    about = {"reason": reason, "level": level.name, "source": problem.source, "family": problem.family}
     return ValidationRecord(
         fingerprint=problem.fingerprint,
         tools_key=tools_key(first.executor.name, tools, level),
         problem_id=problem.id,
         status=status,
-        evidence={
-            "reason": reason,
-            "level": level.name,
-            "source": problem.source,
-            "family": problem.family,
-            **work.evidence,
-        },
+        evidence={**about, **work.evidence},
         tools=tools,
         wall_s=time.monotonic() - started,
     )
@@ -144,10 +139,9 @@ class _Validation:
         verdicts: list[Verdict] = []
         for seed in self.level.seeds:
             verdicts.append(self._grade(golden, self.first.but(seed=seed)))
-            if len({v.passed for v in verdicts}) > 1:
+            # If no test ran, seeds make no difference.
+            if len({v.passed for v in verdicts}) > 1 or verdicts[-1].outcome in _NOT_TESTED:
                 break
-            if verdicts[-1].outcome in _NOT_TESTED:
-                break  # it failed before any test ran, so seeds make no difference
         self.evidence["golden"] |= {
             "verdicts": [
                 {"seed": v.seed, "outcome": v.outcome.value, "tests": f"{v.tests_passed}/{v.tests_total}"}
@@ -232,8 +226,7 @@ class _Validation:
             return "fit", "the golden answer passes and wrong ones fail; no mutant could be made"
         grader = self._impatient()
         void = 0
-        tried: Counter[str] = Counter()
-        killed: Counter[str] = Counter()
+        tried, killed = Counter[str](), Counter[str]()
         survivors: list[dict[str, str]] = []
         same: list[str] = []
         candidates = mutants(golden, self.problem.interface.module, 3 * wanted, int(self.problem.fingerprint[:8], 16))
@@ -249,9 +242,8 @@ class _Validation:
                 if compared and compared.agrees:
                     same.append(mutant.description)
                     continue
-                survivors.append(
-                    {"mutant": mutant.description, "kind": mutant.kind, "told": compared.detail if compared else ""}
-                )
+                told = compared.detail if compared else ""
+                survivors.append({"mutant": mutant.description, "kind": mutant.kind, "told": told})
             tried[mutant.kind] += 1
             killed[mutant.kind] += not verdict.passed
         judged = tried.total()

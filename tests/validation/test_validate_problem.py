@@ -48,6 +48,7 @@ BY_SEED = 'import os, sys\nsys.exit(int(os.environ["COCOTB_RANDOM_SEED"]) % 2)\n
 BY_CHANCE = "import os, sys\nsys.exit(os.urandom(1)[0] % 2)\n"
 HOLDS = 'import sys\nsys.exit(0 if "{}" in open("/code/rtl/inv.sv").read() else 1)\n'
 NO_IMPORT = "import sys\nsys.exit(\"E   ImportError: cannot import name 'sim_time_utils' from 'cocotb'\")\n"
+NO_TEST = "import cocotb\n\n\n@cocotb.test()\nasync def t(dut): ...\n\n\nraise TypeError('this harness is for another cocotb')\n"
 GIVEN = {"rtl/inv.sv": inverter("4'd3")}
 OFTEN, MUTANTS = Level("full", 0, (1,) * 24, ()), Level("full", 4, (1,), ())
 ONE_STEP = Level("full", 0, (1,), ("one step",))
@@ -62,7 +63,11 @@ UNFIT = {
     "it pays what is given": ({"run": HOLDS.format("end"), "context": GIVEN}, SHORT, "weak", "unmodified context"),
     "its simulator is missing": ({"command": "no-such-simulator x.sv"}, SHORT, "unsupported", "no-such-simulator"),
     "its tests cannot be imported": ({"run": NO_IMPORT, "golden": None}, SHORT, "unsupported", "sim_time_utils"),
-}
+    "its module is missing": ({"run": "import cocotbext.nowhere\n"}, SHORT, "unsupported", "the Python module cocotbext.nowhere"),
+    "it fails before any test": ({"run": NO_TEST}, SHORT, "broken", "another cocotb"),
+    "its golden answer fails": ({"golden": inverter("a")}, SHORT, "broken", "the golden answer fails: tests failed"),
+    "it always passes, without a golden answer": ({"run": "pass\n", "golden": None}, SHORT, "weak", "a stub is paid"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "level", "status", "said"), UNFIT.values(), ids=UNFIT)
@@ -156,38 +161,25 @@ def test_the_published_arbiter_is_fit_and_its_survivors_are_shown(grader, exampl
         assert survivor["told"], "a survivor counts only with an input that distinguishes it from the golden answer"
 
 
-@pytest.mark.parametrize(
-    ("run", "named"),
-    [
-        ('import subprocess\nsubprocess.run(["yosys", "-V"], check=True)\n', "the program yosys"),
-        ("import cocotbext.nowhere_to_be_found\n", "the Python module cocotbext.nowhere_to_be_found"),
-    ],
-)
-def test_a_harness_that_needs_a_missing_tool_is_unsupported(grader, planted, run, named):
-    if "yosys" in named and "yosys" in grader.executor.tools():
-        run, named = run.replace("yosys", "ghdl"), "the program ghdl"
+def test_a_harness_that_needs_a_missing_program_is_unsupported(grader, planted):
+    program = "ghdl" if "yosys" in grader.executor.tools() else "yosys"
+    run = f'import subprocess\nsubprocess.run(["{program}", "-V"], check=True)\n'
     found = validate_problem(planted(run), grader, level=SHORT)
     assert found.status == "unsupported"
-    assert named in found.evidence["reason"]
+    assert f"the program {program}" in found.evidence["reason"]
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["golden answer", "neither it nor the ports known"])
-def test_a_harness_that_breaks_before_it_runs_anything_is_broken(grader, planted, known):
-    run = "import cocotb\n\n\n@cocotb.test()\nasync def t(dut): ...\n\n\nraise TypeError('this harness is for another cocotb')\n"
-    problem = planted(run) if known else planted(run, golden=None).model_copy(update={"interface": None})
+def test_a_harness_that_fails_before_any_test_is_broken_even_if_the_ports_are_unknown(grader, planted):
+    problem = planted(NO_TEST, golden=None).model_copy(update={"interface": None})
     found = validate_problem(problem, grader, level=SHORT)
     assert found.status == "broken", found.evidence
     assert "another cocotb" in found.evidence["reason"]
 
 
-def test_a_golden_answer_that_fails_is_broken_with_the_reason(grader, planted):
-    wrong = inverter("a")
-    found = validate_problem(planted(golden=wrong), grader, level=SHORT)
+def test_a_golden_answer_that_does_not_compile_is_graded_once(grader, planted):
+    found = validate_problem(planted(golden=inverter("a").replace("assign", "assing")), grader, level=SHORT)
     assert found.status == "broken"
-    assert "the golden answer fails: tests failed" in found.evidence["reason"]
-    unbalanced = validate_problem(planted(golden=wrong.replace("assign", "assing")), grader, level=SHORT)
-    assert unbalanced.status == "broken"
-    assert len(unbalanced.evidence["golden"]["verdicts"]) == 1, "seeds make no difference if it does not compile"
+    assert len(found.evidence["golden"]["verdicts"]) == 1, "seeds make no difference"
 
 
 def test_a_harness_that_exceeds_its_timeout_is_broken(planted):
@@ -225,8 +217,6 @@ def test_without_a_golden_answer_the_other_checks_are_made(grader, planted):
     assert set(honest.evidence["stubs"]) == set(WITHOUT_DESIGN) - {"clock"}
     assert honest.evidence["interface"]["source"] == "specification"
     assert honest.evidence["interface"]["confidence"] == "medium"
-    generous = validate_problem(planted("pass\n", golden=None), grader, level=SHORT)
-    assert generous.status == "weak"
 
 
 def test_equivalent_mutants_do_not_make_a_problem_weak(grader):
