@@ -1,6 +1,6 @@
 """The console script `rtl-distill` and its commands, grouped in modules by what a user does.
 
-Command modules import what is heavy (torch, Prefect, pyslang) inside their functions, so that `--help` is quick.
+Command modules import heavy packages (torch, Prefect, pyslang) inside their functions, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rich.console import Console
 
 from rtl_core.errors import RtlDistillError
 
-# command name -> the module that defines it as a function of that name; its docstring is its help.
+# Command name -> module with a function of that name, whose docstring is the help text.
 COMMANDS: dict[str, str] = {
     "make-models": "setup",
     "fetch-model": "setup",
@@ -32,7 +32,7 @@ COMMANDS: dict[str, str] = {
     "validate": "problems",
     "problems": "problems",
     "evaluate": "evaluating",
-    "episode": "episode",
+    "episode": "evaluating",
     "config": "training",
     "pause": "training",
     "resume": "training",
@@ -65,31 +65,33 @@ app = typer.Typer(
 
 @functools.cache
 def register() -> None:
-    """Import every command and give it to `app`, once a process."""
+    """Import every command and add it to `app`, once per process."""
     for name, module in COMMANDS.items():
         command = getattr(importlib.import_module(f"rtl_distill.cli.{module}"), name.replace("-", "_"))
         if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)  # a command with commands of its own
+            app.add_typer(command, name=name)  # a command with subcommands
         else:
             app.command(name)(command)
 
 
 def main() -> None:
-    """Entry point: user errors become one clear message and their exit code, anything else keeps its traceback."""
+    """Run the command line. User errors print one message and set the exit code; other errors keep their traceback."""
     register()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # as stderr: a letter that a terminal's encoding lacks must end no run
+    if isinstance(
+        sys.stdout, io.TextIOWrapper
+    ):  # like stderr: a character the terminal cannot encode must not end a run
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except (RtlDistillError, OSError) as error:
-        # What keeps the error (Prefect's states) would keep a connection in these frames, whose library complains of it at exit.
+        # Prefect's states keep the error alive. Its frames would keep a connection open, which causes a warning at exit.
         traceback.clear_frames(error.__traceback__)
         if isinstance(error, OSError):
             if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            # A write to an open file does not name it.
-            said = f"{error.filename2 or error.filename or 'the output'}: {error.strerror}"
-            error = RtlDistillError(said, "check the path, its permissions and the room on its disk")
+            # The error of a write to an open file has no file name.
+            message = f"{error.filename2 or error.filename or 'the output'}: {error.strerror}"
+            error = RtlDistillError(message, "check the path, its permissions and the free space on its disk")
         console = Console(stderr=True)
         console.print(
             f"error: {error.message}", style="bold red", markup=False, emoji=False, highlight=False, soft_wrap=True

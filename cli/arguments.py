@@ -1,4 +1,4 @@
-"""Arguments that several commands take, and what they mean: which configuration, which history, which run."""
+"""Arguments and options that several commands share: configuration, history, run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rtl_core.errors import HistoryError
 if TYPE_CHECKING:
     from rtl_core.history.store import History
 
-# By their files: `rtl_core.config`, which lists them too, imports what `--help` should not wait for.
+# Listed from the files, because importing `rtl_core.config` would slow down `--help`.
 _SHIPPED = sorted(
     path.name.removesuffix(".toml") for path in resources.files("rtl_core").joinpath("config", "shipped").iterdir()
 )
@@ -30,27 +30,27 @@ SourceOption = Annotated[
     typer.Option(
         "--source",
         metavar="KIND[=PATH]",
-        help="This set instead of the configuration's, such as cvdp=PATH; `rtl-distill problems sources` lists all. May be repeated.",
+        help="Use this problem set instead of the configuration's, e.g. cvdp=PATH; `rtl-distill problems sources` lists all. May be repeated.",
     ),
 ]
-PurposeOption = Annotated[Literal["all", "train", "evaluation"], typer.Option(help="Which rollouts.")]
+PurposeOption = Annotated[Literal["all", "train", "evaluation"], typer.Option(help="Which rollouts to include.")]
 VerboseOption = Annotated[bool, typer.Option("--verbose", help="Show Prefect's own log lines too.")]
 DbOption = Annotated[
     Path | None,
-    typer.Option("--db", metavar="PATH", help="The history (default: $RTL_DISTILL_DB, else runs/history.duckdb)."),
+    typer.Option("--db", metavar="PATH", help="History file (default: $RTL_DISTILL_DB, else runs/history.duckdb)."),
 ]
 RunArgument = Annotated[str, typer.Argument(help="Name of the run.")]
-NewestRunArgument = Annotated[str | None, typer.Argument(help="The run (default: the newest).")]
-RolloutArgument = Annotated[str, typer.Argument(help="Key of a rollout, or its end where that is enough to tell it.")]
+NewestRunArgument = Annotated[str | None, typer.Argument(help="Name of the run (default: the newest).")]
+RolloutArgument = Annotated[str, typer.Argument(help="Key of a rollout, or an unambiguous end of it.")]
 
 
 def database_path(db: Path | None) -> Path:
-    """The file that a command means."""
+    """Path of the history: `db`, else the environment variable, else the default."""
     return db or Path(os.environ.get("RTL_DISTILL_DB") or "runs/history.duckdb")
 
 
 def open_history(db: Path | None, *, forward: bool = False) -> History:
-    """The history for reading. `forward`: one of an older schema is migrated first, for commands that go on with a run."""
+    """Open the history for reading. `forward` opens it for writing and migrates an older schema first."""
     from rtl_core.history.store import History
 
     path = database_path(db)
@@ -58,7 +58,7 @@ def open_history(db: Path | None, *, forward: bool = False) -> History:
 
 
 def pick_run(history: History, name: str | None) -> str:
-    """The named run, or the newest. HistoryError when there is no such run, or none at all."""
+    """Return the named run, or the newest. Raises HistoryError when there is none."""
     if name is not None:
         return history.existing_run(name).name
     runs = history.runs()

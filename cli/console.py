@@ -1,4 +1,4 @@
-"""What a command shows while it works: its progress, and no lines of chatty libraries."""
+"""Console output of a running command: progress, without the log lines of chatty libraries."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class _Warnings(logging.Handler):
 
 
 class ConsoleProgress:
-    """Stages and lines scroll by with the time since the start; one bar at the bottom shows what is under way.
+    """Print stages and lines with the elapsed time, above one progress bar for the current work.
 
-    Where the output is no terminal, every quarter of the way is a line instead. Warnings of the project's logger are lines too.
+    If the output is not a terminal, a line for each quarter replaces the bar. Warnings of the project's logger are printed as lines.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -88,12 +88,12 @@ class ConsoleProgress:
 
 @contextmanager
 def quiet(level: int, *names: str) -> Iterator[None]:
-    """Within the block these loggers say nothing below `level`; a run that follows in the same process is heard again."""
-    before = {name: logging.getLogger(name).level for name in names}
-    for name in names:
-        logging.getLogger(name).setLevel(level)
+    """Within the block, set these loggers to `level`; restore their levels afterwards."""
+    before = {logger: logger.level for logger in map(logging.getLogger, names)}
+    for logger in before:
+        logger.setLevel(level)
     try:
         yield
     finally:
-        for name, own in before.items():
-            logging.getLogger(name).setLevel(own)
+        for logger, own in before.items():
+            logger.setLevel(own)

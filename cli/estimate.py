@@ -1,4 +1,4 @@
-"""`rtl-distill estimate`: what a run will use and cost, before it is started."""
+"""`rtl-distill estimate`: predict the tokens, time and cost of a run before it starts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
 
 from rtl_distill.cli.arguments import ConfigArgument, SetOption
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from rtl_core.config import RunConfig
     from rtl_core.cost.estimate import Prompts
     from rtl_core.prompting.templates import Message
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rtl_core.types.problem import Problem
 
 CHARS_PER_TOKEN = 3.2
-"""Of English mixed with Verilog, where no tokenizer is at hand."""
+"""Average of English mixed with Verilog, used when no tokenizer is available."""
 
 
 def estimate(
@@ -29,23 +29,23 @@ def estimate(
     set_: SetOption = None,
     problems: Annotated[
         int | None,
-        typer.Option(min=1, help="Size of a data set that is not on this machine; default: that of the public one."),
+        typer.Option(min=1, help="Size of a data set that is not on this machine (default: size of the public set)."),
     ] = None,
     completion: Annotated[
-        float | None, typer.Option("--completion-tokens", min=1, help="Mean tokens of an answer.")
+        float | None, typer.Option("--completion-tokens", min=1, help="Mean tokens per answer.")
     ] = None,
     prices: Annotated[
-        Path | None, typer.Option(help="A price list; default: the configuration's or the shipped one.")
+        Path | None, typer.Option(help="Price list (default: the configuration's, else the shipped one).")
     ] = None,
     download: Annotated[
-        bool, typer.Option("--download", help="Fetch the student's tokenizer when it is not on this machine.")
+        bool, typer.Option("--download", help="Download the student's tokenizer if it is not on this machine.")
     ] = False,
 ) -> None:
-    """Print what a run can cost at most, then what it will likely cost, with every assumption: tokens by kind, dollars, hours.
+    """Print the maximum and the likely cost of a run, with every assumption: tokens by kind, dollars, hours.
 
-    `at most` is the bill that the run cannot exceed: every answer as long as its limit of tokens allows and trained on, every group
-    replaced as often as the configuration lets it be, no prompt cached. `likely` goes by lengths,
-    shares and speeds that are measured where the history holds rollouts of the same student, and assumed where not.
+    `at most` is the bill that the run cannot exceed: every answer reaches its token limit and is trained on, every group is replaced
+    as often as the configuration allows, and no prompt is cached. `likely` uses measured lengths, shares and speeds if the history
+    has rollouts of the same student, and assumed ones otherwise.
 
     Examples:
 
@@ -53,22 +53,19 @@ def estimate(
 
         rtl-distill estimate cvdp --set run.epochs=1 --set sampling.group_size=4 --completion-tokens 2500
     """
-    from rich.console import Console
-
     from rtl_core.config import load_config
     from rtl_core.cost.tokens import load_prices
     from rtl_core.run.forecast import forecast
 
-    # A data set that is not on this machine is no reason not to know what it would cost.
-    settings = load_config(config, set_ or [], check_files=False)
+    settings = load_config(config, set_ or [], check_files=False)  # the data set need not be on this machine
     notes: list[str] = []
     train, heldout = _prompts(settings, problems, download, notes)
     price_list = load_prices(prices or settings.cost.prices)
-    _show(Console(), settings, forecast(settings, train, heldout, notes, completion=completion, prices=price_list))
+    _show(settings, forecast(settings, train, heldout, notes, completion=completion, prices=price_list))
 
 
 def _prompts(config: RunConfig, problems: int | None, download: bool, notes: list[str]) -> tuple[Prompts, Prompts]:
-    """The prompts of both splits, training first; adds to `notes` how they were found."""
+    """Return the prompts of both splits, training first; append to `notes` where they come from."""
     from rtl_core.cost.estimate import Prompts
     from rtl_core.errors import ConfigError
     from rtl_core.problems.problem_set import LoadedProblems
@@ -76,27 +73,23 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
 
     count, exact = _token_counter(config, download, notes)
     limit = float(config.prompting.max_prompt_tokens)
-    # Of each prompt: likely tokens, most tokens, source.
+    # For each prompt: likely tokens, maximum tokens, source.
     train: list[tuple[float, float, str]] = []
     heldout: list[tuple[float, float, str]] = []
     for source in config.problems.sources:
         if isinstance(source, FileSource) and not source.path.exists():
             if source.published is None:
-                raise ConfigError(
-                    f"there is no {source.path}, and {source.kind} has no public set to go by",
-                    source.how_to_get(source.path),
-                )
+                message = f"there is no {source.path}, and {source.kind} has no public set to estimate from"
+                raise ConfigError(message, source.how_to_get(source.path))
             public, tokens = source.published
             total = problems or public
             held = round(total * source.heldout_fraction)
             mean = min(tokens, limit)
             train += [(mean, limit, source.kind)] * (total - held)
             heldout += [(mean, limit, source.kind)] * held
-            size = "as you said" if problems else "the size of the public set (say --problems N)"
-            notes.append(
-                f"there is no {source.path} ({source.how_to_get(source.path)}): {total} problems, {size}; prompts of"
-                f" {mean:,.0f} tokens on average, assumed"
-            )
+            size = "as given" if problems else "the size of the public set (--problems N sets another)"
+            absent = f"there is no {source.path} ({source.how_to_get(source.path)})"
+            notes.append(f"{absent}: {total} problems, {size}; prompts of {mean:,.0f} tokens on average, assumed")
             continue
         loaded = LoadedProblems(split=config.problems.split)
         source.add_to(loaded, config.run.seed)
@@ -108,7 +101,7 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
 
 
 def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple[Callable[[Problem], float], bool]:
-    """A function problem -> prompt tokens, and whether it is exact: by the student's tokenizer, or by characters without it."""
+    """Return a function from a problem to its prompt tokens, and whether it is exact (the tokenizer) or assumed (characters)."""
     import os
 
     from rtl_core.errors import PolicyError
@@ -120,7 +113,7 @@ def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple
         return build_messages(problem, config.prompting.template)
 
     if not download:
-        os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's client would try for a minute on a machine without network
+        os.environ["HF_HUB_OFFLINE"] = "1"  # without network, the hub's client would retry for a minute
     try:
         from rtl_core.backend.registry import backend_of
 
@@ -129,23 +122,23 @@ def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple
         notes.append(f"prompt lengths: counted with the tokenizer of {config.tinker.student}")
         return lambda problem: min(float(len(chat.encode(messages_of(problem)))), budget), True
     except PolicyError:
-        notes.append(
-            f"prompt lengths: {CHARS_PER_TOKEN} characters a token, assumed: the student's tokenizer is not on this machine (--download)"
-        )
+        assumed = f"{CHARS_PER_TOKEN} characters per token, assumed"
+        notes.append(f"prompt lengths: {assumed}, because the student's tokenizer is not on this machine (--download)")
     return lambda problem: min(sum(len(m["content"]) for m in messages_of(problem)) / CHARS_PER_TOKEN, budget), False
 
 
-def _show(console: Console, config: RunConfig, found: Forecast) -> None:
-    """Print both estimates, the most first."""
+def _show(config: RunConfig, found: Forecast) -> None:
     from rtl_core.cost.estimate import duration
     from rtl_core.cost.tokens import total_dollars, unpriced
     from rtl_core.errors import ConfigError
     from rtl_core.reporting.text import counted
 
+    console = Console()
+
     def say(text: str, style: str | None = None) -> None:
         console.print(text, style=style, highlight=False, markup=False)
 
-    here = config.tinker.all_local  # tokens and hours are what it takes
+    here = config.tinker.all_local  # no dollars: only tokens and hours
     most, likely, prices = found.most, found.likely, found.prices
     highest, total = (total_dollars(one.usage, prices) for one in (most, likely))
 
@@ -155,7 +148,7 @@ def _show(console: Console, config: RunConfig, found: Forecast) -> None:
     say(f"run {config.run.name!r}: {counted(likely.steps, 'step')}", "bold")
     say(
         f"at most {sum_of(highest)}: {most.rollouts:,} answers of {config.trained_limit:,} tokens each"
-        f" ({config.limit_key}), those of training all trained on{_replaced(config, most.steps)}; no prompt cached"
+        f" ({config.limit_key}), every training answer trained on{_replaced(config, most.steps)}; no prompt cached"
     )
     say(f"likely  {sum_of(total)}: {likely.rollouts:,} answers, under the assumptions below")
     budget = config.cost.budget_usd
@@ -168,19 +161,19 @@ def _show(console: Console, config: RunConfig, found: Forecast) -> None:
         training, evaluating = total_dollars(one.training, prices), total_dollars(one.evaluating, prices)
         if training is not None and evaluating is not None:
             say(
-                f"{name} training ${training:,.2f} (${training / max(one.steps, 1):,.3f} a step), {one.evaluations}"
+                f"{name} training ${training:,.2f} (${training / max(one.steps, 1):,.3f} per step), {one.evaluations}"
                 f" student and {one.teacher_evaluations} teacher evaluations ${evaluating:,.2f}"
             )
     hours, most_hours = found.hours()
     step_s = 3600 * hours / max(likely.steps, 1)
     say(
-        f"time: likely {duration(hours)} ({step_s:,.0f} s a step with its share of the evaluations); about {duration(most_hours)} if it uses the most"
+        f"time: likely {duration(hours)} ({step_s:,.0f} s per step with its share of the evaluations); about {duration(most_hours)} for the maximum"
     )
     common = (
         f"prices of {prices.as_of:%Y-%m-%d} ({prices.source})",
-        "not counted: repeats after a crash, storage of checkpoints, your own machine",
+        "not included: repeated work after a crash, storage of checkpoints, your own machine",
     )
-    for title, notes in (("assumptions of what is likely", found.assumptions), ("of both", common)):
+    for title, notes in (("assumptions of the likely estimate", found.assumptions), ("both estimates", common)):
         say(f"\n{title}", "bold")
         for note in notes:
             say(f"  - {note}")
@@ -193,10 +186,7 @@ def _show(console: Console, config: RunConfig, found: Forecast) -> None:
 
 
 def _table(found: Forecast, here: bool) -> Table:
-    """Tokens and, unless all of it runs `here`, dollars, by model and kind."""
-    from rich import box
-    from rich.table import Table
-
+    """Table of tokens and dollars by model and kind; without dollars if everything runs on this machine (`here`)."""
     from rtl_core.cost.tokens import ModelPrice, Tokens, dollars, total_dollars
 
     def usd(value: float | None, digits: int = 2) -> str:
@@ -206,7 +196,7 @@ def _table(found: Forecast, here: bool) -> Table:
     columns = ("model", "kind", "USD/M", "tokens\nat most", "USD\nat most", "tokens\nlikely", "USD\nlikely")
     shown = [i for i, column in enumerate(columns) if not (here and column.startswith("USD"))]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for i in shown:  # where it is too wide, the model's name is folded and no number is cut
+    for i in shown:  # in a narrow terminal the model's name is folded, and no number is cut
         table.add_column(columns[i], justify="left" if i < 2 else "right", no_wrap=i > 0, overflow="fold")
 
     def add(cells: tuple[str, ...]) -> None:
@@ -230,7 +220,7 @@ def _table(found: Forecast, here: bool) -> Table:
 
 
 def _replaced(config: RunConfig, steps: int) -> str:
-    """That the most counts replaced groups of a run of `steps`, in words; nothing where none may be replaced."""
+    """Note for `at most` on how often groups are replaced in a run of `steps`; empty if none may be replaced."""
     learning, count = config.learning, config.learning.replacements
     if not count or not any(learning.replaces_equal_at(step, steps) for step in range(steps)):
         return ""

@@ -1,81 +1,83 @@
-"""`rtl-distill evaluate`: evaluate a run that was trained before, or any model by a published protocol."""
+"""`rtl-distill evaluate` a trained run or any model, and play a single `episode`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from rtl_core.errors import ConfigError
+from rtl_distill.cli.arguments import ConfigOption, SourceOption
 
-_of_run = partial(typer.Option, rich_help_panel="Of a run")
-_of_model = partial(typer.Option, rich_help_panel="Of a model, without a run")
+if TYPE_CHECKING:
+    from rtl_core.episodes.endpoint import Endpoint
 
-RunOption = Annotated[str | None, typer.Argument(help="Name of a trained run; left out with --model.")]
+_of_run = partial(typer.Option, rich_help_panel="For a run")
+_of_model = partial(typer.Option, rich_help_panel="For a model, without a run")
+
+RunOption = Annotated[str | None, typer.Argument(help="Name of a trained run. Omit it with --model.")]
 SamplesOption = Annotated[int | None, typer.Option(min=1, help="Answers per problem [default: 8, or the protocol's].")]
 TemplateOption = Annotated[
     str | None,
-    typer.Option(
-        help="Another prompt template than the run's or the protocol's; `rtl-distill config --show` explains all."
-    ),
+    typer.Option(help="Override the prompt template of the run or protocol; `rtl-distill config --show` lists all."),
 ]
-TemperatureOption = Annotated[float | None, typer.Option(min=0.01, help="Another sampling temperature.")]
+TemperatureOption = Annotated[float | None, typer.Option(min=0.01, help="Override the sampling temperature.")]
 TopPOption = Annotated[
-    float | None, typer.Option(min=0.01, max=1.0, help="Draw tokens from the likeliest that sum to this.")
+    float | None,
+    typer.Option(min=0.01, max=1.0, help="Sample from the most likely tokens with this total probability."),
 ]
-MaxTokensOption = Annotated[int | None, typer.Option(min=1, help="Another limit of an answer's tokens.")]
-HistoryOption = Annotated[Path, typer.Option("--db", "--history", envvar="RTL_DISTILL_DB", help="The history file.")]
+MaxTokensOption = Annotated[int | None, typer.Option(min=1, help="Override the maximum tokens of an answer.")]
+HistoryOption = Annotated[Path, typer.Option("--db", "--history", envvar="RTL_DISTILL_DB", help="History file.")]
 SplitOption = Annotated[
     Literal["heldout", "test"] | None,
-    _of_run(help="heldout (default), or test: the specifications kept apart while tuning."),
+    _of_run(help="heldout (default), or test: problems that are not used for tuning."),
 ]
 PolicyOption = Annotated[Literal["student", "teacher"] | None, _of_run(help="student (default) or teacher.")]
-StepOption = Annotated[int | None, _of_run(min=0, help="Train steps of the student's weights; the newest by default.")]
+StepOption = Annotated[
+    int | None, _of_run(min=0, help="Student weights after this many train steps (default: newest).")
+]
 ModelOption = Annotated[
     str | None,
     _of_model(
-        help="A model as the service names it (`student`, `teacher` with --base-url local), or saved weights: tinker://PATH."
+        help="Model name at the service (`student`, `teacher` with --base-url local), or saved weights: tinker://PATH."
     ),
 ]
 ProblemsOption = Annotated[
     list[str] | None,
     _of_model(
         metavar="[KIND=]PATH",
-        help="A file or folder of problems, CVDP's format unless a kind is named; may be repeated.",
+        help="File or folder of problems, in CVDP's format unless KIND is given. May be repeated.",
     ),
 ]
 ProtocolOption = Annotated[
     str | None,
     _of_model(
-        help="How figures are made: cvdp (default: 5 answers, T 0.2, top_p 0.7, 4,096 tokens, the public prompt), or a TOML"
+        help="Evaluation protocol: cvdp (default: 5 answers, T 0.2, top_p 0.7, 4,096 tokens, the public prompt), or a TOML"
         " file of your own."
     ),
 ]
 BaseUrlOption = Annotated[
-    str | None, _of_model(help="`local`: the embedded service. A URL: that service. Left out: the cloud.")
+    str | None, _of_model(help="`local` for the embedded service, or a service URL (default: the cloud).")
 ]
 EndpointOption = Annotated[
     str | None,
     _of_model(
         metavar="URL",
-        help="An OpenAI-compatible endpoint that serves --model (http://localhost:8000/v1); its key is $OPENAI_API_KEY.",
+        help="OpenAI-compatible endpoint that serves --model (http://localhost:8000/v1); its key is $OPENAI_API_KEY.",
     ),
 ]
 AgenticOption = Annotated[
     bool,
-    _of_model(
-        "--agentic", help="Beside single-shot answers also episodes, in which the model works with tools in a sandbox."
-    ),
+    _of_model("--agentic", help="Also run episodes, in which the model works with tools in a sandbox."),
 ]
 ExecutorOption = Annotated[
     Literal["bubblewrap", "docker"] | None, _of_model(help="Where simulators run: bubblewrap (default) or docker.")
 ]
 NameOption = Annotated[
-    str | None,
-    _of_model(help="Name under which the evaluation is recorded; by default made of protocol, model and settings."),
+    str | None, _of_model(help="Name to record the evaluation under (default: from protocol, model and settings).")
 ]
 SetOption = Annotated[
     list[str] | None, _of_model("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated.")
@@ -105,11 +107,11 @@ def evaluate(
 ) -> None:
     """Evaluate a trained run, or any model by a published protocol.
 
-    Of a run: more samples, another split, an earlier step, other conditions of sampling, or the teacher. Shows pass@k with 95 %
+    For a run, choose more samples, another split, an earlier step, other sampling parameters, or the teacher. Prints pass@k with 95 %
     intervals by difficulty, category and family, and the paired difference to the run's other evaluations of the same problems.
 
-    Of a model: no training run is needed. Shows pass@1 and pass@5 with 95 % intervals by category and difficulty, and is recorded as a
-    run of its own, which `query`, `show`, `report` and `compare` read. The same command goes on where it was stopped.
+    For a model, no training run is needed. Prints pass@1 and pass@5 with 95 % intervals by category and difficulty, and records the
+    evaluation as a run for `query`, `show`, `report` and `compare`. After an interruption, repeat the command to continue.
 
     Examples:
 
@@ -145,18 +147,18 @@ def evaluate(
 
 
 def _refuse_mistakes(of_run: Mapping[str, Any], of_model: Mapping[str, Any], template: str | None) -> None:
-    """Mistakes are told at once and without a server: neither way to evaluate, both at once, or no such template."""
+    """Report contradictory options and unknown templates before a server is started."""
     has_model = of_model["--model"] is not None
     if of_run["RUN"] is None and not has_model:
         raise ConfigError("what is to be evaluated?", "name a trained RUN, or a --model with --problems")
     others, other = (of_run, "--model") if has_model else (of_model, "a RUN")
     if given := [option for option, value in others.items() if value not in (None, [])]:
         raise ConfigError(
-            f"{', '.join(given)} cannot stand with {other}",
-            "`rtl-distill evaluate --help` tells which options belong together",
+            f"{', '.join(given)} cannot be combined with {other}",
+            "`rtl-distill evaluate --help` shows which options belong together",
         )
     if of_model["--endpoint"] is not None and of_model["--base-url"] is not None:
-        raise ConfigError("--endpoint cannot stand with --base-url", "name the one at which the model answers")
+        raise ConfigError("--endpoint cannot be combined with --base-url", "give only the one that serves the model")
     if template is not None:
         from rtl_core.prompting.templates import TEMPLATES
 
@@ -166,7 +168,7 @@ def _refuse_mistakes(of_run: Mapping[str, Any], of_model: Mapping[str, Any], tem
 def _evaluate_model(
     options: Mapping[str, Any], samples: int | None, template: str | None, sampling: Mapping[str, Any], db: Path
 ) -> None:
-    """Evaluate a model as the options of `--model` say, into the history `db`."""
+    """Evaluate a model with the options that go with `--model`, and record it in the history `db`."""
     import asyncio
     import json
 
@@ -177,7 +179,7 @@ def _evaluate_model(
 
     model = options["--model"]
     if not options["--problems"]:
-        raise ConfigError("--model: on which problems?", "add --problems PATH, for example a file of CVDP")
+        raise ConfigError("--model: on which problems?", "add --problems PATH, for example a CVDP file")
     file = protocol_file(options["--protocol"] or "cvdp")
     keys = {
         "tinker.student": model,
@@ -202,3 +204,73 @@ def _evaluate_model(
     if endpoint := load_config(file, overrides).evaluation.endpoint:  # from the option, the file or --set
         check_reachable(endpoint)
     run_flow("rtl_distill.flows.evaluate:evaluate_model", file, overrides, title=f"evaluate {model}")
+
+
+def episode(
+    problem_id: Annotated[str, typer.Argument(metavar="PROBLEM", help="Problem id, as `problems list` shows it.")],
+    by_hand: Annotated[
+        bool, typer.Option("--by-hand", help="Call the tools yourself, from this terminal or a pipe.")
+    ] = False,
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint whose --model plays the episode.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="The model's name at the endpoint.")] = None,
+    source: SourceOption = None,
+    config: ConfigOption = "demo",
+    executor: Annotated[
+        Literal["bubblewrap", "docker"], typer.Option(help="Where programs and the harness run.")
+    ] = "bubblewrap",
+    turns: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of turns.")] = 30,
+) -> None:
+    """Play one episode: work on a problem with tools in a sandbox, submit, and see the verdict. Nothing is recorded.
+
+    With --by-hand you see what a model would see and have the same tools and limits; type `help` to list them.
+
+    Exit code 0 when the files pass, 1 when they do not.
+
+    Examples:
+
+        rtl-distill episode cvdp_agentic_fixed_arbiter_0001 --source cvdp=data/cvdp --by-hand
+
+        printf 'write rtl/a.sv @a.sv\\ncompile\\nsubmit\\n' | rtl-distill episode ID --source cvdp=data/cvdp --by-hand
+
+        rtl-distill episode ID --source cvdp=data/cvdp --endpoint http://localhost:8000/v1 --model qwen
+    """
+    if by_hand == (endpoint is not None):
+        raise ConfigError("who plays the episode?", "give either --by-hand, or --endpoint URL with --model NAME")
+    from contextlib import closing
+
+    from rich.console import Console
+
+    from rtl_core.config.episode import Bounds
+    from rtl_core.episodes.by_hand import ByHand
+    from rtl_core.episodes.episode import Episode
+    from rtl_core.grading.executors import make_executor
+    from rtl_core.grading.grader import Grader
+    from rtl_core.reporting.rollout import verdict_view
+    from rtl_core.rollouts.playing import shown
+    from rtl_distill.cli.problems import load, named
+
+    policy = ByHand() if endpoint is None else _model_at(endpoint, model)
+    problem = named(load(config, source), problem_id)
+    console = Console()
+    with closing(make_executor(executor)) as sandbox:
+        played = Episode(problem, sandbox, Bounds(turns=turns))
+        answer = played.play(policy)
+    if endpoint is not None:
+        console.print(shown(played))
+    console.print(f"ended: {played.ended}")
+    # Grade in a new sandbox, not in the one where the episode's programs ran.
+    with closing(make_executor(executor)) as sandbox, closing(Grader(sandbox)) as grader:
+        verdict = grader.grade(problem, answer)
+    console.print(verdict_view(verdict))
+    raise typer.Exit(0 if verdict.passed else 1)
+
+
+def _model_at(endpoint: str, model: str | None) -> Endpoint:
+    from rtl_core.episodes.endpoint import Endpoint, check_reachable
+
+    if model is None:
+        raise ConfigError("--endpoint: which model?", "add --model NAME")
+    check_reachable(endpoint)
+    return Endpoint(endpoint, model)

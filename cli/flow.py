@@ -1,4 +1,4 @@
-"""Runs a flow from the command line: progress on the terminal, Prefect's own log only on demand."""
+"""Run a flow from the command line, with progress on the terminal and Prefect's own log only on demand."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 def run_flow(
     flow: str, *arguments: Any, title: str, verbose: bool = False, ahead: Sequence[str] = (), **options: Any
 ) -> Any:
-    """Run a flow in this process, with progress on this terminal. Returns what the flow returns.
+    """Run a flow in this process with progress on this terminal, and return its result.
 
     Args:
-        flow: `module:function`; imported once `title` is told and, where none is configured, a Prefect server is coming up.
-        arguments, options: what it is called with.
-        ahead: modules that it imports later, to be imported while the server comes up.
+        flow: `module:function`; imported after `title` is shown and a temporary Prefect server, if one is needed, is starting.
+        arguments, options: arguments of the flow.
+        ahead: modules that the flow imports later, to be imported while the server starts.
 
-    Ctrl-C and SIGTERM end it with its state recorded and exit as a shell expects of a signal (130, 143).
+    Ctrl-C and SIGTERM cancel the flow; its state is recorded, and the exit code is that of the signal (130, 143).
     """
     if not verbose:
         quiet_logging()
@@ -41,7 +41,7 @@ def run_flow(
 
     end_orphans()
     mark_this_process()
-    # Prefect passes a SIGTERM that ended a flow on to the previous handler; Python's default would end the process at once.
+    # Prefect forwards a SIGTERM that ended a flow to the previous handler; Python's default would kill the process at once.
     signal.signal(signal.SIGTERM, _raise_terminated)
 
     with ConsoleProgress() as console:
@@ -51,29 +51,29 @@ def run_flow(
         try:
             module, name = flow.split(":")
             function = getattr(importlib.import_module(module), name)
-            for needed in ahead:  # the flow's first call waits seconds for the server
+            for needed in ahead:  # the flow's first call waits several seconds for the server
                 threading.Thread(target=importlib.import_module, args=(needed,), daemon=True).start()
             return asyncio.run(function(*arguments, **options))
         except (KeyboardInterrupt, asyncio.CancelledError):
             code = 130
-        except (httpx.HTTPError, RuntimeError) as error:  # Prefect's client, after it had asked again for minutes
+        except (httpx.HTTPError, RuntimeError) as error:  # raised by Prefect's client after minutes of retries
             if not isinstance(error, httpx.HTTPError) and not isinstance(error.__cause__, httpx.HTTPError):
                 raise
             raise InfrastructureError(
                 f"Prefect's server at {os.environ.get('PREFECT_API_URL', 'its configured address')} fails: {error.__cause__ or error}",
-                "see to the server; the same command then goes on from here",
+                "repair the server; the same command then continues from here",
             ) from error
         except BaseException as error:
-            # Prefect's own is imported late, like the flow.
+            # Prefect's TerminationSignal is compared by name, because Prefect is imported late.
             if not isinstance(error, _Terminated) and type(error).__name__ != "TerminationSignal":
                 raise
             code = 143
-        console.line("cancelled; the same command goes on from here")
+        console.line("cancelled; the same command continues from here")
         raise SystemExit(code)
 
 
 class _Terminated(BaseException):
-    """SIGTERM came."""
+    """Raised on SIGTERM."""
 
 
 def _raise_terminated(number: int, frame: object) -> None:
@@ -82,8 +82,8 @@ def _raise_terminated(number: int, frame: object) -> None:
 
 @contextmanager
 def stoppable(console: Console) -> Iterator[ConsoleProgress]:
-    """Work on this thread, told on `console`. The first SIGINT or SIGTERM raises KeyboardInterrupt in the block, and ends the command as
-    a shell expects of a signal (130, 143); a second one ends the process as it is. A signal that the caller's shell ignores stays ignored.
+    """Show progress on `console`. The first SIGINT or SIGTERM raises KeyboardInterrupt in the block and sets the signal's exit code
+    (130, 143); a second one kills the process. A signal that the parent shell ignores stays ignored.
     """
     from rtl_core.observe.progress import progress
     from rtl_distill.cli.console import ConsoleProgress
@@ -105,15 +105,15 @@ def stoppable(console: Console) -> Iterator[ConsoleProgress]:
             yield tell
         except KeyboardInterrupt as interrupt:
             done = f": {interrupt}" if str(interrupt) else ""
-            tell.line(f"interrupted{done}; the same command goes on from here")
+            tell.line(f"interrupted{done}; the same command continues from here")
             raise SystemExit(128 + caught[0]) from None
 
 
 def quiet_logging() -> None:
-    """Limit Prefect's log to critical messages, unless a variable sets its level. Called before Prefect is imported.
+    """Limit Prefect's log to critical messages, unless an environment variable sets its level. Call it before Prefect is imported.
 
-    The command line itself tells what ended a flow. Events that a server did not take matter to Prefect's pages alone. The temporary
-    server reports work that was cut off when the run ended.
+    The command itself reports what ended a flow. Events that the server did not accept concern only Prefect's UI, and the temporary
+    server logs work that was cut off when the run ended.
     """
     for logger in ("", "SERVER_", "INTERNAL_"):
         os.environ.setdefault(f"PREFECT_LOGGING_{logger}LEVEL", "CRITICAL")

@@ -1,5 +1,4 @@
-"""Verdicts: of answers in a file (`grade`), the same ones again (`reproduce`), those of a run again (`regrade`), and whether they were
-deserved (`audit`)."""
+"""Commands about verdicts: `grade` the answers of a file, `reproduce` verdict records, `regrade` a run, and `audit` its passes."""
 
 from __future__ import annotations
 
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from rich.console import Console
 
 from rtl_distill.cli.arguments import (
     ConfigOption,
@@ -24,50 +24,47 @@ Until = Literal["format", "interface", "syntax", "tests"]
 TimeoutOption = Annotated[
     float,
     typer.Option(
-        help="Limit of one service, in seconds in which it computes or sleeps; less where a right answer needed far less.",
+        help="Timeout of one service, in seconds of computing or sleeping; shorter if a right answer needed far less.",
         min=1,
         max=3600,
     ),
 ]
-JobsOption = Annotated[int, typer.Option(help="Answers graded at one time; 0 means one per core.", min=0)]
-AuditOption = Annotated[
-    Path | None,
-    typer.Option(help="Also hold passes against the golden answers, or against one another, and write findings there."),
-]
+JobsOption = Annotated[int, typer.Option(help="Answers to grade in parallel; 0 means one per core.", min=0)]
 RESULTS = {"equal": "proved", "same": "not told apart", "different": "doubtful", "unknown": "unknown"}
 
 
 def grade(
-    problems: Annotated[Path, typer.Argument(help="Problems in a CVDP format, one JSON object a line.")],
+    problems: Annotated[Path, typer.Argument(help="Problems in a CVDP format, one JSON object per line.")],
     answers: Annotated[
         Path,
         typer.Option(
-            help='Answers, one a line: {"id", "response"} or {"id", "files": {path: text}}, optional "sample".'
+            help='Answers, one per line: {"id", "response"} or {"id", "files": {path: text}}, optional "sample".'
         ),
     ],
-    output: Annotated[Path, typer.Option(help="Where to write the verdicts, one JSON object a line.")],
+    output: Annotated[Path, typer.Option(help="File to write the verdicts to, one JSON object per line.")],
     executor: Annotated[str, typer.Option(help="Where the harness runs: bubblewrap or docker.")] = "bubblewrap",
-    until: Annotated[Until, typer.Option(help="The last stage to grade.")] = "tests",
+    until: Annotated[Until, typer.Option(help="Last stage to grade.")] = "tests",
     jobs: JobsOption = 0,
     seed: Annotated[int, typer.Option(help="Random seed of the harnesses.")] = 0,
     seeds: Annotated[
         int,
-        typer.Option(
-            min=1, help="Seeds of which a majority decides on answers that fail, where no golden answer is known."
-        ),
+        typer.Option(min=1, help="Seeds for a majority vote on failing answers to problems without a golden answer."),
     ] = 3,
     timeout: TimeoutOption = 120.0,
-    repeat: Annotated[int, typer.Option(help="Grade each answer so often and report verdicts that flip.", min=1)] = 1,
-    audit: AuditOption = None,
+    repeat: Annotated[int, typer.Option(help="Grade each answer this often and report verdicts that flip.", min=1)] = 1,
+    audit: Annotated[
+        Path | None,
+        typer.Option(help="Also compare passes with the golden answers, or with each other, and write findings here."),
+    ] = None,
 ) -> None:
     """Grade answers to CVDP problems and write their verdicts.
 
-    Verdicts are written as they finish, and put into the answers' order at the end. Ctrl-C ends the simulations at once; the same
-    command goes on where it stopped: an answer that already has a verdict, with the same problem, text, tools and settings, is not
-    graded again, unless grading itself failed.
+    Verdicts are written as they finish and sorted into the answers' order at the end. Ctrl-C stops the simulations at once; repeat the
+    command to continue. An answer that already has a verdict for the same problem, text, tools and settings is not graded again,
+    unless grading itself failed.
 
-    Exit code 0 when every answer got a verdict, 1 when a line was broken or the tools failed, 2 for a usage error, 130 after Ctrl-C
-    (143 after SIGTERM).
+    Exit code: 0 when every answer got a verdict, 1 when a line was broken or the tools failed, 2 for a usage error, 130 after Ctrl-C,
+    143 after SIGTERM.
 
     Examples:
 
@@ -77,8 +74,6 @@ def grade(
 
         rtl-distill grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl --audit findings.jsonl
     """
-    from rich.console import Console
-
     from rtl_core.grading.limits import Limits
     from rtl_core.rollouts.auditing import audit_file
     from rtl_core.rollouts.grade_file import FileGrading, grade_file
@@ -93,27 +88,27 @@ def grade(
     Console().print(done.table())
     if audit is not None:
         counts = ", ".join(f"{count} {RESULTS[name]}" for name, count in looked.items()) or "none"
-        Console().print(f"passes looked at: {counts}; findings written to {audit}", soft_wrap=True)
+        Console().print(f"audited passes: {counts}; findings written to {audit}", soft_wrap=True)
     raise typer.Exit(0 if done.complete else 1)
 
 
 def reproduce(
     verdicts: Annotated[
-        Path, typer.Argument(help="Records as `grade`, `serve-grader` or `export -f verdicts` write them.")
+        Path, typer.Argument(help="Records written by `grade`, `serve-grader` or `export -f verdicts`.")
     ],
     config: ConfigOption = "demo",
     source: SourceOption = None,
-    run: Annotated[str | None, typer.Option("--run", help="The problems of this run as the history has them.")] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Use this run's problems from the history.")] = None,
     executor: Annotated[
         str | None, typer.Option(help="bubblewrap or docker (default: the one that most records name).")
     ] = None,
     jobs: JobsOption = 0,
     db: DbOption = None,
 ) -> None:
-    """Grade the answers of verdict records again and tell which verdicts differ, and why.
+    """Grade the answers of verdict records again, and report which verdicts differ and why.
 
-    Each record is held against its own hashes first (`altered` names the fields), then against a second grading under its own
-    conditions: other tools, problem, harness, interface, conditions or outcome. Exit code 0 when all are equal, 1 when some differ.
+    Each record is first compared with its own hashes (`altered` names the fields), then with a second grading under its own
+    conditions: tools, problem, harness, interface, conditions or outcome may differ. Exit code 0 when all are equal, else 1.
 
     Examples:
 
@@ -121,8 +116,6 @@ def reproduce(
 
         rtl-distill export demo -f verdicts --to demo && rtl-distill reproduce demo/verdicts.jsonl --run demo
     """
-    from rich.console import Console
-
     from rtl_core.reporting.text import visible
     from rtl_core.rollouts.reproducing import reproduce as reproduce_file
     from rtl_core.rollouts.resumable import problems_as_recorded
@@ -137,8 +130,8 @@ def reproduce(
             typer.echo(visible(f"{claim.name}: {kind}: {detail}"))
     kinds = Counter(kind for claim in claims for kind in {kind for kind, _ in claim.found})
     equal = sum(not claim.found for claim in claims)
-    told = "".join(f"; {kind}: {count}" for kind, count in kinds.most_common())
-    typer.echo(f"{equal} of {len(claims)} verdicts are equal{told}")
+    differing = "".join(f"; {kind}: {count}" for kind, count in kinds.most_common())
+    typer.echo(f"{equal} of {len(claims)} verdicts are equal{differing}")
     raise typer.Exit(0 if equal == len(claims) else 1)
 
 
@@ -147,21 +140,21 @@ def regrade(
     executor: Annotated[
         Literal["bubblewrap", "docker"] | None, typer.Option(help="Where the harness runs (default: as in the run).")
     ] = None,
-    image: Annotated[str | None, typer.Option(help="Simulation image of the Docker executor.")] = None,
+    image: Annotated[str | None, typer.Option(help="Simulation image for the Docker executor.")] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Random seed of the harnesses (default: as in the run).")
     ] = None,
-    label: Annotated[str | None, typer.Option(help="Name of the regrading (default: executor, tools, seed).")] = None,
+    label: Annotated[str | None, typer.Option(help="Label of the regrading (default: executor, tools, seed).")] = None,
     purpose: PurposeOption = "all",
     first_step: Annotated[int, typer.Option("--from", min=0, help="First step.")] = 0,
     last_step: Annotated[int, typer.Option("--to", min=0, help="Last step.")] = 2**31 - 1,
-    most: Annotated[int, typer.Option("--most", min=1, help="How many rollouts at most.")] = 2**31 - 1,
+    most: Annotated[int, typer.Option("--most", min=1, help="Maximum number of rollouts.")] = 2**31 - 1,
     db: DbOption = None,
 ) -> None:
-    """Grade what a run sampled again and tell which verdicts changed; what training saw stays as it is.
+    """Grade a run's answers again and report which verdicts changed; the original verdicts stay as they are.
 
-    Verdicts are kept under a label; the same command goes on where it stopped. `rtl-distill query regrades` lists the labels and
-    `rtl-distill query changed-verdicts` every rollout that changed.
+    New verdicts are stored under a label; after an interruption, repeat the command to continue. `rtl-distill query regrades` lists the
+    labels, and `rtl-distill query changed-verdicts` every rollout whose verdict changed.
 
     Examples:
 
@@ -181,23 +174,23 @@ def audit(
     run: NewestRunArgument = None,
     purpose: PurposeOption = "all",
     cycles: Annotated[
-        int, typer.Option(min=100, help="Clock cycles, or random input patterns, of each simulation.")
+        int, typer.Option(min=100, help="Clock cycles, or random input patterns, per simulation.")
     ] = 24_000,
-    parameters: Annotated[int, typer.Option(min=0, help="How many other sets of parameter values are tried.")] = 6,
-    proof: Annotated[float, typer.Option(min=0.0, help="CPU seconds of each proof; 0 means none.")] = 10.0,
-    most: Annotated[int, typer.Option(min=1, help="How many passes at most.")] = 2**31 - 1,
-    jobs: Annotated[int, typer.Option(min=0, help="Simulations at one time; 0 means one per core.")] = 0,
+    parameters: Annotated[int, typer.Option(min=0, help="Number of other parameter sets to try.")] = 6,
+    proof: Annotated[float, typer.Option(min=0.0, help="CPU seconds per proof; 0 means no proofs.")] = 10.0,
+    most: Annotated[int, typer.Option(min=1, help="Maximum number of passes.")] = 2**31 - 1,
+    jobs: Annotated[int, typer.Option(min=0, help="Simulations to run in parallel; 0 means one per core.")] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when a pass is doubtful.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     db: DbOption = None,
 ) -> None:
-    """Hold every passed answer of a run against its problem's golden answer, and name the doubtful ones.
+    """Compare every passed answer of a run with its problem's golden answer, and list the doubtful ones.
 
-    An answer that simulation does not tell apart is proved equal where that can be done. Without a golden answer, the passes of
-    a problem are held against one another.
+    An answer that behaves the same in simulation is also proved equal if possible. Without a golden answer, the passes of a problem
+    are compared with each other.
 
-    What is found is kept in the history, and reports show it; the same command goes on where it stopped. Exit code 0 when every
-    pass was looked at (1 with --strict and a doubtful one), 130 when it was interrupted.
+    Findings are stored in the history and shown in reports; after an interruption, repeat the command to continue. Exit code: 0 when
+    every pass was examined (1 with --strict and a doubtful pass), 130 after Ctrl-C.
 
     Examples:
 
@@ -207,24 +200,20 @@ def audit(
     """
     import json
 
-    from rich.console import Console
-
     from rtl_core.equivalence.side_by_side import Effort
-    from rtl_core.history.store import History
     from rtl_core.reporting.figures.audit import audit_summary, render, summary_of
     from rtl_core.rollouts.auditing import audit_run
     from rtl_core.rollouts.resumable import Choice, refuse_failed
     from rtl_core.run.folder import config_of
     from rtl_distill.cli.flow import stoppable
 
-    path = database_path(db)
-    history = History(path) if path.is_file() else open_history(db)  # a history of an older schema comes forward
+    history = open_history(db, forward=True)
     name = pick_run(history, run)
     console = Console(stderr=True) if json_ else Console()
     with stoppable(console) as tell:
         tell.stage(f"audit {name}")
         choice, effort = Choice(purpose=purpose, most=most), Effort.of_cycles(cycles, parameters, proof)
-        done = audit_run(path, config_of(history, name), choice, effort, jobs=jobs)
+        done = audit_run(history.path, config_of(history, name), choice, effort, jobs=jobs)
         tell.line(done.in_words())
     summary = audit_summary(history, name) or summary_of([])
     if json_:

@@ -1,4 +1,4 @@
-"""The history of all runs for SQL and other programs: `query`, `snapshot` and `export`."""
+"""Access to the history of all runs: `query` it, take a `snapshot`, or `export` a run as files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich import box
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from rtl_core.errors import HistoryError
@@ -20,22 +22,21 @@ Format = Literal["parquet", "rollouts", "metrics", "verdicts", "all"]
 
 
 def query(
-    question: Annotated[str | None, typer.Argument(help="SQL, or the name of a query that --list shows.")] = None,
+    question: Annotated[str | None, typer.Argument(help="SQL, or the name of a query from --list.")] = None,
     run: Annotated[
-        str | None,
-        typer.Option("--run", help="Run that a named query, or `$run` in SQL, is about (default: the newest)."),
+        str | None, typer.Option("--run", help="Run for a named query, or for `$run` in SQL (default: the newest).")
     ] = None,
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", "-p", metavar="NAME=VALUE", help="Parameter of the query; may be repeated."),
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="Parameter of the query. May be repeated."),
     ] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How to print the answer.")] = "table",
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Rows that a table shows at most; 0 for all.")] = 200,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = "table",
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Maximum rows of a table; 0 for all.")] = 200,
     list_: Annotated[bool, typer.Option("--list", help="List the named queries.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the schema, with its comments.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the schema with its comments.")] = False,
     db: DbOption = None,
 ) -> None:
-    """Ask the history of all runs; it may be asked while a run writes it.
+    """Query the history of all runs, with SQL or a named query. This works while a run is writing to it.
 
     Examples:
 
@@ -60,11 +61,17 @@ def query(
     if not question:
         raise HistoryError("ask something", "SQL in quotes, or a name from `rtl-distill query --list`")
     history = open_history(db)
-    given = dict(_pair(text) for text in param or [])
+    given: dict[str, Any] = {}
+    for text in param or []:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise HistoryError(f"--param {text!r} is not NAME=VALUE", "for example --param limit=20")
+        given[name.strip()] = value
     if len(question.split()) == 1:
         named = named_query(question)
-        params: dict[str, Any] = named.bind(given, pick_run(history, run) if named.needs_run else None)
-        answer = history.query(named.sql, params or None)
+        answer = history.query(
+            named.sql, named.bind(given, pick_run(history, run) if named.needs_run else None) or None
+        )
     else:
         if "$run" in question:
             given["run"] = pick_run(history, run)
@@ -72,17 +79,7 @@ def query(
     _print(answer, output, limit)
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not sign or not name:
-        raise HistoryError(f"--param {text!r} is not NAME=VALUE", "for example --param limit=20")
-    return name.strip(), value
-
-
 def _list() -> None:
-    from rich import box
-    from rich.table import Table
-
     from rtl_core.history.named_queries import named_queries
 
     table = Table("name", "answers", "parameters (default)", box=box.SIMPLE_HEAD)
@@ -112,7 +109,7 @@ def _print(answer: pa.Table, output: Output, limit: int) -> None:
 
 
 def _plain(value: Any) -> int | float | str:
-    """What JSON has no kind for: DuckDB's sums of integers are wide decimals, moments are written in ISO 8601, UTC."""
+    """Convert a value that JSON has no type for: DuckDB's wide decimal sums, and timestamps (ISO 8601, UTC)."""
     from datetime import datetime
     from decimal import Decimal
 
@@ -122,16 +119,14 @@ def _plain(value: Any) -> int | float | str:
 
 
 def _table(answer: pa.Table, limit: int) -> None:
-    """A table; on a terminal too narrow for its headings, one record under the other."""
+    """Print a table, or one record below the other if the terminal is too narrow for the headings."""
     import pyarrow as pa
-    from rich import box
-    from rich.table import Table
 
     from rtl_core.reporting.text import cell
 
     console = Console()
     if not console.is_terminal:
-        console.width = 10_000  # a file or a pipe has no width to fold to
+        console.width = 10_000  # do not fold in a file or pipe
     shown = answer if limit == 0 else answer.slice(0, limit)
     rows = [[Text(cell(value)) for value in row.values()] for row in shown.to_pylist()]
     if sum(len(name) + 2 for name in answer.column_names) <= console.width:
@@ -157,13 +152,13 @@ def _table(answer: pa.Table, limit: int) -> None:
 
 
 def snapshot(
-    target: Annotated[Path, typer.Argument(help="The copy to write.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    target: Annotated[Path, typer.Argument(help="Path of the copy.")],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     db: DbOption = None,
 ) -> None:
-    """Copy the history while a run may be writing it; the copy is whole, and of the newest schema.
+    """Copy the history, even while a run is writing to it. The copy is consistent and has the newest schema.
 
-    Long queries, notebooks and other programs belong on a copy: whoever keeps the history itself open makes the run wait.
+    Use a copy for long queries, notebooks and other programs: a program that keeps the history itself open makes the run wait.
 
     Examples:
 
@@ -178,17 +173,16 @@ def snapshot(
 
 def export(
     run: NewestRunArgument = None,
-    to: Annotated[
-        Path | None, typer.Option("--to", metavar="DIR", help="Folder to write to (default: export-RUN).")
-    ] = None,
+    to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Output folder (default: export-RUN).")] = None,
     format_: Annotated[Format, typer.Option("--format", "-f", help="What to write.")] = "all",
     tokens: Annotated[
-        bool, typer.Option("--tokens", help="Rollouts with token ids and both models' log-probabilities.")
+        bool, typer.Option("--tokens", help="Include token ids and both models' log-probabilities in rollouts.jsonl.")
     ] = False,
     db: DbOption = None,
 ) -> None:
-    """Write a run as files: one Parquet file a table, rollouts.jsonl, metrics.jsonl (a line a step, the community's names);
-    with `-f verdicts` alone verdicts.jsonl, the sealed records that `rtl-distill reproduce` checks.
+    """Export a run as files: one Parquet file per table, rollouts.jsonl and metrics.jsonl (one line per step, common metric names).
+
+    `-f verdicts` writes only verdicts.jsonl, the sealed records that `rtl-distill reproduce` checks.
 
     Examples:
 

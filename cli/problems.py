@@ -1,4 +1,4 @@
-"""What there is to train on: `problems` (sources, list, show, fetch, synthesize), and `validate`."""
+"""Commands about problem sets: `problems` (sources, list, show, fetch, export, synthesize) and `validate`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from rtl_core.errors import ConfigError, ProblemError
 from rtl_distill.cli.arguments import ConfigArgument, ConfigOption, SetOption, SourceOption, VerboseOption
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from rtl_core.types.problem import Problem
 
 problems = typer.Typer(
-    help="List, show and synthesize problems, or fetch a set from the Hugging Face hub.",
+    help="List, show, export and synthesize problems, or fetch a set from the Hugging Face hub.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -27,9 +28,9 @@ Format = Literal["inspect", "verifiers", "harbor", "nemo-gym"]
 
 @problems.command()
 def sources() -> None:
-    """List the kinds of problem sources: how `--source` names them, and their keys in `[[problems.sources]]`.
+    """List the kinds of problem sources: their form in `--source`, and their keys in `[[problems.sources]]`.
 
-    A source of your own is a class in a module of yours, named `module:Class`; docs/architecture.md shows one.
+    Use `module:Class` for a source class of your own; docs/architecture.md shows one.
     """
     from rtl_core.problems.sources import SOURCES
 
@@ -40,7 +41,7 @@ def sources() -> None:
 
 @problems.command("list")
 def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
-    """List problems with what their interface was derived from, and what could not be read or used.
+    """List problems and where their interfaces come from, and report what could not be read or used.
 
     Examples:
 
@@ -48,8 +49,6 @@ def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
 
         rtl-distill problems list --source cvdp=data/cvdp
     """
-    from rich.table import Table
-
     from rtl_core.problems.interface import describe_interface
 
     loaded = load(config, source)
@@ -63,8 +62,7 @@ def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
             interface = f"{expected['module']} from {expected['source']} ({expected['confidence']})"
             known, golden = interface if expected["module"] else "nothing known", "yes" if p.golden else "no"
             table.add_row(p.id, p.source, split, p.category, p.difficulty, golden, known)
-    # A line a problem: a terminal folds it better than columns of three letters would be.
-    Console(width=10_000).print(table)
+    Console(width=10_000).print(table)  # one line per problem; the terminal folds it
     typer.echo(f"{len(loaded.train)} to train on, {len(loaded.heldout)} held out")
     for kind in sorted({problem.source for problem in loaded.every}):
         train, held = (sum(p.source == kind for p in found) for found in (loaded.train, loaded.heldout))
@@ -79,13 +77,13 @@ def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
 
 @problems.command()
 def show(
-    problem_id: Annotated[str, typer.Argument(help="Id of the problem, as `problems list` shows it.")],
+    problem_id: Annotated[str, typer.Argument(help="Problem id, as `problems list` shows it.")],
     config: ConfigOption = "demo",
     source: SourceOption = None,
     golden: Annotated[bool, typer.Option("--golden", help="Print the golden answer too.")] = False,
-    harness: Annotated[bool, typer.Option("--harness", help="Print the harness' files too.")] = False,
+    harness: Annotated[bool, typer.Option("--harness", help="Print the harness files too.")] = False,
 ) -> None:
-    """Show one problem: what is asked, what may be answered, the interface that is demanded.
+    """Show one problem: its prompt, the files to write, and the required interface.
 
     Example:
 
@@ -132,19 +130,18 @@ def fetch(
     folder: Annotated[
         Path | None,
         typer.Option(
-            "--into",
-            help="Where the files go; default: where configurations look for a known set, else data/REPOSITORY.",
+            "--into", help="Output folder (default: where configurations expect the set, else data/REPOSITORY)."
         ),
     ] = None,
     pattern: Annotated[
         list[str] | None,
-        typer.Option("--pattern", help="Files to fetch; may be repeated. Default: a known set's, else *.jsonl."),
+        typer.Option("--pattern", help="Files to fetch (default: the known set's, else *.jsonl). May be repeated."),
     ] = None,
     revision: Annotated[str, typer.Option(help="Branch, tag or commit.")] = "main",
 ) -> None:
-    """Fetch a problem set from the Hugging Face hub and record licence, size and SHA-256 of each file in `fetched.json`.
+    """Download a problem set from the Hugging Face hub, and record licence, size and SHA-256 of each file in `fetched.json`.
 
-    A file that is there as the hub lists it, by size and hash, is not downloaded again.
+    A file that already has the size and hash listed by the hub is not downloaded again.
 
     Examples:
 
@@ -158,14 +155,14 @@ def fetch(
     known = KNOWN_SETS.get(what)
     if known is None and "/" not in what:
         raise ProblemError(f"no set is known as {what!r}", f"known: {', '.join(KNOWN_SETS)}; or write OWNER/REPOSITORY")
-    of_repository = known or next((one for one in KNOWN_SETS.values() if one.repository == what), None)
-    into = folder or (of_repository.folder if of_repository else Path("data") / what.rsplit("/", 1)[-1])
+    same_repository = known or next((entry for entry in KNOWN_SETS.values() if entry.repository == what), None)
+    into = folder or (same_repository.folder if same_repository else Path("data") / what.rsplit("/", 1)[-1])
     fetched, downloaded = fetch_files(
         known.repository if known else what,
         into,
         patterns=pattern or (known.files if known else ["*.jsonl"]),
         revision=revision,
-        licence=of_repository.licence if of_repository else None,
+        licence=same_repository.licence if same_repository else None,
     )
     for file in fetched.files:
         typer.echo(f"{file.sha256}  {file.bytes:>10}  {into / file.path}")
@@ -177,21 +174,21 @@ def fetch(
 @problems.command()
 def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
-    as_: Annotated[Format, typer.Option("--as", help="The client whose format is written.")],
+    as_: Annotated[Format, typer.Option("--as", help="Client to write the format of.")],
     config: ConfigOption = "demo",
     source: SourceOption = None,
     heldout: Annotated[
-        bool, typer.Option("--heldout", help="The held-out problems instead of those to train on.")
+        bool, typer.Option("--heldout", help="Export the held-out problems instead of the training problems.")
     ] = False,
     count: Annotated[
-        int | None, typer.Option(min=1, help="So many of each source's, in its order; all by default.")
+        int | None, typer.Option(min=1, help="Export only the first N problems of each source (default: all).")
     ] = None,
 ) -> None:
-    """Write problems as environments of another loop, which ask this project's grader for rewards.
+    """Export problems as environments for another training loop, with rewards from this project's grader.
 
-    Inspect and verifiers grade beside the client, which needs this package and its tools (`rtl-distill check`); Harbor and NeMo Gym ask
-    `rtl-distill serve-grader`. Licences that lie beside the data go along; a problem without one is named only, and read from
-    RTL_DISTILL_SOURCES. The folder holds harnesses and known-good answers: keep it from the policy.
+    Inspect and verifiers grade in the client, which needs this package and its tools (`rtl-distill check`). Harbor and NeMo Gym call
+    `rtl-distill serve-grader`. Licence files next to the data are copied. A problem without one is only referenced by name, and the
+    client reads it from RTL_DISTILL_SOURCES. The folder holds harnesses and known-good answers: keep it away from the policy.
 
     Examples:
 
@@ -207,16 +204,16 @@ def export(
     sources, seed, split = sources_of(config, source)
     tasks = export_tasks(sources, seed, split, folder, heldout=heldout, count=count)
     command = WRITERS[as_](folder)
-    named = sum(task.problem is None for task in tasks)
     typer.echo(f"{len(tasks)} problems written to {folder}")
-    if named:
-        words = "named only, for no licence lies beside them: set RTL_DISTILL_SOURCES at the client"
-        typer.echo(f"{named} of them {words}")
+    if unlicensed := sum(task.problem is None for task in tasks):
+        typer.echo(
+            f"{unlicensed} of them by name only, because they have no licence file: set RTL_DISTILL_SOURCES at the client"
+        )
     typer.echo(f"next: {command}")
 
 
 def sources_of(config: str, source: list[str] | None) -> tuple[tuple[ProblemSource, ...], int, SplitBy]:
-    """The sources that a command names, or those of its configuration; the seed that problems are generated with; how they are split."""
+    """Return the sources given by `--source` or else by the configuration, the seed for generated problems, and how to split."""
     from rtl_core.config import load_config
     from rtl_core.problems.sources import source_of
 
@@ -227,7 +224,7 @@ def sources_of(config: str, source: list[str] | None) -> tuple[tuple[ProblemSour
 
 
 def named(loaded: LoadedProblems, problem_id: str) -> Problem:
-    """The problem of that id. ProblemError that names those like it, when there is none."""
+    """Return the problem with this id. Raises ProblemError with similar ids when there is none."""
     every = {p.id: p for p in loaded.every}
     if problem_id not in every:
         close = [name for name in every if problem_id in name][:5]
@@ -239,7 +236,7 @@ def named(loaded: LoadedProblems, problem_id: str) -> Problem:
 
 
 def load(config: str, source: list[str] | None) -> LoadedProblems:
-    """The problems that a command names with `--source`, or those of its configuration."""
+    """Load the problems given by `--source`, or else by the configuration."""
     from rtl_core.problems.load import load_problems
 
     return load_problems(*sources_of(config, source))
@@ -247,20 +244,20 @@ def load(config: str, source: list[str] | None) -> LoadedProblems:
 
 @problems.command()
 def synthesize(
-    output: Annotated[Path, typer.Option("--output", help="The CVDP file to write (JSON Lines).")],
+    output: Annotated[Path, typer.Option("--output", help="CVDP file to write (JSON Lines).")],
     config: ConfigOption = "demo",
     source: SourceOption = None,
-    count: Annotated[int, typer.Option(min=1, help="How many candidates to make.")] = 100,
+    count: Annotated[int, typer.Option(min=1, help="Number of candidates to make.")] = 100,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--kind", help="rename, polarity, bit-order, repair, family; may be repeated. All by default."),
+        typer.Option("--kind", help="rename, polarity, bit-order, repair, family (default: all). May be repeated."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Chooses parents, names and places.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed for parents, names and places.")] = 0,
     mutants: Annotated[int, typer.Option(min=1, help="Mutants of each golden answer that must fail.")] = 3,
 ) -> None:
-    """Make variants of training problems (renamed, the other reset polarity, a bus turned round), repairs of near misses, and fresh
-    specifications of the first generated source, else of the starter families. Kept are those whose golden answer passes and whose mutants fail, and that are no
-    near-duplicate of a held-out problem, of the test split included.
+    """Make new problems: variants of training problems (renamed, opposite reset polarity, reversed bus), repairs of near misses, and
+    fresh specifications of the first generated source or else of the starter families. A problem is kept if its golden answer passes,
+    its mutants fail, and it is no near-duplicate of a held-out or test problem.
 
     Examples:
 
@@ -275,7 +272,7 @@ def synthesize(
     names: dict[str, Kind | Literal["family"]] = {**{k.replace(" ", "-"): k for k in KINDS}, "family": "family"}
     chosen = list(dict.fromkeys(kind or names))
     if unknown := [name for name in chosen if name not in names]:
-        raise ConfigError(f"--kind {unknown[0]}: there is no such kind", f"choose of {', '.join(names)}")
+        raise ConfigError(f"--kind {unknown[0]}: there is no such kind", f"choose from {', '.join(names)}")
     sources, run_seed, split = sources_of(config, source)
     loaded = load_problems(sources, run_seed, split)
     kinds = [names[name] for name in chosen]
@@ -293,20 +290,19 @@ def validate(
     source: SourceOption = None,
     set_: SetOption = None,
     level: Annotated[
-        Literal["full", "quick"], typer.Option(help="full: every check; quick: what a training run checks.")
+        Literal["full", "quick"], typer.Option(help="full: every check; quick: the checks of a training run.")
     ] = "full",
     mutants: Annotated[int, typer.Option(help="Mutants of each golden answer (full level).", min=0)] = 20,
     seeds: Annotated[int, typer.Option(help="Different seeds for each golden answer (full level).", min=1)] = 3,
     audit: Annotated[
-        Path | None,
-        typer.Option(help="Also write what was found of each problem as a document: OUT.html or OUT.jsonl."),
+        Path | None, typer.Option(help="Also write the findings of each problem as a document: OUT.html or OUT.jsonl.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when a problem is not fit.")] = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Validate problems: golden answers pass, wrong ones fail, verdicts do not flip.
+    """Validate problems: golden answers must pass, wrong ones must fail, and verdicts must not flip.
 
-    Prints a table by source and each problem that is not fit with its reason. What was validated once with the same tools is
+    Prints a table by source, and each problem that is not fit with its reason. Results of an earlier validation with the same tools are
     taken from the history (`run.history`).
 
     Examples:
@@ -327,13 +323,12 @@ def validate(
     overrides = list(set_ or [])
     if source:
         overrides = ["run.name=sets", override_of(source), *overrides]
-    # Checked here as well, so that a mistake is told at once and without a server.
+    # Checked here too, so that a mistake is reported at once and without a server.
     load_config(config, overrides)
     if audit is not None:
         check_form(audit)
-
-    asked = (config, overrides, level, mutants, seeds, audit and str(audit))
+    arguments = (config, overrides, level, mutants, seeds, audit and str(audit))
     flow = "rtl_distill.flows.validate:validate"
-    found: dict[str, int] = run_flow(flow, *asked, title=f"validate {config}", verbose=verbose)
-    if strict and set(found) - {"fit", "fit_without_golden", "known"}:
+    counts: dict[str, int] = run_flow(flow, *arguments, title=f"validate {config}", verbose=verbose)
+    if strict and set(counts) - {"fit", "fit_without_golden", "known"}:
         raise typer.Exit(1)

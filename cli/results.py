@@ -1,4 +1,4 @@
-"""What came of a run: `report`, `compare`, `watch`, `view`, and one rollout at a time `show` and `debug`."""
+"""Results of a run: `report`, `compare`, `watch` and `view`; `show` and `debug` for a single rollout."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 def report(
     runs: Annotated[
-        list[str] | None, typer.Argument(metavar="RUN...", help="Runs; several are compared (default: the newest).")
+        list[str] | None, typer.Argument(metavar="RUN...", help="One run, or several to compare (default: the newest).")
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="The page (default: report-RUN.html).")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="HTML file (default: report-RUN.html).")] = None,
     png: Annotated[
-        Path | None, typer.Option("--png", metavar="DIR", help="Also write every figure as a PNG file there.")
+        Path | None, typer.Option("--png", metavar="DIR", help="Also write every figure as a PNG file to this folder.")
     ] = None,
-    dark: Annotated[bool, typer.Option("--dark", help="PNG files for a dark background.")] = False,
+    dark: Annotated[bool, typer.Option("--dark", help="Make the PNG files for a dark background.")] = False,
     section: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="MODULE:FUNCTION", help="Add a section of your own (docs/architecture.md); may be repeated."
+            metavar="MODULE:FUNCTION", help="Add a section of your own (docs/architecture.md). May be repeated."
         ),
     ] = None,
     db: DbOption = None,
 ) -> None:
-    """Write the report of a run as one HTML file that needs no network. It may be asked for while the run goes on.
+    """Write the report of a run as one HTML file that needs no network. This works while the run is in progress.
 
     Examples:
 
@@ -62,11 +62,11 @@ def report(
 def compare(
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN RUN...", help="Two or more runs; the first is what the others are held against."),
+        typer.Argument(metavar="RUN RUN...", help="Two or more runs; the others are compared with the first."),
     ],
     db: DbOption = None,
 ) -> None:
-    """Compare runs: held-out results with a paired test, curves in brief, problems that tell them apart, other settings.
+    """Compare runs: held-out results with a paired test, short curves, problems on which they differ, different settings.
 
     Examples:
 
@@ -84,11 +84,11 @@ def compare(
 
 def watch(
     run: NewestRunArgument = None,
-    every: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between looks.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
+    every: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between updates.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print the state once and exit.")] = False,
     db: DbOption = None,
 ) -> None:
-    """Watch a run from any terminal until it ends or is paused; the exit code is 0 when it finished and 1 when not.
+    """Watch a run from any terminal until it ends or is paused. Exit code 0 when it finished, else 1.
 
     Examples:
 
@@ -103,29 +103,27 @@ def watch(
     from rtl_core.reporting.live import ended, live_view
 
     history = open_history(db)
-    name = pick_run(history, run)
-    record = history.run(name)
-    assert record is not None
+    record = history.existing_run(pick_run(history, run))
     if once:
         Console().print(live_view(history, record))
         return
     with Live(live_view(history, record), refresh_per_second=4) as live:
         while not ended(record):
             time.sleep(every)
-            record = history.run(name) or record
+            record = history.run(record.name) or record
             live.update(live_view(history, record))
     if record.status != "finished":
         raise typer.Exit(1)
 
 
 def view(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 picks a free one.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in your browser.")] = True,
     db: DbOption = None,
 ) -> None:
-    """Serve a page on this machine: runs, steps, groups, rollouts with their tokens and waveforms, and what the model gets wrong.
+    """Serve a local web page: runs, steps, groups, rollouts with their tokens and waveforms, and the model's mistakes.
 
-    It may be looked at while runs write. Prints its address; Ctrl-C ends it.
+    This works while runs are in progress. Prints the page's address; Ctrl-C stops the server.
 
     Examples:
 
@@ -138,7 +136,7 @@ def view(
     from rtl_core.view.server import has_screen, serve
 
     history = open_history(db)
-    history.runs()  # a file that cannot be read is named here, and not page by page
+    history.runs()  # fail here if the file cannot be read, and not on every page
 
     def announce(address: str) -> None:
         typer.echo(address)
@@ -152,13 +150,11 @@ def show(
     rollout: RolloutArgument,
     tokenizer: Annotated[
         str | None,
-        typer.Option(
-            "--tokenizer", help="Folder or name of the tokenizer (default: the student's, as the run has it)."
-        ),
+        typer.Option("--tokenizer", help="Folder or name of the tokenizer (default: the student's, as in the run)."),
     ] = None,
     db: DbOption = None,
 ) -> None:
-    """Print a rollout: problem, conversation with tools if there was one, answer, verdict with reasons, reward by term, KL by token.
+    """Print a rollout: problem, tool calls if any, answer, verdict with reasons, reward by term, KL by token.
 
     Examples:
 
@@ -186,28 +182,31 @@ def show(
         for text in filter(None, (found["netlist"], found["waveform"])):
             console.print(text, markup=False, highlight=False)
     if stored.teacher and texts is None:
-        console.print("no tokenizer is at hand, so tokens are shown by number; name one with --tokenizer", style="dim")
+        console.print("no tokenizer found: tokens are shown by number; name a tokenizer with --tokenizer", style="dim")
 
 
-WavesOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Write the waves of the simulation that failed to this VCD file, and print those around the failing check."
-    ),
-]
-ShellOption = Annotated[
-    bool,
-    typer.Option("--shell", help="Open a shell in the sandbox: its files, environment and limits, but that of time."),
-]
+def debug(
+    rollout: RolloutArgument,
+    waves: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the waveforms of the failed simulation to this VCD file, and print those around the failing check."
+        ),
+    ] = None,
+    shell: Annotated[
+        bool,
+        typer.Option(
+            "--shell", help="Open a shell in the sandbox, with its files, environment and limits but no timeout."
+        ),
+    ] = False,
+    db: DbOption = None,
+) -> None:
+    """Grade a stored rollout again, with waveforms or a shell in its sandbox. The recorded verdict is not changed.
 
+    Sandbox, limits and seed are those of the run, the tools those of this machine. In the shell, `harness` runs the harness; commands
+    can also be piped in. Verilator simulations dump no waveforms.
 
-def debug(rollout: RolloutArgument, waves: WavesOption = None, shell: ShellOption = False, db: DbOption = None) -> None:
-    """Grade a stored rollout again, with waves or a shell in its sandbox. The recorded verdict stays as it is.
-
-    It is graded as its run graded it: the same kind of sandbox, limits and seed, with the tools of this machine. In the shell,
-    `harness` runs the harness; commands may also come from a pipe. Simulations by Verilator dump no waves.
-
-    Exit code 0 when the verdict is the same as the recorded one, 1 when it is not; with --shell that of the shell.
+    Exit code: 0 when the verdict equals the recorded one, else 1; with --shell, the shell's exit code.
 
     Examples:
 
@@ -218,10 +217,11 @@ def debug(rollout: RolloutArgument, waves: WavesOption = None, shell: ShellOptio
         echo 'ls -R /code; harness' | rtl-distill debug demo/step/00030/starter_adder_d07e3f57d5/2 --shell
     """
     from rtl_core.debugging.again import executor_of, open_case
+    from rtl_core.debugging.shell import shell_of
     from rtl_core.grading.jobs import Watched
 
     if waves and (waves.suffix != ".vcd" or not waves.absolute().parent.is_dir()):
-        raise ConfigError(f"{waves} cannot hold the waves", "name a file in an existing folder that ends in .vcd")
+        raise ConfigError(f"{waves} cannot hold the waves", "name a .vcd file in an existing folder")
     case = open_case(open_history(db), rollout)
     with closing(executor_of(case)) as executor:
         watched = Watched(executor, case.problem)
@@ -229,12 +229,17 @@ def debug(rollout: RolloutArgument, waves: WavesOption = None, shell: ShellOptio
         if waves:
             _write_waves(case, executor, waves)
         if shell:
-            raise typer.Exit(_open_shell(watched))
+            opened = shell_of(watched)
+            _tell(
+                "sandbox", f"{executor.name}; /code holds rtl, verif, docs, and the harness in src; type exit to leave"
+            )
+            _tell("harness", f"the command `harness` runs {opened.command}")
+            raise typer.Exit(opened.open(executor))
     raise typer.Exit(0 if same else 1)
 
 
 def _grade_again(case: Case, watched: Watched) -> bool:
-    """Grade a rollout and tell how; whether the verdict is the recorded one."""
+    """Grade a rollout again and print the result; return whether the verdict is the recorded one."""
     from rtl_core.debugging.again import grade_again, in_words, is_same, other_tools
     from rtl_core.debugging.checks import first_failing_check
 
@@ -261,26 +266,15 @@ def _write_waves(case: Case, executor: Executor, file: Path) -> None:
     _tell("waves", f"{file}, {len(found.vcd):,} bytes")
     if found.check and found.check.seen:
         _tell("saw", found.check.seen)
-    console = _console()
+    console = Console(highlight=False, markup=False, soft_wrap=True)
     console.print(waves_table(found, console.width))
 
 
-def _open_shell(watched: Watched) -> int:
-    from rtl_core.debugging.shell import shell_of
-
-    executor, opened = watched.executor, shell_of(watched)
-    _tell("sandbox", f"{executor.name}; /code holds rtl, verif, docs, and the harness in src; leave it with exit")
-    _tell("harness", f"the command `harness` runs {opened.command}")
-    return opened.open(executor)
-
-
-def _console() -> Console:
-    return Console(highlight=False, markup=False, soft_wrap=True)
-
-
 def _tell(name: str, *lines: str) -> None:
+    """Print lines, the first one in bold with the label `name`."""
     from rtl_core.reporting.text import visible
 
+    console = Console(highlight=False, markup=False, soft_wrap=True)
     for number, line in enumerate(lines):
         label = "" if number else name
-        _console().print(Text.assemble(label.ljust(9), visible(line), style="" if number else "bold"))
+        console.print(Text.assemble(label.ljust(9), visible(line), style="" if number else "bold"))

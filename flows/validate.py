@@ -75,7 +75,7 @@ async def validate_problems(
         tell.show(table.render(rows, unfit))
     else:
         for entry in unfit[:20]:
-            tell.line(f"left out: {entry.problem_id} is {entry.status}: {entry.reason}")
+            tell.line(f"left out: {entry.problem} is {entry.status}: {entry.reason}")
     return summary
 
 

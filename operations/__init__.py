@@ -1,4 +1,4 @@
-"""Processes around the pipeline: a Prefect server and a worker on this machine, kept running, started and ended by one command.
+"""Processes around the pipeline: one command starts and stops a Prefect server and a worker on this machine, and keeps them running.
 
-Prefect is only ever called by its command line here, so that this room, as all of `rtl_core`, does not import it.
+This package only calls Prefect's command line and does not import Prefect.
 """

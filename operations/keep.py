@@ -1,9 +1,9 @@
-"""Keep a command running: start it again whenever it ends, until told to stop.
+"""Keep a command running: restart it whenever it exits, until told to stop.
 
     python -m rtl_distill.operations.keep --pid FILE --log FILE -- COMMAND ...
 
-What systemd's `Restart=always` and compose's `restart: always` do, for a machine or a container that has neither. SIGTERM ends
-the command (politely, after `GRACE_S` by force, with everything it started) and then this process.
+Like systemd's `Restart=always` and compose's `restart: always`, for machines and containers that have neither. SIGTERM stops the
+command and its children (SIGTERM first, SIGKILL after `GRACE_S`), then this process.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pathlib import Path
 from types import FrameType
 
 GRACE_S = 20.0
-"""Seconds that a command has to end after SIGTERM."""
+"""Seconds between SIGTERM and SIGKILL."""
 QUICK_S = 10.0
-"""A command that lived shorter than this is started again more and more slowly."""
+"""The restart delay grows while the command runs for less than this."""
 LONGEST_PAUSE_S = 30.0
 
 
 class Keeper:
-    """One command and its present process. `stop` may be called from a signal handler."""
+    """A command and its current process. `stop` may be called from a signal handler."""
 
     def __init__(self, command: list[str], log: Path, *, spare_children: bool = False) -> None:
         self._command = command
@@ -41,7 +41,7 @@ class Keeper:
             _signal_group(self._process.pid, signal.SIGTERM)
 
     def run(self) -> int:
-        """Start the command again and again until `stop`. Returns 0."""
+        """Start the command repeatedly until `stop` is called. Returns 0."""
         pause = 0.5
         while not self._stopping:
             started = time.monotonic()
@@ -51,7 +51,7 @@ class Keeper:
                 )
             self._wait()
             if not self._spare_children:
-                _signal_group(self._process.pid, signal.SIGKILL)  # what the command left behind
+                _signal_group(self._process.pid, signal.SIGKILL)  # children that the command left behind
             pause = 0.5 if time.monotonic() - started > QUICK_S else min(2 * pause, LONGEST_PAUSE_S)
             wake = time.monotonic() + pause
             while not self._stopping and time.monotonic() < wake:
@@ -59,7 +59,7 @@ class Keeper:
         return 0
 
     def _wait(self) -> None:
-        """Wait until the process ends; once we are stopping, kill it after `GRACE_S`."""
+        """Wait until the process exits; after `stop`, kill it once `GRACE_S` have passed."""
         assert self._process is not None
         while not self._stopping:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -79,13 +79,9 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m rtl_distill.operations.keep", description=__doc__)
-    parser.add_argument("--pid", type=Path, required=True, help="file to keep this process's id in")
-    parser.add_argument("--log", type=Path, required=True, help="file that the command's output is appended to")
-    parser.add_argument(
-        "--spare-children",
-        action="store_true",
-        help="let processes of a command that crashed live on (the runs of a worker do)",
-    )
+    parser.add_argument("--pid", type=Path, required=True, help="file for this process's id")
+    parser.add_argument("--log", type=Path, required=True, help="file to append the command's output to")
+    parser.add_argument("--spare-children", action="store_true", help="let the children of a crashed command live on")
     parser.add_argument("command", nargs="+")
     arguments = parser.parse_args(argv)
     arguments.log.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""A whole deployment on this machine: Prefect server, work pool, deployments and worker, on loopback.
+"""A complete deployment on this machine: Prefect server, work pool, deployments and worker, on loopback.
 
-Everything lives in one folder: process ids, logs, Prefect's own data, and `env.sh` with the variables that a shell needs to talk
-to this server. Server and worker are each held by a keeper (keep.py), so that a crash of one is a pause, not an end. Every process
-carries `MARK` in its environment; by it `down` finds what a crashed worker left behind.
+Everything is in one folder: process ids, logs, Prefect's data, and `env.sh` with the variables that a shell needs for this server.
+Server and worker each run under a keeper (keep.py), which restarts them after a crash. Every process has `MARK` in its environment,
+so that `down` finds processes that a crashed worker left behind.
 """
 
 from __future__ import annotations
@@ -15,33 +15,31 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+import httpx
 
 from rtl_core.errors import ConfigError, InfrastructureError
 from rtl_distill.operations import processes
 
 MARK = "RTL_DISTILL_DEPLOYMENT"
 POOL = "rtl-distill"
-PARTS = ("server", "worker")
-TRIES = 3
+ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
 class LocalDeployment:
-    """Where a deployment lives and how it is reached.
-
-    `home` is the working directory of every run, to which paths of a configuration are relative; `folder` holds what the
-    deployment itself needs; `database` is Prefect's (an SQLAlchemy URL such as postgresql+asyncpg://...), None for SQLite.
-    """
+    """Location and address of a deployment."""
 
     home: Path
+    """Working directory of every run; relative paths of a configuration start here."""
     folder: Path
+    """Files of the deployment itself."""
     port: int = 4200
     database: str | None = None
+    """SQLAlchemy URL of Prefect's database, such as postgresql+asyncpg://...; None for SQLite."""
 
     @property
     def mark(self) -> str:
@@ -49,19 +47,19 @@ class LocalDeployment:
 
     @property
     def api(self) -> str:
-        """Of the server that runs, which may have been started with another port; else of the one to start."""
+        """API URL of the running server, which may use another port, or else of the server to start."""
         pid = self.pid_of("server")
         running = processes.variable(pid, "PREFECT_API_URL") if pid else None
         return running or f"http://127.0.0.1:{self.port}/api"
 
     def settings(self) -> dict[str, str]:
-        """The variables that server, worker, runs and a user's shell share. No secret is among them."""
+        """Environment variables shared by server, worker, runs and the user's shell; none is secret."""
         return {
             MARK: self.mark,
             "RTL_DISTILL_HOME": str(self.home.resolve()),
             "PREFECT_HOME": str((self.folder / "prefect").resolve()),
             "PREFECT_API_URL": self.api,
-            # A server that is away for some minutes must not end a run: 2 + 4 + ... + 256 seconds of patience.
+            # An outage of a few minutes must not end a run: the retries wait 2 + 4 + ... + 256 seconds.
             "PREFECT_CLIENT_MAX_RETRIES": "8",
             "PREFECT_API_REQUEST_TIMEOUT": "180",
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -69,25 +67,25 @@ class LocalDeployment:
         }
 
     def environment(self) -> dict[str, str]:
-        """The environment of server and worker: the caller's, the settings, this Python's programs first."""
+        """Environment of server and worker: the caller's, the settings, and this Python's programs first in PATH."""
         bin_folder = str(Path(sys.executable).parent)
         return {
             **os.environ,
             **self.settings(),
             "PATH": f"{bin_folder}:{os.environ.get('PATH', '')}",
-            # Where runs write their lines as well (tasks/logs.py): a run may outlive its worker, so not through its pipe.
+            # Runs also write their log lines to this file (tasks/logs.py), because a run may outlive its worker's pipe.
             "RTL_DISTILL_LOG": str((self.folder / "worker.log").resolve()),
-            # Leases of concurrency slots on disk: those in memory die with the server, which then ends every run that holds one.
+            # Keep concurrency leases on disk: leases in memory are lost with the server, which then ends every run that holds one.
             "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
             "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-            # A busy machine is slow, not broken: the defaults (5 and 10 s) then answer 500 or 503.
+            # With the default timeouts (5 and 10 s), the server of a busy machine responds with 500 or 503.
             "PREFECT_SERVER_DATABASE_CONNECTION_TIMEOUT": "60",
             "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
             **({"PREFECT_SERVER_DATABASE_CONNECTION_URL": self.database} if self.database else {}),
         }
 
     def pid_of(self, part: str) -> int | None:
-        """Process id of the keeper of `server` or `worker`, or None when it does not run."""
+        """Process id of the keeper of `server` or `worker`, or None if it is not running."""
         with contextlib.suppress(FileNotFoundError, ValueError):
             pid = int((self.folder / f"{part}.pid").read_text())
             if _is_marked(pid, self.mark):
@@ -96,20 +94,19 @@ class LocalDeployment:
 
 
 def up(deployment: LocalDeployment, prefect_file: Path, tell: Callable[[str], None]) -> None:
-    """Bring up server, pool, deployments and worker; what already runs is left alone.
+    """Start server, pool, deployments and worker, unless they are already running.
 
     Raises:
-        ConfigError: the file of deployments is missing, or the port is taken by somebody else.
-        InfrastructureError: a part did not come up; the message has the end of its log.
+        ConfigError: the deployment file is missing, or another server uses the port.
+        InfrastructureError: a part did not start; the message has the end of its log.
     """
     if not prefect_file.is_file():
         raise ConfigError(f"there is no {prefect_file}", "run this in the repository, or name the file with --file")
     deployment.folder.mkdir(parents=True, exist_ok=True)
     if deployment.pid_of("server") is None:
         if _answers(deployment.api):
-            raise ConfigError(
-                f"port {deployment.port} is taken by another Prefect server", "end it, or choose another with --port"
-            )
+            message = f"port {deployment.port} is used by another Prefect server"
+            raise ConfigError(message, "stop it, or choose another port with --port")
         tell(f"server: starting on {deployment.api}")
         server = [sys.executable, "-m", "rtl_distill.operations.prefect_server", "start"]
         _keep(deployment, "server", [*server, "--host", "127.0.0.1", "--port", str(deployment.port)])
@@ -124,62 +121,56 @@ def up(deployment: LocalDeployment, prefect_file: Path, tell: Callable[[str], No
     log = deployment.folder / "worker.log"
     _wait(deployment, "worker", lambda: b"started!" in log.read_bytes())
     tell(f"worker: polling {POOL}")
-    lines = "".join(
-        f"export {name}={shlex.quote(value)}\n" for name, value in deployment.settings().items() if name != MARK
-    )
-    (deployment.folder / "env.sh").write_text(lines)
+    shared = {name: value for name, value in deployment.settings().items() if name != MARK}
+    (deployment.folder / "env.sh").write_text("".join(f"export {n}={shlex.quote(v)}\n" for n, v in shared.items()))
 
 
 def down(deployment: LocalDeployment, tell: Callable[[str], None], grace_s: float = 30.0) -> list[int]:
-    """End worker, runs and server, in this order: a run that ends tells the server so.
+    """Stop worker, runs and server, in this order, so that ending runs can still report to the server.
 
-    Returns the ids of processes that had to be ended by force, ideally none.
+    Returns the ids of processes that had to be killed, ideally none.
     """
     mark = deployment.mark
-    _end_part(deployment, "worker", tell, grace_s)
-    # Runs that outlived their worker get the same chance to save their state as a cancelled one.
+    _stop_part(deployment, "worker", tell, grace_s)
+    # Runs that outlived their worker may save their state, like cancelled ones.
     runs = set(_marked(mark)) - _family(deployment.pid_of("server"))
-    for pid in runs:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-    _until(lambda: not any(_is_marked(pid, mark) for pid in runs), grace_s)
-    _end_part(deployment, "server", tell, grace_s)
-    _until(lambda: not list(_marked(mark)), 1.0)
-    left = list(_marked(mark))
-    for pid in left:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    tell("down" if not left else f"down; {len(left)} processes were ended by force")
+    _kill(runs, signal.SIGTERM)
+    _wait_until(lambda: not any(_is_marked(pid, mark) for pid in runs), grace_s)
+    _stop_part(deployment, "server", tell, grace_s)
+    _wait_until(lambda: not _marked(mark), 1.0)
+    left = _marked(mark)
+    _kill(left, signal.SIGKILL)
+    tell("down" if not left else f"down; {len(left)} processes had to be killed")
     return left
 
 
-def _end_part(deployment: LocalDeployment, part: str, tell: Callable[[str], None], grace_s: float) -> None:
-    pid = deployment.pid_of(part)
-    if pid is None:
-        return
-    tell(f"{part}: ending")
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
-    _until(lambda: not _is_marked(pid, deployment.mark), grace_s)
+def _stop_part(deployment: LocalDeployment, part: str, tell: Callable[[str], None], grace_s: float) -> None:
+    if (pid := deployment.pid_of(part)) is not None:
+        tell(f"{part}: stopping")
+        _kill([pid], signal.SIGTERM)
+        _wait_until(lambda: not _is_marked(pid, deployment.mark), grace_s)
+
+
+def _kill(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def status(deployment: LocalDeployment) -> dict[str, str]:
-    """Part -> how it is, in words."""
-    found = {}
-    for part in PARTS:
-        pid = deployment.pid_of(part)
-        found[part] = f"running (process {pid})" if pid else "not running"
-    found["api"] = f"{deployment.api} {'answers' if _answers(deployment.api) else 'does not answer'}"
-    return found
+    """Mapping of part to its state in words."""
+    pids = {part: deployment.pid_of(part) for part in ("server", "worker")}
+    states = {part: f"running (process {pid})" if pid else "not running" for part, pid in pids.items()}
+    return {**states, "api": f"{deployment.api} {'answers' if _answers(deployment.api) else 'does not answer'}"}
 
 
 def _keep(deployment: LocalDeployment, part: str, kept_command: list[str]) -> None:
-    command = [sys.executable, "-m", "rtl_distill.operations.keep"]
-    command += ["--pid", str(deployment.folder / f"{part}.pid"), "--log", str(deployment.folder / f"{part}.log")]
-    # A worker that crashes leaves its runs behind, and they go on.
-    command += ["--spare-children", "--"] if part == "worker" else ["--"]
     log = deployment.folder / f"{part}.log"
     log.write_bytes(b"")
+    command = [sys.executable, "-m", "rtl_distill.operations.keep"]
+    command += ["--pid", str(deployment.folder / f"{part}.pid"), "--log", str(log)]
+    # The runs of a crashed worker continue.
+    command += ["--spare-children", "--"] if part == "worker" else ["--"]
     with (deployment.folder / "keeper.log").open("ab") as keeper_log:
         subprocess.Popen(
             [*command, *kept_command],
@@ -189,8 +180,8 @@ def _keep(deployment: LocalDeployment, part: str, kept_command: list[str]) -> No
 
 
 def _prefect(deployment: LocalDeployment, arguments: list[str]) -> None:
-    """Run one of Prefect's commands, all of which may be repeated here; a server on a busy machine times out now and then."""
-    for _ in range(TRIES):
+    """Run an idempotent Prefect command, with retries, because the server of a busy machine may time out."""
+    for _ in range(ATTEMPTS):
         done = subprocess.run(
             [_prefect_program(), *arguments],
             cwd=deployment.home,
@@ -205,8 +196,8 @@ def _prefect(deployment: LocalDeployment, arguments: list[str]) -> None:
 
 
 def _prefect_program() -> str:
-    beside = Path(sys.executable).parent / "prefect"
-    program = str(beside) if beside.is_file() else shutil.which("prefect")
+    installed = Path(sys.executable).parent / "prefect"
+    program = str(installed) if installed.is_file() else shutil.which("prefect")
     if program is None:
         raise ConfigError("the program `prefect` is not installed", "make setup")
     return program
@@ -214,35 +205,33 @@ def _prefect_program() -> str:
 
 def _answers(api: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{api}/health", timeout=3) as answer:
-            return answer.status == 200
-    except (urllib.error.URLError, OSError):
+        return httpx.get(f"{api}/health", timeout=3).status_code == 200
+    except httpx.HTTPError:
         return False
 
 
 def _wait(deployment: LocalDeployment, part: str, ready: Callable[[], bool], patience_s: float = 900.0) -> None:
-    if not _until(ready, patience_s):
+    if not _wait_until(ready, patience_s):
         log = deployment.folder / f"{part}.log"
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.is_file() else "(no log)"
         raise InfrastructureError(f"the {part} was not ready after {patience_s:.0f} s:\n{tail}", f"see {log}")
 
 
-def _until(true: Callable[[], bool], patience_s: float) -> bool:
+def _wait_until(condition: Callable[[], bool], patience_s: float) -> bool:
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
-        if true():
+        if condition():
             return True
         time.sleep(0.2)
-    return true()
+    return condition()
 
 
 def _is_marked(pid: int, mark: str) -> bool:
-    """Whether that process lives and belongs to the deployment."""
-    return processes.lives(pid) and processes.variable(pid, MARK) == mark
+    return processes.is_alive(pid) and processes.variable(pid, MARK) == mark
 
 
 def _family(pid: int | None) -> set[int]:
-    """A process and everything that it started, directly or not."""
+    """A process and all its descendants."""
     parents = {child: processes.parent(child) for child in processes.pids()}
     family = {pid} if pid is not None else set()
     while more := {child for child, parent in parents.items() if parent in family} - family:
@@ -250,7 +239,5 @@ def _family(pid: int | None) -> set[int]:
     return family
 
 
-def _marked(mark: str) -> Iterator[int]:
-    for pid in processes.pids():
-        if pid != os.getpid() and _is_marked(pid, mark):
-            yield pid
+def _marked(mark: str) -> list[int]:
+    return [pid for pid in processes.pids() if pid != os.getpid() and _is_marked(pid, mark)]

@@ -1,4 +1,4 @@
-"""Prefect's server without its pauses of a minute on SQLite: `python -m rtl_distill.operations.prefect_server start ...`, as `prefect server start ...`."""
+"""Run `prefect server start ...` without its one-minute stalls on SQLite: `python -m rtl_distill.operations.prefect_server start ...`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import threading
 import time
 
 START_S = 15.0
-"""What a server has made by then is left out of all later collections."""
+"""Objects created before this time are excluded from all later collections."""
 COLLECT_S = 5.0
 
 
 def collect_garbage_apart() -> None:
-    """Collect garbage in a thread of its own, every few seconds, and nowhere else.
+    """Collect garbage only in a dedicated thread, every few seconds.
 
-    Freeing a cursor takes the mutex of its SQLite connection. The connection's thread holds that mutex while it waits for the lock of the
-    database, up to a minute. If the event loop frees the cursor meanwhile, it blocks, and the transaction that has the lock cannot end.
+    Freeing a cursor takes the mutex of its SQLite connection, which the connection's thread holds while it waits up to a minute for the
+    database lock. If the event loop freed the cursor, it would block, and the transaction that holds the lock could not end.
     """
 
     def collect() -> None:

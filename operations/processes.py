@@ -1,7 +1,7 @@
-"""The processes of this machine, as /proc tells of them, and the end of those that a killed command left running.
+"""Read this machine's processes from /proc, and kill those that a dead command left running.
 
-A temporary Prefect server, for one, does not notice that its run is gone. Every command that starts processes marks its own environment,
-which they inherit; the mark names the command's process. The next command ends whatever carries the mark of a process that is no more.
+For example, a temporary Prefect server does not notice that its run is gone. Every command that starts processes puts a mark with its own
+process id into its environment, which they inherit. The next command kills all processes whose mark names a dead process.
 """
 
 from __future__ import annotations
@@ -9,27 +9,24 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 OWNER = "RTL_DISTILL_OWNER"
-"""The mark's variable. Not the name that version 0.1.0 uses: it reads another format there, and would take these processes for orphans."""
+"""Variable of the mark. Version 0.1.0 uses another name and format, and would mistake these processes for orphans."""
 
 
 def namespace() -> int:
-    """Which set of process ids this process sees: a container has its own."""
+    """Id of this process's PID namespace; a container has its own."""
     return os.stat("/proc/self/ns/pid").st_ino
 
 
-def pids() -> Iterator[int]:
+def pids() -> list[int]:
     """Ids of all processes."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            yield int(entry.name)
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
 def variable(pid: int, name: str) -> str | None:
-    """A variable in the environment of a process; None where it is not set, the process is gone, or it is another user's."""
+    """Environment variable of a process; None if it is not set, or the process is gone or another user's."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -42,7 +39,7 @@ def variable(pid: int, name: str) -> str | None:
 
 
 def command_line(pid: int) -> str:
-    """The words that a process was started with, with spaces between; empty when it is gone or another user's."""
+    """Command line of a process, joined by spaces; empty if the process is gone or another user's."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
@@ -50,24 +47,24 @@ def command_line(pid: int) -> str:
 
 
 def parent(pid: int) -> int | None:
-    """Id of the process that a living one belongs to; None when it is gone."""
+    """Id of the parent process; None if the process is gone."""
     fields = _stat(pid)
     return int(fields[1]) if fields else None
 
 
 def started(pid: int) -> str:
-    """When a living process was started, in the kernel's ticks; empty when it is gone."""
+    """Start time of a process in kernel ticks; empty if it is gone."""
     fields = _stat(pid)
     return fields[19] if fields else ""
 
 
-def lives(pid: int) -> bool:
-    """Whether there is such a process and it does more than wait to be collected."""
+def is_alive(pid: int) -> bool:
+    """Whether the process exists and is not a zombie."""
     return bool(_stat(pid))
 
 
 def _stat(pid: int) -> list[str]:
-    """State, parent and so on (proc(5), from the third field) of a living process; empty for any other."""
+    """Fields of /proc/PID/stat from the state on (proc(5)); empty if the process is gone or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
     except OSError:
@@ -76,14 +73,14 @@ def _stat(pid: int) -> list[str]:
 
 
 def mark_this_process() -> None:
-    """Let everything that this process starts from now on be recognised as its own."""
+    """Mark this process's environment, so that the processes it starts can be recognised."""
     os.environ[OWNER] = f"{namespace()}.{os.getpid()}.{started(os.getpid())}"
 
 
 def end_orphans() -> list[int]:
-    """Kill the processes that dead commands of this user left. Returns their ids.
+    """Kill the processes that dead commands of this user left running, and return their ids.
 
-    A command in a container counts its processes from 1 on; whether it lives cannot be told from outside, so its own are left alone.
+    Processes of other PID namespaces (containers) are spared, because from here nobody can tell whether their command is alive.
     """
     ended = []
     here = str(namespace())
@@ -92,7 +89,7 @@ def end_orphans() -> list[int]:
         number, _, start = owner.partition(".")
         if place != here or pid == os.getpid():
             continue
-        # The start time tells a command from a later process that was given its number.
+        # The start time distinguishes a command from a later process with the same id.
         if not number.isdigit() or started(int(number)) == start or int(number) == pid:
             continue
         with contextlib.suppress(ProcessLookupError, PermissionError):

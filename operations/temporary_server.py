@@ -1,9 +1,9 @@
-"""A Prefect server for one command, where no other is configured: started before anything heavy is imported, and gone with the command.
+"""A temporary Prefect server for one command, used when no other server is configured. It ends with the command.
 
-Prefect starts one itself when a flow is first called, and waits for it (5 CPU-seconds, 10 with a new database). This one comes up while
-the command imports the flow. It listens on a socket that it inherits, so a client that is early waits in its queue. It ends
-when its standard input does, however the command ended, and after Prefect's client has delivered what it still holds. SIGTERM and
-SIGINT do not end it: a service manager sends them to every process of a command, and the command still has to tell how it ended.
+Prefect would start its own server at the first flow call, and wait for it (5 CPU-seconds, 10 with a new database). This one starts while
+the command imports the flow. It listens on an inherited socket, so early requests wait in the socket's queue. It ends at the end of its
+standard input, however the command ended, after Prefect's client has delivered its remaining events. It ignores SIGTERM and SIGINT,
+which a service manager sends to every process of a command, because the command still has to report its final state.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ END_S = 5.0
 
 
 def start_temporary_server() -> None:
-    """Start a server for this process and name it to Prefect, unless one is configured or Prefect is in use already."""
+    """Start a server for this process and set PREFECT_API_URL, unless a server is configured or Prefect is already imported."""
     if "prefect" in sys.modules or names_server(os.environ, Path.cwd()):
         return
     _ensure_home()
     server, os.environ["PREFECT_API_URL"] = start(server_environment())
-    # Before Prefect is imported, so that its own handlers run before this one.
+    # Registered before Prefect is imported, so that Prefect's own handlers run before this one.
     atexit.register(_end, server)
 
 
 def start(environment: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], str]:
-    """Start a server; returns its process and the URL of its API. A request that comes before it is up waits."""
+    """Start a server, and return its process and API URL. Requests wait until it is ready."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         command = [sys.executable, "-m", "rtl_distill.operations.temporary_server", str(listener.fileno())]
-        # In a session of its own: what a terminal sends is for the command.
+        # In a new session, so that it does not receive the terminal's signals.
         server = subprocess.Popen(
             command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()], start_new_session=True, env=environment
         )
@@ -50,13 +50,13 @@ def start(environment: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], str]
 
 
 def names_server(environment: Mapping[str, str], folder: Path) -> bool:
-    """Whether a server may be named by a variable, by Prefect's profiles, or by a file that Prefect reads in the working directory."""
+    """Whether a variable, Prefect's profiles, or a settings file in the working directory may name a server."""
     if environment.get("PREFECT_API_URL"):
         return True
     profiles = Path(environment.get("PREFECT_PROFILES_PATH") or _home(environment) / "profiles.toml")
     if any("PREFECT_API_URL" in _text(file) for file in (profiles, folder / ".env")):
         return True
-    with contextlib.suppress(tomllib.TOMLDecodeError):  # Prefect says what is wrong with it
+    with contextlib.suppress(tomllib.TOMLDecodeError):  # Prefect reports the error
         settings = tomllib.loads(_text(folder / "prefect.toml"))
         project = tomllib.loads(_text(folder / "pyproject.toml")).get("tool", {}).get("prefect", {})
         return any("url" in section.get("api", {}) for section in (settings, project))
@@ -68,7 +68,7 @@ def _home(environment: Mapping[str, str]) -> Path:
 
 
 def _ensure_home() -> None:
-    """Give Prefect a temporary folder where its own cannot be written (a read-only home); it is removed when the command ends."""
+    """If Prefect's folder is not writable (a read-only home), use a temporary one, which is removed when the command ends."""
     home = _home(os.environ)
     with contextlib.suppress(OSError):
         home.mkdir(parents=True, exist_ok=True)
@@ -82,8 +82,7 @@ def _text(file: Path) -> str:
 
 
 def server_environment() -> dict[str, str]:
-    """The server's environment, without pages and without what no run uses: records of tasks (33 ms of CPU each) and Prefect's stored
-    configurations, "blocks" (a second of CPU at a start)."""
+    """Environment of the server, without UI, task-run records (33 ms of CPU each) and blocks (a second of CPU at startup)."""
     services = ("TASK_RUN_RECORDER", "EVENT_PERSISTER", "TRIGGERS")
     return {
         **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in services},
@@ -112,7 +111,7 @@ def serve(listener: socket.socket) -> None:
 
     collect_garbage_apart()
     app = create_app(ephemeral=True, final=True)
-    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)  # connections that are cut when the server ends
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)  # connections are cut when the server ends
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
 
     def end_with_command() -> None:

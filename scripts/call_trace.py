@@ -1,10 +1,10 @@
-"""Print the way of a call: the functions between `rtl-distill train demo` and the sandbox of the first answer of a train step.
+"""Print the call path from `rtl-distill train demo` to the sandbox of the first answer of a train step.
 
     python -m scripts.call_trace
 
-The demo starts in a temporary folder and ends when the first answer reaches a sandbox. Printed are the functions of the project on
-the stack of that moment, outermost first: of the thread that asks the sandbox and, where that thread or its asyncio task was given its
-work, of whoever gave it. The sandbox's own code is not followed. Exits with 1 above `MOST` functions.
+The demo runs in a temporary folder and ends when the first answer reaches a sandbox. The script prints the project's functions on the call
+stack at that moment, outermost first, including the stacks from which threads and asyncio tasks were started. The sandbox's own code is
+not traced. Exits with 1 above `MOST` functions.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from rtl_core.grading import analysis
 
 ROOT = Path(__file__).parents[1]
 MOST = 30
-"""No more functions than this may lie between the command and the sandbox."""
-ask = analysis.ask
-Way = tuple[CodeType, ...]
-given: contextvars.ContextVar[Way] = contextvars.ContextVar("given", default=())
-"""The way to whoever gave the work that now runs in this context."""
+"""Maximum number of functions between the command and the sandbox."""
+original_ask = analysis.ask
+CallPath = tuple[CodeType, ...]
+caller: contextvars.ContextVar[CallPath] = contextvars.ContextVar("caller", default=())
+"""Call path that started the current thread or task."""
 
 
-def way(frame: FrameType | None) -> Way:
+def call_path(frame: FrameType | None) -> CallPath:
     """The project's functions from the command down to `frame`, each once."""
     here: list[CodeType] = []
     while frame is not None:
@@ -40,55 +40,50 @@ def way(frame: FrameType | None) -> Way:
         if file.is_relative_to(ROOT) and not file.is_relative_to(ROOT / ".venv") and file != Path(__file__):
             here.append(frame.f_code)
         frame = frame.f_back
-    return tuple(dict.fromkeys((*given.get(), *reversed(here))))
+    return tuple(dict.fromkeys((*caller.get(), *reversed(here))))
 
 
-def within(ancestry: Way, call: Callable[..., Any]) -> Callable[..., Any]:
-    """`call` as work that was given on `ancestry`."""
+def with_caller(path: CallPath, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function so that it runs with `path` as its caller."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        given.set(ancestry)
-        return call(*args, **kwargs)
+        caller.set(path)
+        return function(*args, **kwargs)
 
     return run
 
 
-def follow() -> None:
-    """Let threads, pools and asyncio tasks know who gave them their work."""
-    create_task, submit, start = (
-        asyncio.BaseEventLoop.create_task,
-        concurrent.futures.ThreadPoolExecutor.submit,
-        threading.Thread.start,
-    )
+def trace_callers() -> None:
+    """Patch threads, pools and asyncio so that they record the call path that started them."""
+    create_task, submit = asyncio.BaseEventLoop.create_task, concurrent.futures.ThreadPoolExecutor.submit
+    start = threading.Thread.start
 
-    def task(loop: Any, coroutine: Any, **kwargs: Any) -> Any:
+    def traced_task(loop: Any, coroutine: Any, **kwargs: Any) -> Any:
         context = kwargs.pop("context", None) or contextvars.copy_context()
-        context.run(given.set, way(sys._getframe(1)))
+        context.run(caller.set, call_path(sys._getframe(1)))
         return create_task(loop, coroutine, context=context, **kwargs)
 
-    def submitted(pool: Any, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        return submit(pool, within(way(sys._getframe(1)), call), *args, **kwargs)
+    def traced_submit(pool: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return submit(pool, with_caller(call_path(sys._getframe(1)), function), *args, **kwargs)
 
-    def started(thread: threading.Thread) -> None:
-        thread.run = within(way(sys._getframe(1)), thread.run)  # type: ignore[method-assign]
+    def traced_start(thread: threading.Thread) -> None:
+        thread.run = with_caller(call_path(sys._getframe(1)), thread.run)  # type: ignore[method-assign]
         start(thread)
 
-    asyncio.BaseEventLoop.create_task = task  # type: ignore[assignment,method-assign]
-    concurrent.futures.ThreadPoolExecutor.submit = submitted  # type: ignore[assignment,method-assign]
-    threading.Thread.start = started  # type: ignore[method-assign]
+    asyncio.BaseEventLoop.create_task = traced_task  # type: ignore[assignment,method-assign]
+    concurrent.futures.ThreadPoolExecutor.submit = traced_submit  # type: ignore[assignment,method-assign]
+    threading.Thread.start = traced_start  # type: ignore[method-assign]
 
 
-def asked(agent: Any, message: dict[str, Any], patience_s: float) -> Any:
-    """Print the way and end the process when the first answer of a train step reaches a sandbox; ask for all others."""
-    found = way(sys._getframe(1))
-    if not any(code.co_qualname.startswith("prepare_step") for code in found):
-        return ask(agent, message, patience_s)
-    for number, code in enumerate(found, 1):
-        print(
-            f"{number:3}  {code.co_qualname:<45} {Path(code.co_filename).relative_to(ROOT)}:{code.co_firstlineno}",
-            flush=True,
-        )
-    os._exit(1 if len(found) > MOST else 0)
+def print_path(agent: Any, message: dict[str, Any], patience_s: float) -> Any:
+    """Print the call path and exit when the first answer of a train step reaches a sandbox; forward all other requests."""
+    path = call_path(sys._getframe(1))
+    if not any(code.co_qualname.startswith("prepare_step") for code in path):
+        return original_ask(agent, message, patience_s)
+    for number, code in enumerate(path, 1):
+        place = f"{Path(code.co_filename).relative_to(ROOT)}:{code.co_firstlineno}"
+        print(f"{number:3}  {code.co_qualname:<45} {place}", flush=True)
+    os._exit(1 if len(path) > MOST else 0)
 
 
 def main() -> None:
@@ -97,8 +92,8 @@ def main() -> None:
         os.environ["PREFECT_HOME"] = f"{folder}/prefect"
         from rtl_distill.cli import main as command
 
-        follow()
-        analysis.ask = asked  # type: ignore[assignment]
+        trace_callers()
+        analysis.ask = print_path  # type: ignore[assignment]
         sys.argv = ["rtl-distill", "train", "demo"]
         command()
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install tinker-cookbook and what it imports into build/cookbook, beside .venv; does nothing when nothing changed.
+# Install tinker-cookbook and its imports into build/cookbook. Does nothing if nothing changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 stamp=build/cookbook/.installed

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Run a command in a checkout of HEAD on Debian 13 (Python 3.13, Icarus 12): scripts/in-debian13.sh make test. As root, for namespaces of
-# its own. The root is build/debian13 (7 GB, with torch's libraries for GPUs); DEBIAN_MIRROR names another mirror.
+# Run a command in a checkout of HEAD on Debian 13 (Python 3.13, Icarus 12), for example: scripts/in-debian13.sh make test. Needs root, to
+# create namespaces. The file system is build/debian13 (7 GB, with torch's GPU libraries); DEBIAN_MIRROR sets another mirror.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD/build/debian13
@@ -15,9 +15,9 @@ rm -rf "$root/opt/rtl-distill"
 mkdir -p "$root/opt/rtl-distill" "$root/data"
 git archive HEAD | tar -x -C "$root/opt/rtl-distill"
 cp /etc/resolv.conf /etc/hosts "$root/etc/"
-cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"  # a proxy's, too
+cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"  # with a proxy's certificate
 data=$(realpath "${RTL_DISTILL_DATA:-../shared/data}" 2>/dev/null || true)
-# No chroot: in one, nobody may make the sandbox's namespaces.
+# No chroot, because the sandbox cannot create its namespaces in one.
 unshare --mount --pid --fork --kill-child bash -c '
     root=$1 data=$2; shift 2
     mount --bind "$root" "$root"

@@ -1,8 +1,7 @@
-"""Name what has grown too large to hold in the head: `python -m scripts.limits`.
+"""List functions and classes that are too large: `python -m scripts.limits`.
 
-No function of the product and of the benchmarks is above 60 lines or takes more than 8 parameters; no class has more than 12
-annotated fields. The options of a command are parameters in `cli`, and a class of `config` or `types` has a field for each thing that a user
-can set or that is recorded. Exits with 1 and names each place that is above.
+In product and benchmarks, a function has at most 60 lines and 8 parameters, and a class at most 12 annotated fields. Parameters are not
+limited in `cli`, where they are the options of a command, nor fields in `config` and `types`. Exits with 1 and names each violation.
 """
 
 from __future__ import annotations
@@ -17,30 +16,30 @@ LINES, PARAMETERS, FIELDS = 60, 8, 12
 
 
 def main(root: Path = Path(__file__).parents[1]) -> int:
-    """Print what is above a limit in the checkout at `root`; 0 where nothing is."""
-    found = [
+    """Print the violations in the checkout at `root`. Returns 0 if there are none, else 1."""
+    violations = [
         f"{path.relative_to(root)}:{line}"
         for top in TOPS
         for path in sorted((root / top).rglob("*.py"))
-        for line in above(ast.parse(path.read_text(encoding="utf-8")), path.relative_to(root).parts)
+        for line in check(ast.parse(path.read_text(encoding="utf-8")), path.relative_to(root).parts)
     ]
-    for place in found:
-        print(place, file=sys.stderr)
-    return 1 if found else 0
+    for line in violations:
+        print(line, file=sys.stderr)
+    return 1 if violations else 0
 
 
-def above(tree: ast.AST, parts: tuple[str, ...]) -> Iterator[str]:
-    """What of a file, whose path has these parts, is above a limit: `LINE: name: how much, of how much`."""
+def check(tree: ast.AST, parts: tuple[str, ...]) -> Iterator[str]:
+    """Places in a file that exceed a limit, as `LINE: name: size, at most limit`; `parts` are those of the file's path."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > LINES:
                 yield f"{node.lineno}: {node.name}: {lines} lines, at most {LINES}"
-            given = len(node.args.posonlyargs) + len(node.args.args) + len(node.args.kwonlyargs)
-            given -= bool(node.args.args and node.args.args[0].arg in ("self", "cls"))
-            if given > PARAMETERS and parts[0] != "cli":
-                yield f"{node.lineno}: {node.name}: {given} parameters, at most {PARAMETERS}"
+            parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            count = len(parameters) - (bool(parameters) and parameters[0].arg in ("self", "cls"))
+            if count > PARAMETERS and parts[0] != "cli":
+                yield f"{node.lineno}: {node.name}: {count} parameters, at most {PARAMETERS}"
         elif isinstance(node, ast.ClassDef):
-            fields = sum(isinstance(one, ast.AnnAssign) for one in node.body)
+            fields = sum(isinstance(statement, ast.AnnAssign) for statement in node.body)
             if fields > FIELDS and not {"config", "types"} & set(parts):
                 yield f"{node.lineno}: {node.name}: {fields} fields, at most {FIELDS}"
 

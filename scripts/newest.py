@@ -1,10 +1,9 @@
-"""Try the newest release of each dependency, one at a time beside the locked others, and say what breaks.
+"""Try the newest release of each dependency, one at a time with the others locked, and report what breaks.
 
     python -m scripts.newest [NAME ...] [--tests PATH ...]
 
-Each goes into a folder below build/newest that comes first on Python's path, with what it requires in another version than the one
-installed. Nothing else changes.
-Exit code 1 when a release that pyproject.toml allows breaks a test.
+Each release is installed into a folder of build/newest that comes first on Python's path, with those of its requirements that the
+environment does not satisfy. Exit code 1 if a release that pyproject.toml allows breaks a test.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-OF_THE_IMAGE = {"cocotb": "CVDP's image", "pytest": "CVDP's image"}
-"""Packages whose versions decide verdicts: they follow the benchmark's own image."""
+PINNED_BY_IMAGE = ("cocotb", "pytest")
+"""Packages whose versions decide verdicts; they follow the image of the CVDP benchmark."""
 TESTS = [
     "tests/flows/test_train.py", "tests/history/test_history_store.py", "tests/grading/test_grader.py",
     "tests/localtinker/test_sampling.py", "tests/reporting/test_report_page.py", "tests/config",
@@ -32,7 +31,7 @@ TESTS = [
 
 
 def dependencies() -> dict[str, Requirement]:
-    """What pyproject.toml asks for, by name, extras included."""
+    """Requirements of pyproject.toml by name, including extras."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
     return {re.sub(r"[-_.]+", "-", r.name).lower(): r for r in map(Requirement, lines)}
@@ -44,34 +43,26 @@ def pip(*arguments: str) -> str:
 
 
 def install(overlay: Path, name: str, version: str) -> list[str]:
-    """Install a release into `overlay`, and what it lacks there and in this environment; returns the requirements that were missing."""
+    """Install a release and its missing requirements into `overlay`. Returns the requirements that were missing."""
     wanted, added = [f"{name}=={version}"], []
     while wanted:
         pip("install", "--quiet", "--no-deps", "--target", str(overlay), *wanted)
-        required = (Requirement(line) for one in distributions(path=[str(overlay)]) for line in one.requires or [])
-        used = (r for r in required if r.marker is None or r.marker.evaluate({"extra": ""}))
-        wanted = sorted({f"{r.name}{r.specifier}" for r in used if not _is_there(overlay, r)} - set(added))
+        lines = [line for package in distributions(path=[str(overlay)]) for line in package.requires or []]
+        required = (r for r in map(Requirement, lines) if r.marker is None or r.marker.evaluate({"extra": ""}))
+        wanted = sorted({f"{r.name}{r.specifier}" for r in required if not _is_satisfied(overlay, r)} - set(added))
         added += wanted
     return added
 
 
-def _is_there(overlay: Path, asked: Requirement) -> bool:
-    first = next(iter(distributions(name=asked.name, path=[str(overlay), *sys.path])), None)
-    return first is not None and asked.specifier.contains(first.version, prereleases=True)
+def _is_satisfied(overlay: Path, requirement: Requirement) -> bool:
+    first = next(iter(distributions(name=requirement.name, path=[str(overlay), *sys.path])), None)
+    return first is not None and requirement.specifier.contains(first.version, prereleases=True)
 
 
 def failures(overlay: Path, tests: list[str]) -> list[str]:
-    """What pytest's summary says of the tests with `overlay` first on the path; empty when all pass."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        "2",
-        "-m",
-        "not slow and not timing and not docker and not cookbook and not clients",
-    ]
+    """Failures in pytest's summary with `overlay` first on the path; empty when all tests pass."""
+    marks = "not slow and not timing and not docker and not cookbook and not clients"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-m", marks]
     environment = {**os.environ, "PYTHONPATH": str(overlay)}
     done = subprocess.run([*command, *tests], cwd=REPOSITORY, env=environment, capture_output=True, text=True)
     if done.returncode == 0:
@@ -82,23 +73,18 @@ def failures(overlay: Path, tests: list[str]) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="dependencies to try (default: all that have a newer release)"
-    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="dependencies to try (default: all outdated ones)")
     parser.add_argument("--tests", nargs="+", default=TESTS, metavar="PATH", help="tests to run with each")
     arguments = parser.parse_args()
     wanted = dependencies()
-    outdated = [
-        one for one in json.loads(pip("list", "--outdated", "--format", "json")) if one["name"].lower() in wanted
-    ]
     broken = 0
-    for one in outdated:
-        name, newest = one["name"].lower(), one["latest_version"]
-        if arguments.names and name not in arguments.names:
+    for package in json.loads(pip("list", "--outdated", "--format", "json")):
+        name, newest = package["name"].lower(), package["latest_version"]
+        if name not in wanted or (arguments.names and name not in arguments.names):
             continue
-        line = f"{name} {one['version']} -> {newest}"
-        if name in OF_THE_IMAGE:
-            print(f"{line}: not tried, it follows {OF_THE_IMAGE[name]}", flush=True)
+        line = f"{name} {package['version']} -> {newest}"
+        if name in PINNED_BY_IMAGE:
+            print(f"{line}: not tried, it follows CVDP's image", flush=True)
             continue
         overlay = REPOSITORY / "build" / "newest" / name
         shutil.rmtree(overlay, ignore_errors=True)
@@ -109,15 +95,13 @@ def main() -> int:
             continue
         if added:
             line += f" with {', '.join(added)}"
-        found = failures(overlay, arguments.tests)
+        failed = failures(overlay, arguments.tests)
         allowed = wanted[name].specifier.contains(newest)
-        print(
-            f"{line} ({'allowed' if allowed else f'not allowed: {wanted[name].specifier}'}): {'breaks' if found else 'passes'}",
-            flush=True,
-        )
-        for failure in found[:5]:
+        line += " (allowed)" if allowed else f" (not allowed: {wanted[name].specifier})"
+        print(f"{line}: {'breaks' if failed else 'passes'}", flush=True)
+        for failure in failed[:5]:
             print(f"    {failure[:200]}", flush=True)
-        broken += bool(found) and allowed
+        broken += bool(failed) and allowed
     return 1 if broken else 0
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Create .venv with the locked dependencies and this project, or bring it up to date; does nothing when nothing changed.
+# Create or update .venv with the locked dependencies and this project. Does nothing if nothing changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 stamp=.venv/.installed
@@ -11,6 +11,6 @@ echo "installing Python packages into .venv (a minute or two)"
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
-# Bytecode of what the grader and the service start often, so that no run pays for it.
+# Compile the modules that the grader and the service start often.
 .venv/bin/python -m compileall -q .venv/lib/python3*/site-packages/{cocotb,cocotb_tools,_pytest,pytest} || true
 echo "$want" >"$stamp"

@@ -1,7 +1,7 @@
-"""Print the rooms of the project, their lines and the imports between them: `python -m scripts.rooms`.
+"""Print the rooms (packages) of the project, their lines and the imports between them: `python -m scripts.rooms`.
 
-A room imports rooms below it only, and no two rooms import each other; packages count, not files. Imports inside functions count, too.
-No room has more lines than the table of docs/architecture.md gives it. Exits with 1 and names the import or the room where that is broken.
+A room imports only rooms below it, also inside functions, and has at most as many lines as the table in docs/architecture.md allows.
+Exits with 1 and names each violation.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ ROOMS = (
     "rtl_core.types",
     "rtl_core",
 )
-"""From the top to the ground. `rtl_core` itself holds the errors, the registry, how HTTP services are served, and the version."""
-KEPT_TO = {"tinker": ("rtl_core.backend", "rtl_core.localtinker", "rtl_core.interop")}
-"""Package of others -> the rooms that may import it: everybody else asks a backend (rtl_core/backend/base.py)."""
+"""From top to bottom. `rtl_core` itself holds the errors, the registry, the HTTP server, and the version."""
+RESTRICTED = {"tinker": ("rtl_core.backend", "rtl_core.localtinker", "rtl_core.interop")}
+"""External package -> rooms that may import it. All others use a backend (rtl_core/backend/base.py)."""
 BESIDE = ("benchmarks", "tests", "scripts", "examples")
-"""Not part of the product; they have a budget of lines, too."""
+"""Folders outside the product that also have a budget of lines."""
 
 
 def main(root: Path = Path(__file__).parents[1]) -> int:
-    """Print the rooms of the checkout at `root`; 0 where every import goes down and no room is above its budget."""
+    """Print the rooms of the checkout at `root`. Returns 0 if all imports go down and no room exceeds its budget, else 1."""
     lines: Counter[str] = Counter()
     below: dict[str, set[str]] = defaultdict(set)
     broken: list[str] = []
@@ -63,12 +63,11 @@ def main(root: Path = Path(__file__).parents[1]) -> int:
         lines[here] += text.count("\n")
         for number, module in imports(ast.parse(text)):
             there = room_of(module)
-            if here not in KEPT_TO.get(module.split(".")[0], ROOMS):
+            upwards = there in ROOMS and ROOMS.index(there) < ROOMS.index(here)
+            if upwards or here not in RESTRICTED.get(module.split(".")[0], ROOMS):
                 broken.append(f"{path.relative_to(root)}:{number}: {here} may not import {module}")
             if there in ROOMS and there != here:
                 below[here].add(there)
-                if ROOMS.index(there) < ROOMS.index(here):
-                    broken.append(f"{path.relative_to(root)}:{number}: {here} may not import {module}")
     product, most = sum(lines.values()), budgets(root)
     for top in BESIDE:
         lines[top] = sum(path.read_text(encoding="utf-8").count("\n") for path in (root / top).rglob("*.py"))
@@ -85,21 +84,21 @@ def main(root: Path = Path(__file__).parents[1]) -> int:
 
 
 def budgets(root: Path) -> dict[str, int]:
-    """Room -> the lines that it may have, from the rows ``| `room` | 1,200 |`` of docs/architecture.md; empty without that page."""
+    """Mapping of room to maximum lines, from the rows ``| `room` | 1,200 |`` of docs/architecture.md; empty without that page."""
     page = root / "docs" / "architecture.md"
     rows = re.findall(r"^\| `([\w.]+)` \| ([\d,]+) \|", page.read_text(encoding="utf-8"), re.M) if page.exists() else []
     return {room: int(lines.replace(",", "")) for room, lines in rows}
 
 
 def room_of(module: str) -> str:
-    """The room that a module belongs to: `rtl_core.NAME` where that is a package, else the first name below `rtl_distill`."""
+    """Room of a module: `rtl_core.NAME` if that is a package, else the first name below `rtl_distill`."""
     module = module.removeprefix("rtl_distill.")
     two = ".".join(module.split(".")[:2])
     return two if two in ROOMS else module.split(".")[0]
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, module) of every import. Relative ones stay within a package, and so within a room."""
+    """Yield (line, module) of every import, except relative ones, which stay within a room."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install the Debian/Ubuntu packages that are missing, as root or through sudo; without either, say the one line to type.
+# Install missing Debian/Ubuntu packages, as root or with sudo; without either, print the command to run.
 # usage: scripts/system-packages.sh command=package ...
 set -euo pipefail
 missing=()
@@ -10,12 +10,12 @@ source "$(dirname "$0")/find-python.sh"
 again=
 if [ -z "$python" ] && ! command -v python3 >/dev/null; then
     missing+=(python3 python3-venv)
-    again=yes  # for what that Python lacks
+    again=yes  # then check what that Python lacks
 fi
 if [ -n "$python" ]; then
     # Debian ships venv without ensurepip until python3-venv is installed.
     "$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
-    # Simulators load Python as a shared library, which Debian's own Python comes without.
+    # Simulators load Python as a shared library, which Debian's own Python does not include.
     "$python" - <<'PY' || missing+=("lib$("$python" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')")
 import ctypes, os, sys, sysconfig
 name = "libpython%d.%d.so.1.0" % sys.version_info[:2]
@@ -38,7 +38,7 @@ if [ "$(id -u)" -eq 0 ]; then
 elif command -v sudo >/dev/null 2>&1 && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
     as_root=(sudo)
 else
-    echo "error: missing system packages, and neither root nor sudo to install them. Have this typed:" >&2
+    echo "error: system packages are missing, and there is neither root nor sudo to install them. Ask an administrator to run:" >&2
     echo "  sudo apt-get update && sudo apt-get install -y ${missing[*]}" >&2
     exit 1
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command with a Docker engine: the one that answers, else one of its own, which ends with the command.
+# Run a command with a Docker engine: the running one, or else a temporary one, which ends with the command.
 # usage: scripts/with-docker-engine.sh COMMAND [ARGUMENT ...]
 set -euo pipefail
 if docker info >/dev/null 2>&1; then
@@ -10,13 +10,13 @@ for program in docker dockerd; do
 done
 [ "$(id -u)" -eq 0 ] || { echo "error: no Docker engine answers, and only root can start one" >&2; exit 2; }
 log="$(mktemp)"
-# Containers of grades have no network, so the engine needs neither a bridge nor rules of a firewall.
+# Grading containers have no network, so the engine needs neither a bridge nor firewall rules.
 command=(dockerd --iptables=false --ip6tables=false --bridge=none)
 setsid "${command[@]}" >"$log" 2>&1 </dev/null &
 engine=$!
 
 stop() {
-    # By its pid file: a test may have ended the engine and started it again.
+    # Use the pid file, because a test may have restarted the engine.
     pid="$(cat /var/run/docker.pid 2>/dev/null || echo "$engine")"
     kill "$pid" 2>/dev/null || true
     for _ in $(seq 60); do kill -0 "$pid" 2>/dev/null || break; sleep 0.5; done

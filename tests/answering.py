@@ -1,4 +1,4 @@
-"""A server on loopback that answers as a function says: a stand-in for one that no test can reach."""
+"""A fake HTTP server on loopback whose responses come from a function."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 Answer = tuple[int, dict[str, str], bytes]
-"""Status, headers, body. The length is the body's, unless a header says another one."""
+"""Status, headers, body. Content-Length is the body's length unless a header overrides it."""
 
 
 @contextmanager
 def answering(answer: Callable[[str, str, bytes], Answer]) -> Iterator[str]:
-    """The server's address; `answer` gets method, path and body of each request."""
+    """Yield the server's URL; `answer` gets method, path and body of each request."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -1,4 +1,4 @@
-"""`rtl-distill` as a user types it: in a process of its own, or in this one where nothing depends on that."""
+"""Run `rtl-distill` as a user does: in a subprocess, or in this process where that makes no difference."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from rtl_distill import cli
 def run(
     *words: object, sets: Iterable[str] = (), env: dict[str, str] | None = None, **how: Any
 ) -> subprocess.CompletedProcess[str]:
-    """What a process said, whatever its exit code, on a terminal of 200 columns; settings of the hub and of runs in the environment are none of its."""
+    """Run a command in a subprocess, 200 columns wide, without the environment's settings of the hub and of runs. Any exit code is allowed."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "RTL_DISTILL__"))}
     environment = {**plain, "COLUMNS": "200", **(env or {})}
     return subprocess.run(
@@ -23,6 +23,6 @@ def run(
 
 
 def invoke(*words: object, sets: Iterable[str] = (), **env: str) -> Result:
-    """The same within this process."""
+    """Run a command in this process."""
     cli.register()
     return CliRunner(env=env).invoke(cli.app, [*map(str, words), *(f"--set={one}" for one in sets)])

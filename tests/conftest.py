@@ -1,4 +1,4 @@
-"""What all tests share: where the published problem sets are, what happens without them, and that no session outlives its module."""
+"""Fixtures and hooks for all tests: the published problem sets, executors, Prefect, and checks after each module."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from rtl_core.grading.grader import Grader
     from rtl_core.types.problem import Problem
 
-os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")  # as commands have it
+os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")  # as in commands
 REPOSITORY = Path(__file__).resolve().parents[1]
 PUBLISHED = Path(os.environ.get("RTL_DISTILL_DATA", REPOSITORY.parent / "shared" / "data"))
 
 
 @pytest.fixture(scope="session")
 def data() -> Path:
-    """The folder of published problem sets: `cvdp`, `verilog-eval`, `RTLLM`."""
+    """Folder of the published problem sets: `cvdp`, `verilog-eval`, `RTLLM`."""
     if not PUBLISHED.is_dir():
         pytest.fail(
             f"{PUBLISHED} is missing: set RTL_DISTILL_DATA to the folder that holds cvdp, verilog-eval and RTLLM"
@@ -36,7 +37,7 @@ def data() -> Path:
 
 @pytest.fixture(scope="session")
 def executor() -> Iterator[Executor]:
-    """Bubblewrap; some rooms have executors of their own."""
+    """Bubblewrap executor; some rooms override it."""
     from rtl_core.grading.executors import make_executor
 
     with make_executor("bubblewrap") as started:
@@ -45,17 +46,16 @@ def executor() -> Iterator[Executor]:
 
 @pytest.fixture(scope="session")
 def grader(executor: Executor) -> Iterator[Grader]:
-    """A grader without a memory of verdicts; some rooms have one of their own."""
+    """Grader without a verdict cache; some rooms override it."""
     from rtl_core.grading.grader import Grader
 
-    made = Grader(executor)
-    yield made
-    made.close()
+    with closing(Grader(executor)) as grader:
+        yield grader
 
 
 @pytest.fixture(scope="session")
 def examples(cvdp: Path) -> dict[str, Problem]:
-    """Problem id -> problem, for the published examples that open tools can grade."""
+    """Mapping of problem id to problem, for the published examples that open tools can grade."""
     from rtl_core.problems.cvdp import read_cvdp
 
     found = [read_cvdp(path) for path in cvdp.glob("*v1.1.0_example*no_commercial*.jsonl")]
@@ -64,13 +64,13 @@ def examples(cvdp: Path) -> dict[str, Problem]:
 
 @pytest.fixture(scope="session")
 def cvdp(data: Path) -> Path:
-    """The folder of CVDP's JSON Lines files."""
+    """Folder of CVDP's JSON Lines files."""
     return data / "cvdp"
 
 
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
-    """The folder of SmolLM2-135M-Instruct; fetched once into build/models, unless RTL_DISTILL_MODELS names where it lies."""
+    """Folder of SmolLM2-135M-Instruct, in RTL_DISTILL_MODELS or else downloaded once into build/models."""
     from rtl_core.pretrained.fetch import fetch_model
 
     own = os.environ.get("RTL_DISTILL_MODELS")
@@ -79,7 +79,7 @@ def smollm2() -> Path:
 
 @pytest.fixture(scope="session")
 def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A Prefect server such as a command starts, with a database of its own."""
+    """A Prefect server like that of a command, with its own database."""
     from prefect import context
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
@@ -91,11 +91,11 @@ def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         temporary_settings({PREFECT_API_URL: url}),
         context._temporary_global_settings_context(context.get_settings_context()),
     ):
-        yield  # the server ends with this process, after Prefect has delivered what it still holds
+        yield  # the server ends with this process, after Prefect has delivered its remaining events
 
 
 def sdk_loops() -> list[str]:
-    """The background loops of the Tinker SDK's sessions in this process, such as `_session_heartbeat`, by their names."""
+    """Names of the running background loops of Tinker SDK sessions in this process, such as `_session_heartbeat`."""
     holders = sys.modules.get("tinker.lib.internal_client_holder")
     if holders is None:
         return []
@@ -116,21 +116,15 @@ SDK_LOOPS = ("_session_heartbeat", "_client_dynamic_config_refresh_loop", "_canc
 def wait_until_no_sdk_loop_runs(patience_s: float = 60.0) -> None:
     deadline = time.monotonic() + patience_s
     while found := sdk_loops():
-        assert time.monotonic() < deadline, f"sessions of the SDK outlive those who opened them: {found}"
+        assert time.monotonic() < deadline, f"sessions of the SDK are still open: {found}"
         time.sleep(0.02)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _no_session_outlives_its_module() -> Iterator[None]:
-    """Heartbeats to a service that was stopped go on for minutes and put warnings into other tests."""
+def _no_side_effects_after_a_module() -> Iterator[None]:
+    """Open sessions would send heartbeats to a stopped service for minutes, and a log level would silence later flows."""
     yield
     wait_until_no_sdk_loop_runs()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_module_silences_the_next() -> Iterator[None]:
-    """A level that a command leaves on the logger takes the lines of every later flow in this process away."""
-    yield
     assert logging.getLogger("rtl_distill").level == logging.NOTSET
 
 
@@ -138,18 +132,18 @@ LONGEST_FIRST = (
     "durability", "test_benchmarks.py", "flows", "learning", "pretrained", "backend", "localtinker", "reporting", "run", "validation", "debugging",
     "problems_sources", "tinymodels",
 )  # fmt: skip
-"""Folders (and a file) whose tests start services; begun first, so that no worker ends with one of them alone."""
+"""Folders (and a file) whose tests start services. They run first, so that no worker has one of them left at the end."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    _try_a_third_of_a_corpus(items)
-    _share_what_starts_slowly(items)
-    _leave_out_without_published_sets(config, items)
+    _mark_most_of_a_corpus_slow(items)
+    _group_by_worker(items)
+    _deselect_without_published_sets(config, items)
 
 
-def _try_a_third_of_a_corpus(items: list[pytest.Item]) -> None:
-    """Of the cases of a test that is marked `corpus`, `make test` tries every third; the others are slow tests."""
+def _mark_most_of_a_corpus_slow(items: list[pytest.Item]) -> None:
+    """Of a test marked `corpus`, `make test` runs every third case; the other cases become slow tests."""
     seen: Counter[str] = Counter()
     for item in items:
         if item.get_closest_marker("corpus"):
@@ -159,11 +153,11 @@ def _try_a_third_of_a_corpus(items: list[pytest.Item]) -> None:
             seen[function] += 1
 
 
-def _share_what_starts_slowly(items: list[pytest.Item]) -> None:
-    """The tests of a module, and all that share a server or a browser, go to one worker (`--dist loadgroup`), which starts those once."""
+def _group_by_worker(items: list[pytest.Item]) -> None:
+    """Run the tests of a module, and all tests that share a server or a browser, in one worker (`--dist loadgroup`)."""
     for item in items:
         shared = [name for name in ("deployed", "prefect") if name in getattr(item, "fixturenames", ())]
-        if item.path.stem == "test_benchmarks":  # commands that share nothing
+        if item.path.stem == "test_benchmarks":  # independent commands
             shared.append(item.name)
         if item.path.parent.name == "reporting":
             shared.append("reporting")
@@ -172,8 +166,8 @@ def _share_what_starts_slowly(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks.get(item.path.relative_to(REPOSITORY / "tests").parts[0], len(ranks)))
 
 
-def _leave_out_without_published_sets(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On a machine without the published sets their tests are left out, loudly; in CI they fail instead."""
+def _deselect_without_published_sets(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without the published sets, deselect their tests and report it; in CI they fail instead."""
     if PUBLISHED.is_dir() or os.environ.get("CI"):
         return
     needing = [item for item in items if {"data", "cvdp"} & set(getattr(item, "fixturenames", ()))]
@@ -184,7 +178,7 @@ def _leave_out_without_published_sets(config: pytest.Config, items: list[pytest.
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not PUBLISHED.is_dir() and not os.environ.get("CI"):
         terminalreporter.write_line(
-            f"LEFT OUT: the tests of published problem sets, which are not at {PUBLISHED}; set RTL_DISTILL_DATA to run them",
+            f"LEFT OUT: tests of the published problem sets, which are not in {PUBLISHED}; set RTL_DISTILL_DATA to run them",
             yellow=True,
             bold=True,
         )

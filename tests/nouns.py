@@ -1,4 +1,4 @@
-"""Nouns with defaults, of which a test gives what it is about."""
+"""Factories of domain objects with defaults; a test only sets the fields that matter to it."""
 
 from pathlib import Path
 from typing import Any
@@ -10,18 +10,18 @@ from rtl_core.types.verdict import Outcome, Verdict
 
 
 def a_problem(**given: Any) -> Problem:
-    """A problem `p` that asks for `rtl/m.sv`, without harness and golden answer."""
+    """A problem `p` with the target `rtl/m.sv`, without harness and golden answer."""
     made = {"id": "p", "source": "cvdp", "category": "cid003", "difficulty": "easy", "prompt": "p", "harness": {}}
     return Problem(**{**made, "targets": ("rtl/m.sv",), **given})
 
 
 def a_verdict(outcome: Outcome, *reasons: str, **given: Any) -> Verdict:
-    """A verdict without stages, as if some executor had given it."""
+    """A verdict without stages from the executor `test`."""
     return Verdict(outcome=outcome, reasons=reasons, **{"stages": (), "executor": "test", **given})
 
 
 def demo(folder: Path, *overrides: str, train: int = 2, heldout: int = 1) -> RunConfig:
-    """The demo's configuration with so many problems, whose run writes into a folder."""
+    """The demo's configuration with few problems, whose run writes into `folder`."""
     places = (f"run.directory={folder}", f"run.history={folder / 'history.duckdb'}")
     sizes = (f"problems.sources.0.train={train}", f"problems.sources.0.heldout={heldout}")
     return load_config("demo", [*places, *sizes, *overrides], environment={})

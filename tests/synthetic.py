@@ -1,6 +1,6 @@
-"""A made-up run with the shape of a real one, written through the public `History` alone: test input, never a product.
+"""A synthetic run with the shape of a real one, written through the public `History`.
 
-The student learns: its chance to meet the interface and to pass rises with the step. Some answers are hostile on purpose.
+The student learns: its chance of a right interface and a pass rises with the step. Some answers are hostile on purpose.
 """
 
 import contextlib
@@ -38,12 +38,12 @@ REACHED = {
     Outcome.INTERFACE_MISMATCH: 1, Outcome.TESTS_FAILED: 3, Outcome.COMPILE_FAILED: 2, Outcome.NO_ANSWER: 0, Outcome.TIMEOUT: 3,
     Outcome.PASSED: 4,
 }  # fmt: skip
-"""Outcomes, the likelier failures first -> how many stages are passed."""
+"""Outcome -> number of passed stages; more likely failures come first."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How big the made-up run is."""
+    """Size of the synthetic run."""
 
     steps: int = 12
     per_step: int = 6
@@ -54,13 +54,13 @@ class Shape:
     steps_per_epoch: int = 4
     evaluation_samples: int = 4
     sources: tuple[str, ...] = ("starter",)
-    """The problems are of these in turn."""
+    """Sources of the problems, in turn."""
     warm_start: int = 0
-    """After so many steps the student is evaluated, as after a warm start."""
+    """Number of steps after which the student is evaluated, as after a warm start."""
 
 
 def problem(index: int, split: str) -> Problem:
-    """A problem whose interface is `index`'s own."""
+    """A problem whose interface depends on `index`."""
     family = FAMILIES[index % len(FAMILIES)]
     width = 2 + index % 7
     ports = (
@@ -83,7 +83,7 @@ def problem(index: int, split: str) -> Problem:
 
 
 def episode(key: str) -> list[MessageRecord]:
-    """An episode of two turns, with hostile texts, a compile that fails, and a submission."""
+    """An episode of two turns with hostile texts, a failing compile call, and a submission."""
     fails, submits = (
         {"id": name, "name": name, "arguments": f'{{"top": {json.dumps(HOSTILE)}}}'} for name in ("compile", "submit")
     )
@@ -106,9 +106,9 @@ def write_run(
     *,
     at_once: bool = True,
 ) -> History:
-    """Write a whole run and return its history. `gain` is how much the pass rate rises.
+    """Write a whole run and return its history. `gain` is the rise of the pass rate.
 
-    A run writes as it goes; one transaction for all (`at_once`) takes half the time and leaves a file with fewer blocks.
+    `at_once` uses one transaction, which takes half the time and makes a smaller file. A real run writes as it goes.
     """
     shape = shape or Shape()
     history = History(path)
@@ -162,7 +162,7 @@ def validation(p: Problem, index: int) -> ValidationRecord:
 
 
 def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
-    """One whole step: rollouts, verdicts, teacher, advantages, the step itself."""
+    """Write a whole step: rollouts, verdicts, teacher scores, advantages and the step record."""
     rollouts, verdicts, teachers, advantages = [], [], [], []
     for problem_id in plan.problem_ids:
         totals = []
@@ -233,7 +233,7 @@ def rollout(name, purpose, evaluation, epoch, step, p: Problem, sample, shape, r
 
 
 def judge(p: Problem, skill: float, rng) -> tuple[Verdict, Reward]:
-    """A verdict drawn by skill, with the reward that the default weights give it."""
+    """A random verdict that depends on `skill`, and its reward with the default weights."""
     chance = skill * (1.0 if p.difficulty == "easy" else 0.92 if p.difficulty == "medium" else 0.8)
     draw = rng.random()
     outcome = Outcome.PASSED
@@ -278,7 +278,7 @@ def judge(p: Problem, skill: float, rng) -> tuple[Verdict, Reward]:
 
 
 def teacher(r: Rollout, skill: float, rng) -> TeacherRecord:
-    """Teacher log-probabilities that disagree most early in the answer, and less as the student learns."""
+    """Teacher log-probabilities that differ most early in the answer, and less as `skill` rises."""
     s = np.array(r.logprobs_T)
     gap = (1.2 - skill) * np.exp(-np.arange(len(s)) / 8) * rng.exponential(
         1.0, size=len(s)
@@ -298,7 +298,7 @@ def teacher(r: Rollout, skill: float, rng) -> TeacherRecord:
 
 
 def evaluate(history, name, shape, problems, policy, step, skill, rng) -> None:
-    """One evaluation with its rollouts, verdicts and summary."""
+    """Write an evaluation with its rollouts, verdicts and summary."""
     key = f"{name}-{policy}-{step}"
     record = EvaluationRecord(
         key=key, run=name, policy=policy, step=step, split="heldout", samples=shape.evaluation_samples

@@ -1,4 +1,4 @@
-"""Benchmarks that no other test starts run through at their smallest size, so that the command of a figure still works."""
+"""Benchmarks that no other test starts run at their smallest size, so that the commands in the documentation work."""
 
 import os
 import shlex
@@ -41,17 +41,17 @@ COMMANDS = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.split(" --")[0])
-def test_a_benchmark_runs_through(tmp_path, data, command):
+def test_benchmark_runs(tmp_path, data, command):
     root = Path(__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": str(root), "RTL_DISTILL_DATA": str(data)}
     done = subprocess.run(
         [sys.executable, "-m", *shlex.split(f"benchmarks.{command.replace('{data}', str(data))}")],
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    # At this size no step overlaps another as it does in the cloud.
+    # At this size steps do not overlap as they do in the cloud.
     assert done.returncode == 0 or "BREAKS its limit" in done.stdout, done.stdout + done.stderr
 
 
-def test_each_fault_of_a_rehearsal_has_a_name_of_its_own_and_one_that_stops_a_run_says_so():
+def test_faults_of_a_rehearsal_have_unique_names_and_those_that_stop_a_run_say_so():
     assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 44
     assert all(fault.sees for fault in FAULTS if fault.ends == "stops")

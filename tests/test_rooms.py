@@ -1,6 +1,8 @@
-"""Rooms import downwards only, and the check says where one does not."""
+"""The scripts that check imports between rooms, and sizes of files, functions and classes."""
 
 from pathlib import Path
+
+import pytest
 
 from scripts import limits, rooms
 
@@ -11,52 +13,53 @@ def test_every_package_is_a_room():
     assert inner == {room for room in rooms.ROOMS if room.startswith("rtl_core.")}
 
 
-def test_an_import_upwards_is_named_with_its_place(tmp_path, capsys):
-    types = tmp_path / "rtl_core" / "types"
-    types.mkdir(parents=True)
-    (types / "verdict.py").write_text("def late():\n    from rtl_core.grading.grader import Grader\n")
-    (tmp_path / "cli").mkdir()
-    (tmp_path / "cli" / "grade.py").write_text("import rtl_core.grading.grader\n")
-    (tmp_path / "flows").mkdir()
-    (tmp_path / "flows" / "train.py").write_text("from rtl_distill.cli import grade\n")
-    assert rooms.main(tmp_path) == 1
-    said = capsys.readouterr()
-    assert "rtl_core/types/verdict.py:2: rtl_core.types may not import rtl_core.grading.grader.Grader" in said.err
-    assert "flows/train.py:1: flows may not import rtl_distill.cli.grade" in said.err
-    assert "cli/grade.py" not in said.err
+SDK = "def late():\n    from tinker.types import Datum\n"
+FORBIDDEN = {
+    "upwards": (
+        {
+            "rtl_core/types/verdict.py": "def late():\n    from rtl_core.grading.grader import Grader\n",
+            "cli/grade.py": "import rtl_core.grading.grader\n",
+            "flows/train.py": "from rtl_distill.cli import grade\n",
+        },
+        "flows/train.py:1: flows may not import rtl_distill.cli.grade\n"
+        "rtl_core/types/verdict.py:2: rtl_core.types may not import rtl_core.grading.grader.Grader\n",
+    ),
+    "SDK outside the backend": (
+        {"rtl_core/rollouts/saving.py": SDK, "rtl_core/backend/saving.py": SDK},
+        "rtl_core/rollouts/saving.py:2: rtl_core.rollouts may not import tinker.types.Datum\n",
+    ),
+    "too many lines": (
+        {
+            "flows/train.py": "a = 1\n" * 1_201,
+            "docs/architecture.md": "| room | lines |\n|---|---|\n| `flows` | 1,200 |\n",
+        },
+        "flows has 1201 lines, docs/architecture.md gives it 1200\n",
+    ),
+}
 
 
-def test_only_the_backend_and_what_speaks_tinkers_protocol_know_the_sdk(tmp_path, capsys):
-    for room in ("rollouts", "backend"):
-        (tmp_path / "rtl_core" / room).mkdir(parents=True)
-        (tmp_path / "rtl_core" / room / "saving.py").write_text("def late():\n    from tinker.types import Datum\n")
+@pytest.mark.parametrize(("files", "errors"), FORBIDDEN.values(), ids=FORBIDDEN)
+def test_violations_of_rooms_are_reported(tmp_path, capsys, files, errors):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
     assert rooms.main(tmp_path) == 1
-    said = capsys.readouterr().err
-    assert said == "rtl_core/rollouts/saving.py:2: rtl_core.rollouts may not import tinker.types.Datum\n"
+    assert capsys.readouterr().err == errors
 
 
 def test_every_room_has_a_budget_of_lines():
     assert rooms.budgets(Path(rooms.__file__).parents[1]).keys() == {*rooms.ROOMS, *rooms.BESIDE}
 
 
-def test_a_room_above_its_budget_is_named(tmp_path, capsys):
-    for folder in ("flows", "docs"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "flows" / "train.py").write_text("a = 1\n" * 1_201)
-    (tmp_path / "docs" / "architecture.md").write_text("| room | lines |\n|---|---|\n| `flows` | 1,200 |\n")
-    assert rooms.main(tmp_path) == 1
-    assert capsys.readouterr().err == "flows has 1201 lines, docs/architecture.md gives it 1200\n"
-
-
-def test_what_is_above_a_limit_is_named_with_its_place(tmp_path, capsys):
+def test_violations_of_limits_are_reported(tmp_path, capsys):
     many = ", ".join(f"a{i}" for i in range(9))
     text = "def long():\n" + "    a = 1\n" * 60 + f"def wide({many}): ...\nclass Big:\n" + "    a: int\n" * 13
     for folder in ("flows", "cli", "types"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "one.py").write_text(text)
     assert limits.main(tmp_path) == 1
-    said = capsys.readouterr().err.splitlines()
-    assert "flows/one.py:1: long: 61 lines, at most 60" in said
-    assert "flows/one.py:62: wide: 9 parameters, at most 8" in said
-    assert "flows/one.py:63: Big: 13 fields, at most 12" in said
-    assert [line for line in said if line.startswith("cli") and "parameters" in line] == []
+    errors = capsys.readouterr().err.splitlines()
+    assert "flows/one.py:1: long: 61 lines, at most 60" in errors
+    assert "flows/one.py:62: wide: 9 parameters, at most 8" in errors
+    assert "flows/one.py:63: Big: 13 fields, at most 12" in errors
+    assert [line for line in errors if line.startswith("cli") and "parameters" in line] == []

@@ -1,4 +1,4 @@
-"""Waiting for what takes as long as the machine needs."""
+"""Helpers that wait for a condition."""
 
 import contextlib
 import subprocess
@@ -12,13 +12,13 @@ import psutil
 from rtl_core.errors import HistoryError
 
 NOT_YET = (HistoryError, httpx.TransportError, httpx.HTTPStatusError)
-"""A history that is not made yet; a server that is away."""
+"""Errors of a history that does not exist yet, or of a server that is not running."""
 
 
 def wait_for(
     true: Callable[[], Any], what: str, patience_s: float = 600.0, while_runs: subprocess.Popen | None = None
 ) -> Any:
-    """What `true` says as soon as that is something: within the time, and before a process ends."""
+    """Wait until `true` returns a true value, and return it. Fails on a timeout, or if the process `while_runs` ends first."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         assert while_runs is None or while_runs.poll() is None, f"it ended before {what}"
@@ -30,7 +30,7 @@ def wait_for(
 
 
 def lives(process: int | psutil.Process) -> bool:
-    """Whether there is such a process (by its id, or the very one that was found), and one that runs."""
+    """Whether a process (or a process id) is running and not a zombie."""
     with contextlib.suppress(psutil.NoSuchProcess):
         found = psutil.Process(process) if isinstance(process, int) else process
         return found.is_running() and found.status() != psutil.STATUS_ZOMBIE

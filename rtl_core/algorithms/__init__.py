@@ -1,1 +1,1 @@
-"""The algorithms of a train step, one file each: what graded answers are worth, and what the loss reads of them."""
+"""The algorithms of a train step, one file each: credit of graded answers, and inputs of the loss."""

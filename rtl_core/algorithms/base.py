@@ -1,8 +1,8 @@
-"""What an algorithm is: two hooks, from graded answers to credit and from credited answers to the inputs of the loss.
+"""Base class of algorithms, with two hooks: from graded answers to credit, and from credited answers to the inputs of the loss.
 
-An algorithm sees groups, answers and the run's settings, nothing of sessions, history or the service. Its formulas stand in
-rtl_core/learning. A new one is a file of this package with `@ALGORITHMS.register(name)`, or a class of yours that
-`learning.algorithm` names as `module:Class`.
+An algorithm sees groups, answers and the run's settings, but no session, history or service. Its formulas are in
+rtl_core/learning. To add one, register a class in a file of this package with `@ALGORITHMS.register(name)`, or set
+`learning.algorithm` to a class of your own, `module:Class`.
 """
 
 from __future__ import annotations
@@ -23,59 +23,59 @@ from rtl_core.learning.credit import Credit, GroupCredit
 from rtl_core.registry import Registry
 
 Inputs = dict[str, NDArray[Any]]
-"""Name of a loss input -> its values at the T completion tokens, shape (T,), or (T, K) of several targets."""
+"""Name of a loss input -> values at the T completion tokens, shape (T,), or (T, K) for several targets."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """The G answers to one problem of a step, graded and, where the step uses the KL, scored by the teacher."""
+    """The G answers to one problem of a step: graded and, if the step uses the KL, scored by the teacher."""
 
     answers: Sequence[StoredRollout]
 
     @property
     def earned_G(self) -> NDArray[np.float64]:
-        """The reward of each answer. RuntimeError: one has no verdict."""
+        """Reward of each answer. Raises RuntimeError if one has no verdict."""
         if missing := [stored.rollout.key for stored in self.answers if stored.reward is None]:
             raise RuntimeError(f"{missing[0]} has no verdict; it must not be trained on")
         return np.array([stored.reward.total for stored in self.answers if stored.reward is not None], np.float64)
 
     @property
     def lengths_G(self) -> list[int]:
-        """Tokens that the policy sampled of each completion."""
+        """Number of tokens in each completion that the policy sampled."""
         return [stored.rollout.n_own for stored in self.answers]
 
     @property
     def cut_G(self) -> list[bool]:
-        """Whether each was cut at the token limit, or a bound ended its episode."""
+        """Whether each was truncated at the token limit, or its episode ended at a limit."""
         return [stored.rollout.stop_reason == "length" for stored in self.answers]
 
     @property
     def doubtful_G(self) -> list[bool]:
-        """Whether each is a pass that was found doubtful."""
+        """Whether each is a doubtful pass."""
         return [stored.audit == "different" for stored in self.answers]
 
 
 class Algorithm(ABC):
-    """One algorithm under the settings of one run."""
+    """An algorithm with the settings of one run."""
 
     signals: ClassVar[tuple[str, ...]] = ("advantages",)
-    """The loss inputs that drive the gradient: an answer for which they are 0 at every token teaches nothing and is not sent. At the tokens of
-    an episode that tools gave they are set to 0 (rollouts/datums.py), whatever an algorithm computes there."""
+    """The loss inputs that drive the gradient. An answer for which they are 0 at every token is not sent. At tool output in an episode they are
+    always set to 0 (rollouts/datums.py)."""
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
 
     @abstractmethod
     def credit(self, group: Group) -> GroupCredit:
-        """What the answers of a group are trained on. Called once for each group; the result is recorded as it is."""
+        """Credit of a group's answers. Called once per group; the result is recorded unchanged."""
 
     @abstractmethod
     def loss_inputs(self, answer: StoredRollout, kl_weight: float) -> Inputs:
-        """What the loss reads of a credited answer that counts, at λ = `kl_weight`."""
+        """Inputs of the loss for a credited answer that counts, with λ = `kl_weight`."""
 
 
 def credit_of(answer: StoredRollout) -> Credit:
-    """The credit of an answer. RuntimeError: its group was not credited."""
+    """Credit of an answer. Raises RuntimeError if its group was not credited."""
     if answer.credit is None:
         raise RuntimeError(f"{answer.rollout.key} has no credit; it must not be trained on")
     return answer.credit
@@ -88,7 +88,7 @@ ALGORITHMS: Registry[type[Algorithm]] = Registry(
 
 
 def chosen(config: RunConfig) -> type[Algorithm]:
-    """The algorithm of a run. ConfigError where there is none of that name, or one whose inputs `learning.loss` does not take."""
+    """Algorithm class of a run. Raises ConfigError if there is none of that name, or if `learning.loss` cannot use its inputs."""
     found = ALGORITHMS.find(config.learning.algorithm)
     if "advantages" not in found.signals:
         raise ConfigError(

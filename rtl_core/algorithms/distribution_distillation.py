@@ -1,4 +1,4 @@
-"""Distillation on the teacher's distribution at each position of the student's own answer, in place of its score of the sampled token."""
+"""Distillation on the teacher's distribution at each position of the student's own answer, instead of its score of the sampled token."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from rtl_core.learning.kl import FloatArray
 
 @ALGORITHMS.register(DISTRIBUTIONS)
 class DistributionDistillation(Grpo):
-    """Group-relative policy optimisation, and the divergence from the teacher's k likeliest tokens at every position of the answer.
+    """Group-relative policy optimisation, plus the divergence from the teacher's k most likely tokens at every position of the answer.
 
-    Needs: answers sampled by the student, their rewards and, where λ > 0, the teacher's k likeliest tokens at each position.
+    Needs: answers sampled by the student, their rewards and, where λ > 0, the teacher's k most likely tokens at each position.
     Credit: as in `grpo`.
-    Loss: `Σ_t (−r_t A + λ_t D_t)`, r_t = π(t) / π_sampler(t), D_t as `learning.divergence` and `tail` say (learning/distributions.py), λ_t = λ where
-    the teacher is heard, else 0. It is sent as a cross entropy with 1 + k targets a position: the sampled token with the weight r_t A, the
-    teacher's with −λ_t ∂D_t/∂log π, which has the gradient of that loss at the present weights. These weights need the trainer's
-    log-probabilities of all targets, one more forward pass (`learning.reads_trainer`), as the SDK's `forward_backward_custom` makes it; on-policy
-    forward KL, renormalised, needs none.
+    Loss: `Σ_t (−r_t A + λ_t D_t)`, r_t = π(t) / π_sampler(t), D_t by `learning.divergence` and `tail` (learning/distributions.py), λ_t = λ where
+    the teacher is heard, else 0. It is sent as a cross entropy with 1 + k targets per position: the sampled token has the weight r_t A and the
+    teacher's tokens −λ_t ∂D_t/∂log π, which gives the gradient of that loss at the current weights. These need the trainer's
+    log-probabilities of all targets, an additional forward pass (`learning.reads_trainer`), as in the SDK's `forward_backward_custom`;
+    on-policy forward KL, renormalised, needs none.
 
-    The reverse KL's gradient is the mean, over the token, of the one that `grpo` takes from the sampled token alone: λ is the same. With γ
-    above 0 `grpo` charges a token for later ones, too; here each position has its own divergence alone.
+    The reverse KL's gradient is the expectation, over the sampled token, of the gradient that `grpo` uses, so λ has the same meaning. With
+    γ > 0 `grpo` also charges a token for later ones; here each position has only its own divergence.
 
     Sources: Agarwal et al. 2024, "On-Policy Distillation of Language Models" (arXiv:2306.13649); top-k cross entropy as in the public
     tinker-cookbook.
@@ -39,7 +39,7 @@ class DistributionDistillation(Grpo):
     signals: ClassVar[tuple[str, ...]] = ("advantages", "kl_weights")
 
     def loss_inputs(self, answer: StoredRollout, kl_weight: float) -> Inputs:
-        """What `weights` reads; at λ = 0 that of `grpo`. Without the teacher's choices λ_t is 0."""
+        """Inputs of `weights`, or those of `grpo` if λ = 0. Without the teacher's choices λ_t is 0."""
         if not kl_weight:
             return super().loss_inputs(answer, kl_weight)
         n_tokens, k = len(answer.rollout.tokens_T), self.config.learning.teacher_choices
@@ -57,13 +57,13 @@ class DistributionDistillation(Grpo):
         """Weights (T, 1 + K) of the cross entropy.
 
         Args:
-            inputs: of one answer, as `loss_inputs` gives them.
-            trainer_TK: the trainer's log-probabilities of the sampled token and of the teacher's K, (T, 1 + K); None where
+            inputs: result of `loss_inputs` for one answer.
+            trainer_TK: the trainer's log-probabilities of the sampled token and of the teacher's K, (T, 1 + K); None if
                 `learning.reads_trainer` is false.
         """
         learning = self.config.learning
         own_T = inputs["advantages"].astype(np.float64)
-        student_TK = inputs["teacher_logprobs"]  # as good as any where the weights do not depend on it
+        student_TK = inputs["teacher_logprobs"]  # any values: without trainer_TK the weights do not depend on them
         if trainer_TK is not None:
             own_T = own_T * np.exp(trainer_TK[:, 0] - inputs["logprobs"])
             student_TK = trainer_TK[:, 1:]
@@ -82,5 +82,5 @@ class DistributionDistillation(Grpo):
 class SelfDistributionDistillation(DistributionDistillation, SelfDistillation):
     """`distribution_distillation` whose teacher is the student with a hint in its prompt, as in `self_distillation`.
 
-    Source: SDFT (Shenfeld et al. 2026, arXiv:2601.19897), here on the student's own answers beside a reward.
+    Source: SDFT (Shenfeld et al. 2026, arXiv:2601.19897), here on the student's own answers and with a reward.
     """

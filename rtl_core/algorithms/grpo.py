@@ -1,4 +1,4 @@
-"""Group-relative policy optimisation with a teacher; on-policy distillation is its special case."""
+"""Group-relative policy optimisation with a teacher; on-policy distillation is a special case."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from rtl_core.algorithms.base import ALGORITHMS, Algorithm, Group, Inputs, credi
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import token_advantages
 from rtl_core.learning.credit import GroupCredit, Rules, credit
-from rtl_core.learning.kl_mask import unsure
+from rtl_core.learning.kl import unsure
 
 
 @ALGORITHMS.register("grpo")
 class Grpo(Algorithm):
-    """The student's own answers, each against its group, with the reverse KL to the teacher at every token.
+    """The student's own answers, each compared with its group, with the reverse KL to the teacher at every token.
 
     Needs: answers sampled by the student, their rewards and, where λ > 0, the teacher's log-probabilities of their tokens.
-    Credit: `A_i = ρ (R_i − mean(R))`, R with the penalty of a cut answer (learning/credit.py).
-    Loss inputs: the sampler's log-probabilities, and `a_t = A − λ Σ_{u ≥ t} γ^(u−t) (s_u − q_u)` (learning/advantage.py); λ is 0
-    where the teacher is not heard: with `kl_on` = `failed` in answers that passed and are paid, and as `kl_unsure_below` and `kl_after_error` say.
+    Credit: `A_i = ρ (R_i − mean(R))`, R with the penalty of a truncated answer (learning/credit.py).
+    Loss inputs: the sampler's log-probabilities, and `a_t = A − λ Σ_{u ≥ t} γ^(u−t) (s_u − q_u)` (learning/advantage.py). λ is 0
+    where the teacher is not heard: with `kl_on` = `failed` in rewarded passes, and by `kl_unsure_below` and `kl_after_error`.
 
-    Episodes: an episode is one answer whose tokens are those of all turns, each in its context. A is the same at each token that the student
-    sampled; at those that tools gave a_t = 0 and s = q = 0, so that neither reward, KL nor any metric reads them.
+    Episodes: an episode is one answer with the tokens of all turns, each in its context. A is the same at each token that the student
+    sampled. At tool output a_t = 0 and s = q = 0, so that reward, KL and metrics ignore it.
 
     With λ = 0 it is GRPO without its length and std terms, as in "Dr. GRPO"; with ρ = `reward_weight` = 0 on-policy distillation;
     with `baseline = "leave_one_out"` RLOO. Sources: Shao et al. 2024 (arXiv:2402.03300); Liu et al. 2025 (arXiv:2503.20783);
@@ -50,13 +50,13 @@ class Grpo(Algorithm):
         }
 
     def kl_weight_of(self, answer: StoredRollout, kl_weight: float) -> float:
-        """λ of one answer: 0 where `learning.kl_on` leaves it to its reward alone."""
+        """λ of one answer: 0 if `learning.kl_on` gives it only its reward."""
         learning = self.config.learning
         unpaid = learning.doubtful == "zero" and answer.audit == "different"
         return 0.0 if answer.passed and not unpaid and learning.kl_on == "failed" else kl_weight
 
     def advantages_T(self, answer: StoredRollout, advantage: float, kl_weight: float) -> NDArray[np.float32]:
-        """Advantage of each of the answer's T tokens, from a scalar one and the KL; with 0, the KL's part alone."""
+        """Advantage of each of the answer's T tokens, from the scalar `advantage` and the KL."""
         learning = self.config.learning
         return token_advantages(
             advantage,
@@ -69,7 +69,7 @@ class Grpo(Algorithm):
         )
 
     def heard_T(self, answer: StoredRollout) -> NDArray[np.float64]:
-        """1 at each token at which the teacher is heard, 0 elsewhere (learning/kl_mask.py)."""
+        """1 at each token where the teacher is heard, 0 elsewhere (learning/kl.py)."""
         heard_T = unsure(np.array(answer.rollout.logprobs_T), self.config.learning.kl_unsure_below)
         heard_T[: answer.heard_from] = 0.0
         return heard_T

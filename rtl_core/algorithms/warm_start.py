@@ -1,4 +1,4 @@
-"""Supervised steps before the student's own answers are worth learning from."""
+"""Supervised steps at the beginning of a run, before RL on the student's own answers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class WarmStart(Algorithm):
     """Off-policy distillation: the student imitates answers of the teacher by cross entropy.
 
     Needs: answers sampled by the teacher, graded.
-    Credit: 1 for each answer that ended by itself and, with `warm_start_passing_only`, passed; of equal ones the first. The others do
-    not count. The reward is the one that was earned.
+    Credit: 1 for each complete answer that, with `warm_start_passing_only`, passed; duplicates, truncated and other answers do not count. The
+    reward is the earned one.
     Loss inputs: a weight of 1 at every token.
 
     Source: sequence-level knowledge distillation (Kim and Rush 2016, arXiv:1606.07947), here with the verdict as the filter.
@@ -26,15 +26,12 @@ class WarmStart(Algorithm):
     signals: ClassVar[tuple[str, ...]] = ("weights",)
 
     def credit(self, group: Group) -> GroupCredit:
-        seen: set[tuple[int, ...]] = set()
-        chosen = []
-        for stored in group.answers:
+        first: dict[tuple[int, ...], int] = {}
+        for index, stored in enumerate(group.answers):
             wanted = stored.passed or not self.config.learning.warm_start_passing_only
-            tokens_T = stored.rollout.tokens_T
-            chosen.append(wanted and stored.rollout.stop_reason == "stop" and tokens_T not in seen)
-            if chosen[-1]:
-                seen.add(tokens_T)
-        counts_G = np.array(chosen, bool)
+            if wanted and stored.rollout.stop_reason == "stop":
+                first.setdefault(stored.rollout.tokens_T, index)
+        counts_G = np.isin(np.arange(len(group.answers)), list(first.values()))
         return GroupCredit(group.earned_G, counts_G.astype(np.float64), counts_G)
 
     def loss_inputs(self, answer: StoredRollout, kl_weight: float) -> Inputs:
@@ -42,5 +39,5 @@ class WarmStart(Algorithm):
 
     @staticmethod
     def inputs_of(n_tokens: int) -> Inputs:
-        """The inputs of any answer of `n_tokens` tokens, known-good ones included, which nobody sampled."""
+        """Inputs of any answer of `n_tokens` tokens, sampled or known-good."""
         return {"weights": np.ones(n_tokens, np.float32)}

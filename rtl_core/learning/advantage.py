@@ -1,9 +1,8 @@
 """Advantages: group-centred reward at every action token minus λ times the per-token reverse KL to the teacher.
 
-For rollout i of group g with reward R_i (as it is trained on: credit.py) and tokens t (s, q: student's and teacher's
-log-probabilities):
+For rollout i of group g with reward R_i (after credit.py) and tokens t (s, q: student's and teacher's log-probabilities):
 
-    A_i = R_i − mean_g(R)                  optionally over the others of the group only, or divided by the group's std
+    A_i = R_i − mean_g(R)                  optionally the mean of the other rollouts, or divided by the group's std
     k_t = s_t − q_t                        optionally clamped to ±c
     a_t = A_i − λ Σ_{u ≥ t} γ^(u−t) k_u
 
@@ -24,7 +23,7 @@ from rtl_core.learning.kl import FloatArray, discounted_future_sum, k1
 
 Baseline = Literal["group_mean", "leave_one_out"]
 SURE = 0.95
-"""A token to which its policy gave at least this probability hardly moves, whatever its advantage."""
+"""A token with at least this probability hardly changes, whatever its advantage."""
 
 
 def group_advantages(
@@ -32,15 +31,13 @@ def group_advantages(
 ) -> NDArray[np.float64]:
     """Advantages of the G rollouts of one problem; all zero when all rewards are equal.
 
-    `leave_one_out` compares each rollout with the mean of the others: `G/(G−1)` times the group-centred value.
+    `leave_one_out` subtracts the mean of the other rollouts, which gives `G/(G−1)` times the group-centred value.
     `normalise_std` divides by the group's population standard deviation (zero spread stays zero).
     """
     rewards_G = np.asarray(rewards_G, np.float64)
     if rewards_G.ndim != 1 or rewards_G.size == 0:
         raise ValueError(f"rewards of one group must be a non-empty vector, not of shape {rewards_G.shape}")
-    # Rounding must not turn equal rewards into a signal.
-    spread = float(rewards_G.max() - rewards_G.min())
-    if spread < 1e-12:
+    if np.ptp(rewards_G) < 1e-12:  # rounding must not turn equal rewards into a signal
         return np.zeros_like(rewards_G)
     centred_G: NDArray[np.float64] = rewards_G - rewards_G.mean()
     if baseline == "leave_one_out":
@@ -67,9 +64,9 @@ def token_advantages(
         student_T: log-probabilities of the sampled tokens under the policy that sampled them.
         teacher_T: the teacher's log-probabilities of the same tokens; None only with `kl_weight` 0.
         kl_weight: λ ≥ 0.
-        kl_discount: γ in [0, 1]; 0 charges each token its own KL alone.
-        kl_clamp: if given, each token's KL is cut to ±kl_clamp nats before it is summed.
-        heard_T: factor of each token's KL (learning/kl_mask.py); None: 1.
+        kl_discount: γ in [0, 1]; with 0 each token gets only its own KL.
+        kl_clamp: if given, clamp each token's KL to ±kl_clamp nats before summing.
+        heard_T: factor of each token's KL (learning/kl.py); None means 1.
 
     Raises:
         ValueError: the shapes differ, or λ > 0 without a teacher.
@@ -91,18 +88,14 @@ def token_advantages(
 
 
 def kl_share(answers: Iterable[tuple[float, FloatArray, FloatArray]]) -> float:
-    """How much of a batch's signal is the teacher's: `Σ b² / (Σ A² + Σ b²)`, from 0 (the reward's alone) to 1 (the KL's alone).
+    """Teacher's share of a batch's signal: `Σ b² / (Σ A² + Σ b²)`, from 0 (only the reward) to 1 (only the KL); 0 without any signal.
 
-    A is the answer's scalar advantage and b the KL's part of the token's, both squared since parts of either sign cancel in a sum.
-    Only tokens count that the student was not sure of (probability under `SURE`): the gradient of a token's log-probability goes
-    to 0 as its probability goes to 1. A λ that looks small can still lead here, since rewards that differ get rare as a run goes on
-    and the KL stays.
+    A is the answer's scalar advantage, and b the KL part of a token's advantage; squares keep opposite signs from cancelling.
+    Only tokens with a probability below `SURE` count, because the gradient of a token's log-probability goes to 0 as its
+    probability goes to 1. Even a small λ can dominate, because differing rewards become rare during a run while the KL remains.
 
     Args:
-        answers: of each answer (A, b of its T tokens, the student's log-probabilities of the T tokens).
-
-    Returns:
-        The share; 0 without any signal.
+        answers: for each answer, (A, b of its T tokens, the student's log-probabilities of the T tokens).
     """
     reward = teacher = 0.0
     for advantage, kl_T, student_T in answers:

@@ -1,20 +1,19 @@
-"""Credit: what the answers of one group are trained on, from what they earned.
+"""Credit: rewards and advantages that the answers of a group are trained on.
 
 For answer i of a group of G answers to one problem, with earned reward E_i (reward.py):
 
     R_i = E_i − P_i                       P: `overlong_penalty`, with `penalise`
     A_i = ρ (R_i − baseline)              ρ: `reward_weight`; baseline and spread over the answers that count (advantage.py)
 
-Answers that were cut at the token limit are the limit's doing as much as the model's. Three ways: `keep` takes their reward as it is;
-`mask` leaves them out, of the baseline and of the loss; `penalise` takes off a penalty that grows over a buffer before the limit,
-so that length itself is taught before the cut comes:
+Three settings treat answers that are truncated at the token limit: `keep` uses their reward unchanged; `mask` excludes them from the
+baseline and the loss; `penalise` subtracts a penalty that grows over a buffer before the limit, so that the model learns to be brief:
 
     0                                         length ≤ limit − buffer
     p (length − (limit − buffer)) / buffer    in between
-    p                                         cut
+    p                                         truncated
 
-A pass may be found doubtful (`rtl_core.equivalence`). Three ways: `keep` takes its reward as it is, `mask` leaves it out as above, `zero`
-lets it earn nothing, E_i = 0.
+Three settings treat doubtful passes (`rtl_core.equivalence`): `keep` uses their reward unchanged, `mask` excludes them as above, and
+`zero` sets E_i = 0.
 
 Source: DAPO (Yu et al. 2025, arXiv:2503.14476), "overlong filtering" and "soft overlong punishment" (section 3.4), there with p = 1.
 """
@@ -37,39 +36,38 @@ Doubtful = Literal["keep", "mask", "zero"]
 
 @dataclass(frozen=True)
 class Credit:
-    """What one answer is trained on."""
+    """Credit of one answer."""
 
     reward: float
-    """R: the reward that enters the baseline."""
+    """R: the reward in the baseline."""
     advantage: float
-    """A: the scalar advantage of every token of the answer."""
+    """A: the scalar advantage of every token."""
     counts: bool
-    """Whether the answer is part of the baseline and of the loss; False for a masked one."""
+    """Whether baseline and loss include the answer; False if it is masked."""
 
 
 class GroupCredit(NamedTuple):
-    """What the G answers of a group are trained on; all arrays have shape (G,). See `Credit`."""
+    """Credit of the G answers of a group; all arrays have shape (G,)."""
 
     rewards_G: NDArray[np.float64]
     advantages_G: NDArray[np.float64]
     counts_G: NDArray[np.bool_]
 
     def answers(self) -> list[Credit]:
-        """The credit of each answer, in order."""
         return [Credit(float(r), float(a), bool(c)) for r, a, c in zip(*self, strict=True)]
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How a run gives credit; see the formulas above."""
+    """Settings of the formulas above."""
 
     limit: int
-    """The longest completion allowed, in tokens."""
+    """Maximum completion length, in tokens."""
     truncated: Truncated = "keep"
     penalty: float = 0.0
-    """With `penalise`: what a cut answer loses, in units of reward."""
+    """With `penalise`: penalty of a truncated answer, in units of reward."""
     buffer: int = 0
-    """With `penalise`: over how many tokens before the limit the penalty rises."""
+    """With `penalise`: number of tokens before the limit over which the penalty rises."""
     doubtful: Doubtful = "keep"
     baseline: Baseline = "group_mean"
     normalise_std: bool = False
@@ -83,15 +81,13 @@ def credit(
     rules: Rules,
     doubtful_G: Sequence[bool] | None = None,
 ) -> GroupCredit:
-    """Credit of the G answers of one group, by the formulas above.
-
-    A masked answer has advantage 0 and does not count: no KL is charged either.
+    """Credit of the G answers of one group, by the formulas above. A masked answer has advantage 0 and no KL.
 
     Args:
         earned_G: rewards as recorded.
         lengths_G: tokens of each completion.
-        cut_G: whether it was cut at `rules.limit` tokens.
-        doubtful_G: whether it is a pass that was found doubtful; None where nothing was looked at.
+        cut_G: whether each was truncated at `rules.limit` tokens.
+        doubtful_G: whether each is a doubtful pass; None if no pass was audited.
     """
     rewards_G: NDArray[np.float64] = np.array(earned_G, np.float64)
     doubted_G = np.zeros(len(rewards_G), bool) if doubtful_G is None else np.asarray(doubtful_G, bool)
@@ -113,11 +109,7 @@ def credit(
 
 
 def overlong_penalty(lengths_G: Sequence[int], cut_G: Sequence[bool], rules: Rules) -> NDArray[np.float64]:
-    """Penalty of each of G answers, from 0 to `rules.penalty`; with a buffer of 0 cut answers alone are penalised.
-
-    Args:
-        lengths_G: tokens of each completion.
-        cut_G: whether it was cut at the limit.
+    """Penalty of each of G answers, from 0 to `rules.penalty`; with a buffer of 0, only truncated answers have one.
 
     Raises:
         ValueError: the buffer is longer than the limit, or the vectors differ in length.

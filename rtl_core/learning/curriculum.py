@@ -1,10 +1,9 @@
-"""Curriculum: the order in which training problems are seen.
+"""Curriculum: the order of training problems.
 
-`easy_to_hard` sorts by what was measured before the run, if anything was: the student's pass rate, then the teacher's, the highest
-first; then by label, by the size of the known-good answer and of the interface: the signs of difficulty that exist before anything
-was sampled. Every epoch shuffles within windows of a few steps, so that a step is of one difficulty but no two epochs are alike.
-`shuffled` ignores difficulty. Both depend on the seed alone. `pools` draws each step by what the run itself measures (pools.py);
-supervised steps measure no pass rate and are planned as with `shuffled`.
+`easy_to_hard` sorts by pass rates that were measured before the run (the student's, then the teacher's, highest first), and then by
+label, size of the known-good answer and size of the interface, which need no samples. Every epoch shuffles within windows of a few
+steps, so that a step has one difficulty but epochs differ. `shuffled` ignores difficulty. Both depend only on the seed. `pools` draws
+each step by the pass rates of the run itself (pools.py); its supervised steps, which measure none, are planned as with `shuffled`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _LABEL_POOL: dict[str, Pool] = {"easy": "easy", "medium": "normal", "hard": "har
 
 
 def difficulty_key(problem: Problem) -> tuple[int, int, int, str]:
-    """Sort key: difficulty label, characters of the golden answer, number of ports, id."""
+    """Sort key: (difficulty label, characters of the golden answer, number of ports, id)."""
     golden_chars = sum(map(len, problem.golden.values())) if problem.golden else 0
     ports = len(problem.interface.ports) if problem.interface else 0
     return (_LABEL_RANK[problem.difficulty], golden_chars, ports, problem.id)
@@ -33,7 +32,7 @@ def difficulty_key(problem: Problem) -> tuple[int, int, int, str]:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRates:
-    """Pass rates of one problem before the run, 0 to 1; None where a policy was not asked."""
+    """Pass rates of one problem before the run, 0 to 1; None if a policy was not measured."""
 
     student: float | None = None
     teacher: float | None = None
@@ -43,13 +42,13 @@ UNMEASURED = MeasuredRates()
 
 
 def measured_key(problem: Problem, rates: MeasuredRates) -> tuple[float, float, tuple[int, int, int, str]]:
-    """Sort key: the student's failure rate, the teacher's, `difficulty_key`; what was not measured counts as one half."""
+    """Sort key: (student's failure rate, teacher's failure rate, `difficulty_key`); unmeasured rates count as 0.5."""
     student, teacher = (0.5 if rate is None else 1.0 - rate for rate in (rates.student, rates.teacher))
     return (student, teacher, difficulty_key(problem))
 
 
 def first_pool(problem: Problem, rates: MeasuredRates, rules: PoolRules) -> Pool:
-    """Where a problem stands before its first group: by the student's measured pass rate, else by its label."""
+    """Pool of a problem before its first group: by the student's measured pass rate, else by its label."""
     if rates.student is not None:
         return pool_of(rates.student, rules)
     return _LABEL_POOL[problem.difficulty]
@@ -58,7 +57,7 @@ def first_pool(problem: Problem, rates: MeasuredRates, rules: PoolRules) -> Pool
 def order_problems(
     problems: Sequence[Problem], order: Order, seed: int, measured: Mapping[str, MeasuredRates] | None = None
 ) -> list[Problem]:
-    """The problems of a run in curriculum order; `measured` maps problem ids to rates from before the run."""
+    """Sort the problems of a run in curriculum order; `measured` maps problem ids to rates from before the run."""
     known = measured or {}
     ranked = sorted(problems, key=lambda problem: measured_key(problem, known.get(problem.id, UNMEASURED)))
     if order != "easy_to_hard":
@@ -67,32 +66,31 @@ def order_problems(
 
 
 def fill_places(planned: Sequence[str], ordered: Sequence[str], usable: Container[str]) -> list[str]:
-    """The problems of a step, each that is not `usable` replaced by the usable one nearest to it in the order of the curriculum that the
-    step does not have yet; where there is none left, its place stays empty."""
+    """Replace each planned problem that is not `usable` by the nearest usable one in curriculum order that the step does not have yet.
+    If there is none left, the place stays empty."""
     place = {problem_id: index for index, problem_id in enumerate(ordered)}
     others = [problem_id for problem_id in ordered if problem_id in usable and problem_id not in planned]
     step = []
     for problem_id in planned:
-        if problem_id not in usable and others:
-            nearest = min(others, key=lambda other: abs(place[other] - place[problem_id]))
-            others.remove(nearest)
-            step.append(nearest)
-        elif problem_id in usable:
+        if problem_id in usable:
             step.append(problem_id)
+        elif others:
+            step.append(min(others, key=lambda other: abs(place[other] - place[problem_id])))
+            others.remove(step[-1])
     return step
 
 
 def replacement(candidates: Sequence[str], slot: int, slots: int, attempt: int) -> str | None:
-    """The problem that stands in for that of a step's place `slot` (of `slots`) at its attempt 1, 2, ...; None when used up.
+    """Replacement for a step's place `slot` (of `slots`) at attempt 1, 2, ...; None when the candidates are used up.
 
-    Each place has candidates of its own, so that what it gets does not depend on which group was graded first.
+    Each place has its own candidates, so that its replacement does not depend on the order in which groups are graded.
     """
     index = slot + slots * (attempt - 1)
     return candidates[index] if index < len(candidates) else None
 
 
 def replacement_candidates(problem_ids: Sequence[str], taken: Sequence[str], step: int, seed: int) -> list[str]:
-    """The problems of a run that a step does not train on, shuffled by seed and step."""
+    """Return the problems of a run that a step does not train on, shuffled by seed and step."""
     others = sorted(set(problem_ids) - set(taken))
     random.Random(f"replacement/{seed}/{step}").shuffle(others)
     return others
@@ -107,11 +105,11 @@ def plan_epoch(
     supervised: int = 0,
     imitable: Container[str] | None = None,
 ) -> list[list[str]]:
-    """Problem ids of each step of one epoch, `sizes` of them; the first `supervised` steps are supervised, the others see no problem twice.
+    """Plan one epoch: the problem ids of each step, with `sizes` problems per step.
 
-    The supervised steps take the problems that are in `imitable` (None: all), again from the first one where these are fewer than
-    the steps ask for; a step never has one twice. With `pools` the steps after those are empty: each is drawn when it begins. With
-    `easy_to_hard`, windows of four steps' worth of neighbouring problems are shuffled, which keeps steps varied and the epoch's slope.
+    The first `supervised` steps cycle through the problems in `imitable` (None: all), but no step has a problem twice. The other steps
+    repeat no problem; with `pools` they are empty, because each is drawn when it begins. `easy_to_hard` shuffles windows of four steps'
+    worth of neighbouring problems, which varies the steps and keeps the slope.
     """
     rng = random.Random(f"epoch/{seed}/{epoch}")
     ids = list(ordered)

@@ -1,20 +1,20 @@
-"""Divergences of the student's next-token distribution from the teacher's, on the teacher's k likeliest tokens of each position.
+"""Divergences of the student's next-token distribution from the teacher's, on the teacher's k most likely tokens at each position.
 
-With p the student's and q the teacher's probabilities and S the k tokens, the outcomes are S and one for all others (`bucket`), with
-p_o = 1 − Σ_S p and q_o = 1 − Σ_S q, or S alone, p and q each divided by their sum over S (`renormalise`). Over them:
+Let p and q be the student's and the teacher's probabilities and S the k tokens. With `bucket` the outcomes are S and one for all other tokens,
+p_o = 1 − Σ_S p and q_o = 1 − Σ_S q; with `renormalise` they are only S, and p and q are divided by their sums over S. Over the outcomes:
 
     reverse          D = Σ p log(p / q)
     forward          D = Σ q log(q / p)
     jensen_shannon   D = β Σ q log(q / m) + (1 − β) Σ p log(p / m),   m = β q + (1 − β) p
 
-and with g = ∂D/∂log p of each outcome as if they were free: p log(p / q) (its other part, p, cancels), −q, (1 − β) p log(p / m),
+With g = ∂D/∂log p of each outcome as a free variable: p log(p / q) (its other part, p, cancels), −q, (1 − β) p log(p / m),
 
     bucket           ∂D/∂log p_v = g_v − p_v g_o / p_o
     renormalise      ∂D/∂log p_v = g_v − p̃_v Σ_S g
 
-A bucket's divergence is at most the exact one, since it tells fewer outcomes apart. `renormalise` does not ask for the probability that the
-student gives to other tokens, except in the forward direction: there q alone is divided, p is the student's own, and ∂D/∂log p_v = −q̃_v, so
-that it is a cross entropy with weights that do not depend on the student.
+The divergence with `bucket` is at most the exact one, because it distinguishes fewer outcomes. `renormalise` ignores the student's probability
+of other tokens, except in the forward direction: there only q is divided, p is unchanged, and ∂D/∂log p_v = −q̃_v, which is a cross entropy
+with weights that do not depend on the student.
 
 Sources: Agarwal et al. 2024 (arXiv:2306.13649), on-policy distillation with these divergences; top-k cross entropy as in the public
 tinker-cookbook.
@@ -33,18 +33,18 @@ Divergence = Literal["reverse", "forward", "jensen_shannon"]
 Tail = Literal["bucket", "renormalise"]
 Floats = NDArray[np.float64]
 LEAST_REST = 1e-5
-"""Smallest probability of the bucket: below it is the rounding of float32."""
+"""Minimum probability of the bucket; smaller values are rounding errors of float32."""
 
 
 class Choices(NamedTuple):
-    """The k likeliest tokens at each of T positions, likeliest first, and their log-probabilities."""
+    """The k most likely tokens at each of T positions, most likely first, and their log-probabilities."""
 
     tokens_TK: NDArray[np.int64]
     logprobs_TK: NDArray[np.float32]
 
 
 def outcomes(logprobs_TK: FloatArray, tail: Tail) -> Floats:
-    """Log-probabilities of the outcomes: (T, K + 1) with a bucket, whose own comes last, (T, K) without."""
+    """Log-probabilities of the outcomes: shape (T, K + 1) with the bucket last, or (T, K) without a bucket."""
     logprobs_TK = np.asarray(logprobs_TK, np.float64)
     sum_T1 = np.exp(logprobs_TK).sum(-1, keepdims=True)
     if tail == "renormalise":
@@ -62,12 +62,12 @@ def divergence(
     beta: float = 0.5,
     clamp: float | None = None,
 ) -> tuple[Floats, Floats]:
-    """The divergence at each position, (T,) in nats, and its derivative by the student's log-probabilities of the tokens, (T, K).
+    """Divergence at each position, (T,) in nats, and its derivative by the student's log-probabilities of the tokens, (T, K).
 
     Args:
-        student_TK, teacher_TK: log-probabilities of the same tokens, the teacher's likeliest.
+        student_TK, teacher_TK: log-probabilities of the teacher's most likely tokens.
         beta: β of `jensen_shannon`, in (0, 1).
-        clamp: with `reverse`, log(p / q) is cut to plus or minus this many nats.
+        clamp: with `reverse`, clamp log(p / q) to ± this many nats.
     """
     log_q = outcomes(teacher_TK, tail)
     fixed = kind == "forward" and tail == "renormalise"

@@ -1,18 +1,18 @@
-"""Rates of train steps at equal difficulty: what a step would have measured on all training problems instead of on its own few.
+"""Rates of train steps at equal difficulty: estimates for all training problems instead of a step's few.
 
-A step of hard problems passes less than one of easy ones, whoever answers. So the chance that an answer to problem p succeeds in a step is
+A step of hard problems has a lower pass rate than one of easy problems. The probability that an answer to problem p succeeds in a step is
 
     logit P = base_p + d_p + θ        (one-parameter logistic model, Rasch 1960)
 
-- base_p: what the newest evaluation before the step measured for problems as difficult as p, by fifths of the training problems.
-- θ: how much better the student of the step is than the evaluated one; one number for the whole step.
-- d_p: how much easier p is than its fifth, learnt from p's groups of earlier steps. Without it a curriculum that draws problems by their own
-  pass rates (pools) would still show: what is drawn because it failed is harder than its fifth.
+- base_p: rate in the newest evaluation before the step of problems as difficult as p, by fifths of the training problems.
+- θ: how much better the step's student is than the evaluated one; one number per step.
+- d_p: how much easier p is than its fifth, estimated from p's groups of earlier steps. It corrects for curricula that draw problems by their
+  pass rates (pools), because a problem that is drawn for failing is harder than its fifth.
 
-Priors: θ ~ N(0, `ABILITY_SD`²), so that steps of 0 % and 100 % stay finite, and d_p ~ N(0, `SPREAD`²). A step takes the mode of θ and d; the
-mode and the variance (Laplace) of d_p are the prior of p's next group, as in Glickman's rating of players (1999), after the variance has grown
-by `DRIFT` a step, because the student does not learn all problems alike. The rate is the mean of P over all training problems. Shares of the
-largest reward are treated as shares of a pass.
+Priors: θ ~ N(0, `ABILITY_SD`²), so that steps of 0 % and 100 % stay finite, and d_p ~ N(0, `SPREAD`²). A step uses the mode of θ and d. The
+mode and variance (Laplace) of d_p are the prior of p's next group, as in Glickman's player ratings (1999); the variance grows by `DRIFT` per
+step, because the student learns problems at different speeds. The rate is the mean of P over all training problems. Shares of the largest
+reward are treated as shares of a pass.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 SUFFIX = "_equal_difficulty"
-"""Behind the name of a step's metric: the same at equal difficulty."""
+"""Suffix of a step's metric for its value at equal difficulty."""
 STRATA = 5
 SMOOTHING = 4.0
-"""So many answers at the rate of all evaluated problems are added to each fifth's own."""
+"""Number of answers at the overall rate to add to each fifth."""
 ABILITY_SD, SPREAD, DRIFT = 3.0, 1.5, 0.02
 """Logits; `DRIFT` logits²."""
 
@@ -36,29 +36,31 @@ Floats = NDArray[np.float64]
 
 
 class Groups(NamedTuple):
-    """A step's G groups of different problems among P: their places, and passes (or sums of shares of a pass) of so many answers.
-    `base_P` is the rate of problems as difficult as each of the P, above 0 and below 1."""
+    """A step's G groups of different problems among P training problems."""
 
     base_P: Floats
+    """Rate of problems as difficult as each of the P, above 0 and below 1."""
     index_G: Sequence[int]
+    """Indices of the groups' problems."""
     score_G: Floats
+    """Passes of each group, or sums of shares of a pass."""
     answers_G: Floats
 
 
 def stratum(key: Any, training: Sequence[Any]) -> int:
-    """The fifth of the training problems' sorted keys, from 0 for the easiest, in which a problem's key stands."""
+    """Index of the fifth of the sorted training keys that contains a problem's key; 0 is the easiest."""
     return min(STRATA - 1, STRATA * bisect_left(training, key) // len(training))
 
 
 def base_rates(stratum_E: Sequence[int], score_E: Floats, answers_E: Floats) -> Floats:
-    """Rate of each of the `STRATA` from E evaluated problems, smoothed: above 0 and below 1 also where none was evaluated."""
+    """Smoothed rate of each fifth from E evaluated problems: above 0 and below 1, even for a fifth without evaluations."""
     overall = (score_E.sum() + 0.5) / (answers_E.sum() + 1)
     score_S, answers_S = (np.bincount(stratum_E, values_E, STRATA) for values_E in (score_E, answers_E))
     return np.asarray((score_S + SMOOTHING * overall) / (answers_S + SMOOTHING))
 
 
 def equal_difficulty(steps: Iterable[Groups]) -> list[float]:
-    """The rate of each step at equal difficulty; `steps` are in order and of the same P problems."""
+    """Rate of each step at equal difficulty; `steps` are in order and have the same P problems."""
     rates: list[float] = []
     d_P = variance_P = np.zeros(0)
     for base_P, index_G, score_G, answers_G in steps:
@@ -75,7 +77,7 @@ def equal_difficulty(steps: Iterable[Groups]) -> list[float]:
 def _mode(
     logit_G: Floats, mean_G: Floats, precision_G: Floats, score_G: Floats, answers_G: Floats
 ) -> tuple[float, Floats, Floats]:
-    """θ and d of a step, and the variance of d, by Newton's method: each d depends on θ alone, so that θ is found by elimination."""
+    """θ, d and the variance of d by Newton's method; each d depends only on θ, so that θ is found by elimination."""
     theta, d_G = 0.0, mean_G
     for _ in range(100):
         chance_G = _sigmoid(logit_G + d_G + theta)

@@ -1,7 +1,7 @@
-"""Safe ranges of what a run measures of itself, and when it has left one.
+"""Safe ranges of a run's metrics.
 
-A metric has left its range when it was outside in each of the last `patience` steps; a number that is none (NaN) is outside. A step
-that did not measure it interrupts the row: nothing is known of it.
+A metric has left its range when it was outside in each of the last `patience` steps. NaN is outside. A step without the metric
+interrupts the sequence.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ METRICS = {
     "groups/mixed": "share of groups in which some answers passed and some did not",
     "groups/all_good": "share of groups in which every answer passed",
     "groups/all_bad": "share of groups in which none passed",
-    "env/all/truncated": "share of answers cut at the token limit",
+    "env/all/truncated": "share of answers truncated at the token limit",
     "env/all/duplicates": "share of answers equal to an earlier one of their group",
     "env/all/format_valid": "share of answers from which files could be read",
     "env/all/tests_passed": "share of answers that passed",
-    "passes/doubtful": "share of the passes looked at that are doubtful",
+    "passes/doubtful": "share of the audited passes that are doubtful",
     "env/all/reward/total": "mean reward",
     "env/all/ac_tokens_per_turn": "mean tokens of an answer",
 }
-"""Metrics of a step that a range may be set for, and what each is. All are recorded under these names."""
+"""Step metrics that may have a safe range, and their meaning. They are recorded under these names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Breach:
     def __str__(self) -> str:
         lowest = "-∞" if self.lowest is None else f"{self.lowest:g}"
         highest = "∞" if self.highest is None else f"{self.highest:g}"
-        steps = f" in {len(self.values)} steps running" if len(self.values) > 1 else ""
+        steps = f" in {len(self.values)} consecutive steps" if len(self.values) > 1 else ""
         values = ", ".join(f"{value:.4g}" for value in self.values)
         return f"{self.metric} ({METRICS[self.metric]}) was {values}{steps}; its safe range is {lowest} to {highest}"
 
@@ -51,23 +51,17 @@ def breaches(
     ranges: Mapping[str, tuple[float | None, float | None]],
     patience: int,
 ) -> list[Breach]:
-    """The metrics that left their range.
+    """Return the metrics that left their range.
 
     Args:
-        steps: metrics of the latest steps, oldest first; those before the last `patience` do not count.
-        ranges: metric -> (lowest, highest), None where there is no bound.
-        patience: how many steps in a row must be outside.
+        steps: metrics of the latest steps, oldest first; only the last `patience` count.
+        ranges: metric -> (lowest, highest); None means no bound.
+        patience: how many consecutive steps must be outside.
     """
-    last = steps[-patience:]
-    if len(last) < patience:
-        return []
     found = []
     for metric, (lowest, highest) in ranges.items():
-        values = [step[metric] for step in last if metric in step]
-        if len(values) == patience and all(_outside(value, lowest, highest) for value in values):
-            found.append(Breach(metric, lowest, highest, tuple(values)))
+        values = tuple(step[metric] for step in steps[-patience:] if metric in step)
+        low, high = -math.inf if lowest is None else lowest, math.inf if highest is None else highest
+        if len(values) == patience and not any(low <= value <= high for value in values):  # NaN is not within bounds
+            found.append(Breach(metric, lowest, highest, values))
     return found
-
-
-def _outside(value: float, lowest: float | None, highest: float | None) -> bool:
-    return math.isnan(value) or (lowest is not None and value < lowest) or (highest is not None and value > highest)

@@ -1,6 +1,6 @@
-"""How sure a rate is: intervals over problems, and a paired test of before against after.
+"""Confidence intervals of rates over problems, and a paired test of before against after.
 
-The unit is the problem. Samples of one problem hang together, so they are averaged first and only the spread between
+The unit is the problem. Samples of one problem are correlated, so they are averaged first, and only the spread between
 problems counts (a cluster interval; Miller 2024, arXiv:2411.00640, section 2).
 """
 
@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 EXACT_UP_TO = 16
-"""With at most so many problems that changed, all 2^n sign patterns are tried instead of drawn ones."""
+"""For at most this many changed problems, all 2^n sign patterns are used instead of random ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean over `n` problems with its interval."""
+    """A mean over `n` problems and its confidence interval."""
 
     mean: float
     lo: float
@@ -41,10 +41,9 @@ class PairedResult:
 
 
 def mean_interval(rates_P: ArrayLike, *, level: float = 0.95) -> Interval:
-    """Interval of the mean of P per-problem rates (each in 0..1), clipped to 0..1.
+    """Interval of the mean of P per-problem rates (each in 0..1), clipped to 0..1: mean ± t_{P−1} · sd / √P.
 
-    mean ± t_{P−1} · sd / √P. Where the rates do not differ, which would make the interval a point, and for a single problem:
-    Wilson's interval of that rate over P trials.
+    For a single problem or equal rates, which would give a point, it is Wilson's interval of that rate over P trials.
     Raises ValueError for no rates or rates outside 0..1.
     """
     rates_P = np.asarray(rates_P, dtype=np.float64)
@@ -71,11 +70,11 @@ def wilson(passes: float, trials: int, *, level: float = 0.95) -> tuple[float, f
 
 
 def paired_test(before_P: ArrayLike, after_P: ArrayLike, *, seed: int = 0, draws: int = 10_000) -> PairedResult:
-    """Did the same P problems get better? A sign-flip permutation test of the mean difference, two-sided.
+    """Test whether P problems got better, by a two-sided sign-flip permutation test of the mean difference.
 
-    If nothing had changed, each problem's difference would carry either sign with the same chance. All 2^m patterns of the
-    m differences that are not zero are tried when m ≤ 16; else `draws` patterns are drawn with `seed`, and the p-value is
-    (1 + as extreme) / (1 + draws), so never zero. Raises ValueError when the two differ in length or are empty.
+    Under the null hypothesis, each problem's difference has either sign with equal probability. For m ≤ 16 nonzero
+    differences, all 2^m sign patterns are used. Otherwise `draws` patterns are drawn with `seed`, and the p-value is
+    (1 + as extreme) / (1 + draws), so never zero. Raises ValueError if the arrays differ in length or are empty.
     """
     before_P, after_P = np.asarray(before_P, dtype=np.float64), np.asarray(after_P, dtype=np.float64)
     if before_P.shape != after_P.shape or before_P.ndim != 1 or before_P.size == 0:
@@ -92,7 +91,7 @@ def paired_test(before_P: ArrayLike, after_P: ArrayLike, *, seed: int = 0, draws
 
 
 def _sign_sums(sizes_M: NDArray[np.float64], seed: int, draws: int) -> NDArray[np.float64]:
-    """Sums of the sizes under every pattern of signs, or under `draws` drawn ones."""
+    """Sums of the sizes under all sign patterns, or under `draws` random ones."""
     m = sizes_M.size
     if m <= EXACT_UP_TO:
         patterns = (np.arange(2**m)[:, None] >> np.arange(m)) & 1
@@ -104,7 +103,7 @@ def _sign_sums(sizes_M: NDArray[np.float64], seed: int, draws: int) -> NDArray[n
 def _bootstrap(values_P: NDArray[np.float64], seed: int, draws: int) -> tuple[float, float]:
     """95 % percentile interval of the mean over resampled problems."""
     rng = np.random.default_rng(seed)
-    rows = max(1, 2_000_000 // values_P.size)  # a block of at most 16 MB at a time
+    rows = max(1, 2_000_000 // values_P.size)  # blocks of at most 16 MB
     means = np.concatenate(
         [
             values_P[rng.integers(0, values_P.size, size=(min(rows, draws - start), values_P.size))].mean(axis=1)
@@ -136,7 +135,7 @@ def t_quantile(p: float, df: float) -> float:
 
 
 def _beta_share(x: float, a: float, b: float) -> float:
-    """I_x(a, b), Lentz's method; the symmetric form where the fraction converges faster."""
+    """I_x(a, b) by Lentz's method, in the symmetric form if that converges faster."""
     if x <= 0 or x >= 1:
         return 0.0 if x <= 0 else 1.0
     if x > (a + 1) / (a + b + 2):

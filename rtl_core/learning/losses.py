@@ -1,12 +1,12 @@
 """The losses of `forward_backward`, as pure functions of log-probabilities.
 
 Every loss is a sum over tokens, never a mean, as the Tinker documentation defines it
-(https://tinker-docs.thinkingmachines.ai/tinker/losses). Shapes: B datums, L positions, K targets a position (1 but
+(https://tinker-docs.thinkingmachines.ai/tinker/losses). Shapes: B datums, L positions, K targets per position (1 except
 for a cross entropy against a distribution). `logp` is log p_theta(target), `q` the sampler's log-probability of the
 same token, `A` its advantage, `w` its weight. Padding has advantage and weight 0, so that it adds exactly 0.
 
-A loss is registered by `@loss` under its function's name, which is the Tinker API's: then the embedded service computes it, and
-`learning.loss` takes it where it suits a step of reinforcement (`policy_losses`). Nothing here imports torch, so that reading a configuration does not.
+`@loss` registers a loss under its function's name, which is its name in the Tinker API. The embedded service computes every registered loss, and
+`learning.loss` accepts those of `policy_losses`. This module does not import torch, so that loading a configuration is fast.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     Formula = Callable[[Tensor, Inputs, Mapping[str, float]], Tensor]
 
 POLICY_INPUTS = ("logprobs", "advantages")
-"""What a step of reinforcement gives its loss beside the target tokens, one number a token."""
+"""Inputs of the loss of an RL step besides the target tokens, with one number per token."""
 CLIP = ("clip_low_threshold", "clip_high_threshold")
-"""The smallest and largest ratio that counts; parameters, or inputs with a value for each token."""
+"""Bounds of the ratio; parameters, or inputs with a value per token."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """One loss: its function, the inputs it reads beside target_tokens, and its parameters with their defaults."""
+    """A loss: its function, its inputs besides target_tokens, and its parameters with their defaults."""
 
     function: Formula
     required: tuple[str, ...]
     optional: tuple[str, ...]
     parameters: Mapping[str, float]
     zero_is_silent: bool
-    """Whether a token whose inputs are all 0, as those of a prompt are, has no gradient."""
+    """Whether a token whose inputs are all 0, such as a prompt token, has no gradient."""
 
 
 LOSSES: dict[str, Loss] = {}
@@ -49,7 +49,7 @@ def loss(
     parameters: Mapping[str, float] | None = None,
     zero_is_silent: bool = True,
 ) -> Callable[[Formula], Formula]:
-    """Register a function of (log-probabilities, inputs, parameters), all of them given, as the loss of its name."""
+    """Register a function of (log-probabilities, inputs, parameters) as a loss under its own name."""
 
     def register(function: Formula) -> Formula:
         LOSSES[function.__name__] = Loss(function, required, optional, parameters or {}, zero_is_silent)
@@ -59,13 +59,13 @@ def loss(
 
 
 def policy_losses() -> list[str]:
-    """Names of the losses that a step of reinforcement can take: a prompt is sent with zeros and must not be trained on."""
+    """Names of the losses for RL steps: a prompt is sent with zeros and must have no gradient."""
     return [name for name, one in LOSSES.items() if one.required == POLICY_INPUTS and one.zero_is_silent]
 
 
 @loss(optional=("weights",))
 def cross_entropy(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Tensor:
-    """-w logp; with K > 1 targets a position, the cross entropy against the distribution w."""
+    """-w logp; with K > 1 targets per position, the cross entropy against the distribution w."""
     return -logp_BLK * inputs["weights"]
 
 
@@ -87,8 +87,8 @@ def ppo(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Te
 def cispo(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Tensor:
     """-sg(clip(r, low, high)) logp A: the clipped ratio is a weight, not a path for the gradient.
 
-    Within its bounds the gradient is that of `importance_sampling`. A lower bound above 0 would train on with tokens that the policy
-    has left (MiniMax-M1, 2025, arXiv:2506.13585, has none).
+    Within the bounds the gradient equals that of `importance_sampling`. A lower bound above 0 would keep training on tokens that the
+    policy no longer samples (MiniMax-M1, 2025, arXiv:2506.13585, has none).
     """
     ratio = (logp_BLK - inputs["logprobs"]).exp()
     return -_clip(ratio, inputs, parameters).detach() * logp_BLK * inputs["advantages"]
@@ -96,15 +96,15 @@ def cispo(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> 
 
 @loss(*POLICY_INPUTS, parameters={"beta": 0.05}, zero_is_silent=False)
 def dro(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Tensor:
-    """-(logp A - beta/2 (logp - q)^2): direct reward optimisation, a quadratic leash instead of a ratio.
+    """-(logp A - beta/2 (logp - q)^2): direct reward optimisation, with a quadratic penalty instead of a ratio.
 
-    Where A and q are 0 the square remains: a client gives q for the prompt's tokens, too, and the caller's mask takes the padding.
+    The penalty remains where A and q are 0, so clients must send q for prompt tokens too, and the caller masks the padding.
     """
     quadratic = (logp_BLK - inputs["logprobs"]) ** 2
     return -(logp_BLK * inputs["advantages"] - 0.5 * parameters["beta"] * quadratic)
 
 
 def _clip(ratio: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Tensor:
-    """The ratios within their thresholds: those of each token where the inputs have them, else the parameters."""
+    """Clip the ratios to thresholds from the inputs (per token) or else from the parameters."""
     low, high = (inputs[name] if name in inputs else ratio.new_tensor(parameters[name]) for name in CLIP)
     return ratio.maximum(low).minimum(high)

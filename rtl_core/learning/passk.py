@@ -1,4 +1,4 @@
-"""pass@k: the chance that at least one of k samples of a problem passes, estimated without bias from n ≥ k samples."""
+"""pass@k: the probability that at least one of k samples of a problem passes, estimated without bias from n ≥ k samples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rtl_core.learning.intervals import Interval, mean_interval
 
 
 def pass_at_k_P(n_P: ArrayLike, c_P: ArrayLike, k: int) -> NDArray[np.float64]:
-    """Unbiased pass@k of P problems, `n_P` samples each of which `c_P` passed: 1 − C(n−c, k) / C(n, k).
+    """Unbiased pass@k of P problems, with `n_P` samples each, of which `c_P` passed: 1 − C(n−c, k) / C(n, k).
 
     Computed as 1 − Π_{i=n−c+1..n} (1 − k/i), which does not overflow (Chen et al. 2021, arXiv:2107.03374, section 2.1).
     Raises ValueError for k < 1, n < k, or c outside 0..n.
@@ -22,16 +22,12 @@ def pass_at_k_P(n_P: ArrayLike, c_P: ArrayLike, k: int) -> NDArray[np.float64]:
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
     if (n_P < k).any():
-        raise ValueError(f"pass@{k} needs at least {k} samples a problem, but one has {n_P.min()}")
+        raise ValueError(f"pass@{k} needs at least {k} samples per problem, but one has {n_P.min()}")
     if (c_P < 0).any() or (c_P > n_P).any():
         raise ValueError("the passes of a problem must lie between 0 and its samples")
-    miss_P = np.array(
-        [
-            0.0 if n - c < k else np.prod(1.0 - k / np.arange(n - c + 1, n + 1, dtype=np.float64))
-            for n, c in zip(n_P, c_P, strict=True)
-        ]
-    )
-    return 1.0 - miss_P
+    # For n − c < k the product is 0, because it has the factor 1 − k/k.
+    misses = [np.prod(1.0 - k / np.arange(n - c + 1, n + 1)) for n, c in zip(n_P, c_P, strict=True)]
+    return 1.0 - np.array(misses)
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:

@@ -1,11 +1,10 @@
 """Reward: named, weighted terms over one graded answer.
 
-The total is `Σ weight_n · value_n` with every value in [0, 1]. Every registered term is evaluated and stored, those without a
-weight with weight 0, so that other weights can be tried later on stored rollouts; but for those that read the netlist, which is
-made where one of them has a weight, and for those of episodes, of which a single-shot answer has none. What becomes of the total in training (later
-turns, cut answers, the group's baseline) stands in credit.py; the KL to the teacher is a per-token penalty (advantage.py).
+The total is `Σ weight_n · value_n` with every value in [0, 1]. Every registered term is evaluated and stored, with weight 0 if it has none, so
+that other weights can be tried later on stored rollouts. Terms that read the netlist are stored only if one of them has a weight, and terms of
+episodes only for episodes. credit.py turns the total into what is trained on; the KL to the teacher is a per-token penalty (advantage.py).
 
-A term is a function with the decorator `term`, here or in a module of your own that `reward.plugins` names:
+A term is a function with the decorator `term`, here or in a module of your own that is listed in `reward.plugins`:
 
     @term("short")
     def short(answer: Graded) -> float:
@@ -31,8 +30,7 @@ from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 
 class Reward(BaseModel):
-    """A reward and how it came about: `total` is Σ weight × value over `terms`, term name -> (weight, value), or the most that its problem
-    may pay where that is less."""
+    """A reward: `total` is Σ weight × value over `terms`, which map a name to (weight, value), but at most the problem's maximum."""
 
     model_config = ConfigDict(frozen=True)
     total: float
@@ -41,43 +39,43 @@ class Reward(BaseModel):
 
 @dataclass(frozen=True)
 class Conduct:
-    """How an episode went."""
+    """Summary of an episode."""
 
     submitted: bool
     turns_used: float
     """Turns of the model, as a share of `episode.turns`."""
     tokens_used: float
-    """Tokens that it wrote, as a share of `episode.tokens`."""
+    """Tokens written by the model, as a share of `episode.tokens`."""
 
 
 @dataclass(frozen=True)
 class Graded:
-    """One graded answer, as a reward term sees it."""
+    """One graded answer, the input of a reward term."""
 
     problem: Problem
     verdict: Verdict
     text: str
-    """What the model wrote, without the end-of-turn token."""
+    """The model's output, without the end-of-turn token."""
     tokens_T: Sequence[int]
-    """Its T completion tokens, the end-of-turn token included; of an episode those that tools gave, too."""
+    """T completion tokens, including the end-of-turn token and, in an episode, tool output."""
     stop_reason: Literal["stop", "length"]
     netlist: Netlist | None = None
-    """Of a pass that was looked at and is not doubtful, relative to others."""
+    """Netlist sizes relative to other answers, for an audited pass that is not doubtful."""
     conduct: Conduct | None = None
-    """Of an episode."""
+    """Only for an episode."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """A registered term: `value` maps a graded answer to [0, 1], `about` says what it pays for."""
+    """A registered term: `value` maps a graded answer to [0, 1], and `about` describes it."""
 
     name: str
     about: str
     value: Callable[[Graded], float]
     netlist: bool = False
-    """Whether it reads the netlist. With a weight on it every pass of a train step is looked at; without one it is not stored."""
+    """Whether it reads the netlist. If it has a weight, every pass of a train step is audited; otherwise it is not stored."""
     conduct: bool = False
-    """Whether it reads how an episode went. It is not stored of other answers, unless it has a weight."""
+    """Whether it reads the summary of an episode. For other answers it is stored only if it has a weight."""
 
 
 TERMS: dict[str, Term] = {}
@@ -87,21 +85,21 @@ TERMS: dict[str, Term] = {}
 def term(
     name: str, netlist: bool = False, conduct: bool = False
 ) -> Callable[[Callable[[Graded], float]], Callable[[Graded], float]]:
-    """Register the decorated function as the reward term `name`, which reads `Graded.netlist` or `conduct` or neither; the first sentence of its
-    docstring explains it.
+    """Register the decorated function as the reward term `name`. `netlist` and `conduct` say which optional fields it reads.
+    The first paragraph of its docstring describes the term.
 
     Raises:
-        ValueError: the name is taken, or is not lower-case letters, digits and `_`; or the function has no docstring.
+        ValueError: the name is invalid or already registered, or the function has no docstring.
     """
 
     def register(value: Callable[[Graded], float]) -> Callable[[Graded], float]:
         about = " ".join((value.__doc__ or "").split("\n\n")[0].split())
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-            raise ValueError(f"reward term {name!r}: a name is lower-case letters, digits and `_`")
+            raise ValueError(f"reward term {name!r}: a name consists of lower-case letters, digits and `_`")
         if name in TERMS:
             raise ValueError(f"reward term {name!r} is registered twice")
         if not about:
-            raise ValueError(f"reward term {name!r} needs a docstring that says what it pays for")
+            raise ValueError(f"reward term {name!r} needs a docstring that describes it")
         TERMS[name] = Term(name, about, value, netlist, conduct)
         return value
 
@@ -109,17 +107,17 @@ def term(
 
 
 def reward(answer: Graded, weights: Mapping[str, float], most: float = math.inf) -> Reward:
-    """The reward of an answer under `weights` (term name -> weight), `most` at most. A rejected answer has the value 0 in every term.
+    """Reward of an answer under `weights` (term name -> weight), at most `most`. All terms of a rejected answer are 0.
 
     Raises:
-        InfrastructureError: the verdict says that grading itself failed; that is never a reward.
-        KeyError: a weight names no known term.
+        InfrastructureError: grading itself failed, so that there is no reward.
+        KeyError: a weight names an unknown term.
         ConfigError: a term fails, or its value is outside [0, 1].
     """
     verdict = answer.verdict
     if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
         raise InfrastructureError(
-            f"a verdict without a judgement has no reward: {'; '.join(verdict.reasons) or 'no reason given'}",
+            f"grading failed, so there is no reward: {'; '.join(verdict.reasons) or 'no reason given'}",
             "grade the rollout again",
         )
     stored = (name for name, one in TERMS.items() if not one.netlist and (answer.conduct or not one.conduct))
@@ -128,17 +126,17 @@ def reward(answer: Graded, weights: Mapping[str, float], most: float = math.inf)
     return Reward(total=min(most, sum(weight * value for weight, value in terms.values())), terms=terms)
 
 
-def _value(of: Term, answer: Graded) -> float:
+def _value(term: Term, answer: Graded) -> float:
     if answer.verdict.outcome is Outcome.REJECTED:
         return 0.0
     to = f"for an answer to {answer.problem.id}"
     try:
-        value = float(of.value(answer))
+        value = float(term.value(answer))
     except Exception as error:
-        at = of.value.__module__ + "".join(f", line {own.lineno}" for own in extract_tb(error.__traceback__)[1:2])
-        raise ConfigError(f"reward term {of.name!r} fails {to}: {error!r}", f"mend {at}") from error
+        place = term.value.__module__ + "".join(f", line {own.lineno}" for own in extract_tb(error.__traceback__)[1:2])
+        raise ConfigError(f"reward term {term.name!r} fails {to}: {error!r}", f"fix {place}") from error
     if not 0.0 <= value <= 1.0:
-        raise ConfigError(f"reward term {of.name!r} is {value} {to}", "its range is [0, 1]")
+        raise ConfigError(f"reward term {term.name!r} is {value} {to}", "its range is [0, 1]")
     return value
 
 
@@ -154,7 +152,7 @@ def _format(answer: Graded) -> float:
 
 @term("interface")
 def _interface(answer: Graded) -> float:
-    """1 when the top module has the interface that the problem demands."""
+    """1 when the top module has the required interface."""
     return _passed(answer, Stage.INTERFACE)
 
 
@@ -166,32 +164,30 @@ def _syntax(answer: Graded) -> float:
 
 @term("tests")
 def _tests(answer: Graded) -> float:
-    """1 when every service of the harness accepted the answer, as CVDP counts."""
+    """1 when every service of the harness accepted the answer, as in CVDP."""
     return float(answer.verdict.passed)
 
 
 @term("tests_fraction")
 def _tests_fraction(answer: Graded) -> float:
-    """Passed tests of all tests; 1 only for an answer that passed as a whole."""
+    """Share of tests passed; 1 only for an answer that passed as a whole."""
     verdict = answer.verdict
-    if verdict.passed:
-        return 1.0
-    if verdict.tests_total == 0:
-        return 0.0
-    # A service that fails without failing a test (lint, synthesis) must not read as a full score.
+    if verdict.passed or verdict.tests_total == 0:
+        return float(verdict.passed)
+    # A service that fails without failing a test (lint, synthesis) must not give a full score.
     return min(verdict.tests_passed, verdict.tests_total - 1) / verdict.tests_total
 
 
 @term("area", netlist=True)
 def _area(answer: Graded) -> float:
-    """1 / (1 + a) for a times the cells of the golden answer, or of the median pass; 0 for what is doubtful or not synthesised."""
-    return _small(None if answer.netlist is None else answer.netlist.relative_area)
+    """1 / (1 + a) for a times the cells of the golden answer, or of the median pass; 0 if doubtful or not synthesised."""
+    return _inverse(answer.netlist.relative_area if answer.netlist else None)
 
 
 @term("depth", netlist=True)
 def _depth(answer: Graded) -> float:
-    """1 / (1 + d) for d times the levels of the golden answer, or of the median pass; 0 for what is doubtful or not synthesised."""
-    return _small(None if answer.netlist is None else answer.netlist.relative_levels)
+    """1 / (1 + d) for d times the levels of the golden answer, or of the median pass; 0 if doubtful or not synthesised."""
+    return _inverse(answer.netlist.relative_levels if answer.netlist else None)
 
 
 @term("submit", conduct=True)
@@ -202,15 +198,15 @@ def _submit(answer: Graded) -> float:
 
 @term("turns_used", conduct=True)
 def _turns_used(answer: Graded) -> float:
-    """Turns of an episode as a share of `episode.turns`; a weight below 0 makes them a cost."""
+    """Turns of an episode as a share of `episode.turns`; a negative weight makes them a cost."""
     return 0.0 if answer.conduct is None else answer.conduct.turns_used
 
 
 @term("tokens_used", conduct=True)
 def _tokens_used(answer: Graded) -> float:
-    """Tokens that the model wrote in an episode as a share of `episode.tokens`; a weight below 0 makes them a cost."""
+    """Tokens written by the model in an episode as a share of `episode.tokens`; a negative weight makes them a cost."""
     return 0.0 if answer.conduct is None else answer.conduct.tokens_used
 
 
-def _small(relative: float | None) -> float:
+def _inverse(relative: float | None) -> float:
     return 0.0 if relative is None else 1 / (1 + relative)

@@ -45,7 +45,7 @@ from rtl_core.rollouts.resumable import (
 )
 from rtl_core.run.graders import executor_of, limits_of
 from rtl_core.types.problem import Problem
-from rtl_core.validation.doubts import Once, hold
+from rtl_core.validation.doubts import DesignCache, audit_passes
 from rtl_core.validation.level import golden_digest
 
 AUDITOR_VERSION = 4
@@ -129,7 +129,7 @@ class _Auditing:
     chosen: dict[str, list[str]]
     """Problem id -> rollouts."""
     done: AuditDone
-    once: Once = field(default_factory=Once)
+    once: DesignCache = field(default_factory=DesignCache)
 
     async def go(self, jobs: int) -> None:
         """Look at every answer that is not known; the executor is closed then."""
@@ -184,7 +184,7 @@ class _Auditing:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def _look(self, work: _Work) -> list[Comparison]:
-        return hold(self.grader, work.problem, [files for files, _ in work.answers], self.effort, self.once)
+        return audit_passes(self.grader, work.problem, [files for files, _ in work.answers], self.effort, self.once)
 
     def _records(self, work: _Work, told: list[Comparison]) -> list[AuditRecord]:
         return [
@@ -242,12 +242,12 @@ def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) 
 async def _look_at_file(
     grader: Grader, lines: dict[str, list[AnswerLine]], found: dict[str, list[Comparison]], at_once: int
 ) -> None:
-    once = Once()
+    once = DesignCache()
     with daemon_threads(grader.executor) as call:
 
         async def look(name: str) -> None:
             answers = [line.answer.files for line in lines[name]]
-            found[name] = await call(hold, grader, lines[name][0].problem, answers, THOROUGH, once)
+            found[name] = await call(audit_passes, grader, lines[name][0].problem, answers, THOROUGH, once)
 
         total = sum(map(len, lines.values()))
         await work_off(

@@ -20,7 +20,7 @@ from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import kl_share
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
-from rtl_core.learning.kl_mask import first_wrong_line
+from rtl_core.learning.kl import first_wrong_line
 from rtl_core.prompting.answer_to import response_of
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.session import Session
@@ -95,7 +95,7 @@ def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float, decode: D
 
 
 def first_error(stored: StoredRollout, answers: Sequence[StoredRollout], text_of: Callable[[int], str]) -> int:
-    """The token that begins the first wrong line of an answer (`learning.kl_mask.first_wrong_line`); its end, if it passed."""
+    """The token that begins the first wrong line of an answer (`learning.kl.first_wrong_line`); its end, if it passed."""
 
     def lines_of(tokens_T: Sequence[int]) -> tuple[list[str], list[int]]:
         texts = [text_of(token) for token in tokens_T]

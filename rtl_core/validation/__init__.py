@@ -1,5 +1,5 @@
-"""Problems worth training on: what a problem must show before a token is sampled for it.
+"""Validation of problems, before anything is sampled for them.
 
-`mutants` and `stubs` make wrong answers, the room `equivalence` tells whether one can be told from the golden answer at all, `validate`
-grades them, and `table` and `document` sum a set up. `doubts` looks at passes while a run trains, and after it.
+`mutants` and `stubs` make wrong answers, `equivalence` checks whether these really differ from the golden answer, `validate` grades them, and
+`table` and `document` summarize a problem set. `doubts` audits passing answers during and after a run.
 """

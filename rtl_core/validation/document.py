@@ -1,7 +1,7 @@
-"""The audit of a problem set as a document to cite: what validation found of each problem, with hashes of set and tools.
+"""The audit of a problem set as a citable document: the findings of each problem, with hashes of set and tools.
 
-As JSON Lines it is made for `diff`: a head, a line for each problem in the order of source and id, and a tail with what differs from
-one validation to the next (times) and the SHA-256 of all lines above. As HTML it is a page for people.
+The JSON Lines form suits `diff`: a header, one line per problem sorted by source and id, and a last line with everything that changes
+between validations (times) and the SHA-256 of all lines above. The HTML form is a page for people.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,31 +33,27 @@ from rtl_core.validation.level import VALIDATOR_VERSION, Level
 from rtl_core.validation.table import by_source, score_text
 
 OTHERS_SQL = "SELECT fingerprint, status, tools FROM validations ORDER BY fingerprint, tools_key"
-FORMS = (".html", ".jsonl")
-_PLACE = re.compile(r"/\S*/(?=site-packages/)")
-"""Where packages lie on this machine: two machines tell the same."""
+_MACHINE_PATH = re.compile(r"/\S*/(?=site-packages/)")
+"""Path of installed packages; removed, so that two machines write the same document."""
 
 
 def check_form(path: Path) -> None:
-    """Raises ConfigError for a document of no known form."""
-    if path.suffix not in FORMS:
-        raise ConfigError(f"--audit {path}: the name tells the form", f"end it with {' or '.join(FORMS)}")
+    """Raise ConfigError unless the file name ends in .html or .jsonl."""
+    if path.suffix not in (".html", ".jsonl"):
+        raise ConfigError(f"--audit {path}: the file name decides the format", "end it with .html or .jsonl")
 
 
 def write_document(
     path: Path, loaded: LoadedProblems, records: Mapping[str, ValidationRecord], level: Level, history: History
 ) -> None:
-    """Writes the audit of a set, in the form that the path's ending names.
+    """Write the audit of a set in the format of the path's suffix.
 
     Args:
-        records: problem id -> what was found of it.
-        history: of validations with other tools, too.
+        records: problem id -> validation record.
+        history: also read for validations with other tools.
     """
     lines = list(document(loaded, records, level, history))
-    if path.suffix == ".html":
-        text = _page(lines, loaded, records)
-    else:
-        text = "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines)
+    text = _page(lines, loaded, records) if path.suffix == ".html" else _json_lines(lines)
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fresh.write_text(text, encoding="utf-8")
@@ -67,11 +63,11 @@ def write_document(
 def document(
     loaded: LoadedProblems, records: Mapping[str, ValidationRecord], level: Level, history: History
 ) -> Iterator[dict[str, Any]]:
-    """Head, problems and tail of the document."""
+    """Yield the header, the problems and the last line of the document."""
     problems = {p.id: p for p in sorted(loaded.every, key=lambda p: (p.source, p.id))}
-    others: dict[str, list[tuple[dict[str, str], str]]] = {}
+    others: dict[str, list[dict[str, Any]]] = {}
     for row in history.query(OTHERS_SQL).to_pylist():
-        others.setdefault(row["fingerprint"], []).append((json.loads(row["tools"]), row["status"]))
+        others.setdefault(row["fingerprint"], []).append({"tools": json.loads(row["tools"]), "status": row["status"]})
     tools = {json.dumps(r.tools, sort_keys=True): r.tools for r in records.values() if r.tools}
     head: dict[str, Any] = {
         "data_set": loaded.fingerprint,
@@ -83,52 +79,53 @@ def document(
         "left_out": {one.id: one.reason for one in loaded.left_out},
     }
     rows = [_row(problems[name], records[name], others) for name in problems if name in records]
-    above = "".join(json.dumps(line, sort_keys=True) + "\n" for line in (head, *rows))
     yield from (head, *rows)
     yield {
-        "digest": hashlib.sha256(above.encode()).hexdigest(),
+        "digest": hashlib.sha256(_json_lines((head, *rows)).encode()).hexdigest(),
         "seconds": {row["id"]: round(records[row["id"]].wall_s, 2) for row in rows},
     }
 
 
-def _row(
-    problem: Problem, record: ValidationRecord, others: Mapping[str, list[tuple[dict[str, str], str]]]
-) -> dict[str, Any]:
-    found, elsewhere = record.evidence, others.get(problem.fingerprint, [])
+def _json_lines(lines: Iterable[dict[str, Any]]) -> str:
+    return "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines)
+
+
+def _row(problem: Problem, record: ValidationRecord, others: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    found = record.evidence
     golden, stubs, mutants = (found.get(name) or {} for name in ("golden", "stubs", "mutants"))
     return {
         **{name: getattr(problem, name) for name in ("id", "source", "category", "difficulty", "fingerprint")},
         "harness": digests(problem, Answer())["harness"],
         "golden": {name: golden.get(name) for name in ("source", "digest")},
         "status": record.status,
-        "reason": _PLACE.sub("", found.get("reason", "")),
+        "reason": _MACHINE_PATH.sub("", found.get("reason", "")),
         "mutants": {name: value for name, value in mutants.items() if name != "equivalents"},
-        "stubs": {"tried": len(stubs), "paid": sorted(name for name, told in stubs.items() if _is_paid(told))},
-        "seeds": [f"{one['seed']}: {one['outcome']}" for one in golden.get("verdicts", [])],
-        "other_tools": [{"tools": tools, "status": status} for tools, status in elsewhere if tools != record.tools],
+        "stubs": {"tried": len(stubs), "paid": sorted(name for name, result in stubs.items() if _is_paid(result))},
+        "seeds": [f"{verdict['seed']}: {verdict['outcome']}" for verdict in golden.get("verdicts", [])],
+        "other_tools": [row for row in others.get(problem.fingerprint, []) if row["tools"] != record.tools],
         "interface": found.get("interface") or {},
         "contradictions": list(contradictions(problem)),
     }
 
 
-def _is_paid(told: str) -> bool:
-    """Whether a stub is paid that is not known to behave as the golden answer."""
-    return told.startswith("passed") and not told.startswith(("passed (equal", "passed (same"))
+def _is_paid(result: str) -> bool:
+    """Whether a stub passed that is not known to behave like the golden answer."""
+    return result.startswith("passed") and not result.startswith(("passed (equal", "passed (same"))
 
 
 def contradictions(problem: Problem) -> Iterator[str]:
-    """Where the documents, the golden answer and the harness do not agree on the interface, in words."""
-    said = derive_interface(
+    """Describe where specification, golden answer and harness disagree about the interface."""
+    specified = derive_interface(
         prompt=problem.prompt, context=problem.context, targets=problem.targets, harness=problem.harness, golden=None
     )
-    if said is None or said.source is not InterfaceSource.SPECIFICATION:
+    if specified is None or specified.source is not InterfaceSource.SPECIFICATION:
         return
     demanded = problem.interface
     if problem.golden and demanded is not None and demanded.source is InterfaceSource.GOLDEN:
-        for mismatch in compare(said, demanded, problem.golden):
+        for mismatch in compare(specified, demanded, problem.golden):
             yield f"specification against golden answer: {mismatch}"
-    use, ports = harness_use(problem.harness), {port.name for port in said.ports}
-    for name in use.driven:
+    ports = {port.name for port in specified.ports}
+    for name in harness_use(problem.harness).driven:
         if name not in ports:
             yield f"specification against harness: it drives `{name}`, which the header lacks"
 
@@ -136,19 +133,16 @@ def contradictions(problem: Problem) -> Iterator[str]:
 def _page(lines: list[dict[str, Any]], loaded: LoadedProblems, records: Mapping[str, ValidationRecord]) -> str:
     head, *rows, tail = lines
     sums, unfit = by_source(records, loaded.broken, loaded.left_out)
-    return (
-        escaping_templates("rtl_core.reporting")
-        .get_template("document.html")
-        .render(
-            head=head,
-            rows=rows,
-            tail=tail,
-            statuses=[name.replace("_", " ") for name in VALIDATION_STATUSES],
-            sources=[
-                [name, *row.counts.values(), f"{row.golden_passed}/{row.golden_total}", score_text(row)]
-                for name, row in sums.items()
-            ],
-            unfit=[[one.problem_id, one.source, one.status, _PLACE.sub("", one.reason)] for one in unfit],
-            style=Markup(page_style()),
-        )
+    template = escaping_templates("rtl_core.reporting").get_template("document.html")
+    return template.render(
+        head=head,
+        rows=rows,
+        tail=tail,
+        statuses=[name.replace("_", " ") for name in VALIDATION_STATUSES],
+        sources=[
+            [name, *row.counts.values(), f"{row.golden_passed}/{row.golden_total}", score_text(row)]
+            for name, row in sums.items()
+        ],
+        unfit=[[row.problem, row.source, row.status, _MACHINE_PATH.sub("", row.reason)] for row in unfit],
+        style=Markup(page_style()),
     )

@@ -1,7 +1,7 @@
-"""Were the passes of a problem deserved: each held against the golden answer, or against one another where there is none. How large is each?
+"""Audit of passing answers: compare each with the golden answer, or with each other if there is none, and measure its size.
 
-While a run trains that is done within a share of the grading time, and once for each answer (`Doubts`). A proof decides most answers in a
-fifth of a second of CPU; a short simulation tells the others. `rtl-distill audit` looks longer.
+During training this takes at most a share of the grading time, and examines each answer once (`Doubts`). A proof decides most answers in
+0.2 CPU seconds; a short simulation decides the others. `rtl-distill audit` takes more time.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from rtl_core.validation.found_golden import with_golden
 
 EFFORT = replace(Effort.of_cycles(2_000, 2, 3.0), proof_first=True)
 LEAST_TEXTS = 3
-"""Without a golden answer, so many distinct passing answers are held against one another."""
+"""Minimum number of distinct passing answers to compare with each other if there is no golden answer."""
 
 
-def hold(
-    grader: Grader, problem: Problem, answers: Sequence[Files], effort: Effort, once: Once, sizes: bool = True
+def audit_passes(
+    grader: Grader, problem: Problem, answers: Sequence[Files], effort: Effort, cache: DesignCache, sizes: bool = True
 ) -> list[Comparison]:
-    """What is known of the passing answers of one problem, with their `sizes` or without. Raises InfrastructureError where the executor fails."""
+    """Comparison of each passing answer of a problem, with netlist sizes if `sizes`. Raises InfrastructureError if the executor fails."""
     executor, limits = grader.executor, grader.limits
     if problem.golden is None:
-        driven = once.harness_inputs(grader, problem, answers[0])
+        driven = cache.harness_inputs(grader, problem, answers[0])
         found = by_consensus(
             executor, lambda files: with_golden(problem, files, grader), answers, limits, effort, driven
         )
@@ -43,16 +43,16 @@ def hold(
         found = [compare(executor, problem, problem.golden, files, limits, effort=effort) for files in answers]
     if not sizes:
         return found
-    sized = [once.netlist(grader, problem, files) for files in answers]
-    alike = [netlist for (netlist, _), one in zip(sized, found, strict=True) if netlist and one.agrees]
+    sized = [cache.netlist(grader, problem, files) for files in answers]
+    references = [netlist for (netlist, _), one in zip(sized, found, strict=True) if netlist and one.agrees]
     if problem.golden is not None:
-        golden, _ = once.netlist(grader, problem, problem.golden)
-        alike = [golden] if golden else []
-    cells, levels = (median([getattr(one, name) for one in alike] or [0]) for name in ("cells", "levels"))
+        golden, _ = cache.netlist(grader, problem, problem.golden)
+        references = [golden] if golden else []
+    cells, levels = (median([getattr(one, name) for one in references] or [0]) for name in ("cells", "levels"))
     return [
         replace(
             one,
-            netlist=netlist.beside(cells, levels) if netlist and alike and one.agrees else netlist,
+            netlist=netlist.beside(cells, levels) if netlist and references and one.agrees else netlist,
             cpu_s=one.cpu_s + cpu_s,
         )
         for one, (netlist, cpu_s) in zip(found, sized, strict=True)
@@ -60,22 +60,22 @@ def hold(
 
 
 @define(eq=False)
-class Once:
-    """What is found once of a design or of a harness."""
+class DesignCache:
+    """Results that are computed once per design or harness."""
 
     netlists: dict[tuple[str, Words], Netlist | None] = field(factory=dict)
-    """(problem's fingerprint, files without comments and white space) -> the netlist; None where Yosys cannot say."""
+    """(problem fingerprint, files without comments and white space) -> netlist; None if Yosys fails."""
     driven: dict[str, Trace] = field(factory=dict)
-    """Problem's fingerprint -> the inputs that its harness drives."""
+    """Problem fingerprint -> inputs that its harness drives."""
 
     def harness_inputs(self, grader: Grader, problem: Problem, files: Files) -> Trace:
-        """The inputs that the harness drives while it judges a passing answer. Raises InfrastructureError where the executor fails."""
+        """Inputs that the harness drives while it tests a passing answer. Raises InfrastructureError if the executor fails."""
         if problem.fingerprint not in self.driven:
             self.driven[problem.fingerprint] = harness_inputs(grader, with_golden(problem, files, grader), files)
         return self.driven[problem.fingerprint]
 
     def netlist(self, grader: Grader, problem: Problem, files: Files) -> tuple[Netlist | None, float]:
-        """The netlist of a design, and the CPU time that it took now. Raises InfrastructureError where the executor fails."""
+        """Netlist of a design, and the CPU seconds spent on it now. Raises InfrastructureError if the executor fails."""
         key = problem.fingerprint, words_of(files)
         if key in self.netlists:
             return self.netlists[key], 0.0
@@ -90,39 +90,39 @@ class Once:
 
 @define(eq=False)
 class Doubts:
-    """What was found of passing answers so far, and the CPU time that it took. One for a run's process."""
+    """Comparisons of passing answers so far, and the CPU time spent on them. One per run process."""
 
     known: dict[tuple[str, Words], Comparison] = field(factory=dict)
-    """(problem's fingerprint, files without comments and white space) -> what is known beside the golden answer."""
+    """(problem fingerprint, files without comments and white space) -> comparison with the golden answer."""
     spent_s: float = 0.0
     graded_s: float = 0.0
-    """CPU time of grading the answers of the groups that were looked at; the caller adds it."""
-    once: Once = field(factory=Once)
+    """CPU time of grading the examined groups; the caller adds it."""
+    cache: DesignCache = field(factory=DesignCache)
 
-    def room(self, share: float) -> bool:
-        """Whether less was spent than that share of the CPU time of grading."""
+    def has_time(self, share: float) -> bool:
+        """Whether less than this share of the CPU time of grading was spent."""
         return math.isinf(share) or self.spent_s < share * self.graded_s
 
     def look(
         self, grader: Grader, problem: Problem, answers: Sequence[Files], share: float, sizes: bool = False
     ) -> list[Comparison | None]:
-        """What is known of the passing answers of one problem; None for which there is no time. Raises InfrastructureError.
+        """Comparison of each passing answer of a problem; None if there is no time for it. Raises InfrastructureError.
 
-        Synthesis takes as long as a proof, so it is left out where no `sizes` are asked for.
+        `sizes` adds netlists, whose synthesis takes as long as a proof.
         """
         if problem.golden is None:
-            if len(set(map(words_of, answers))) < LEAST_TEXTS or not self.room(share):
+            if len(set(map(words_of, answers))) < LEAST_TEXTS or not self.has_time(share):
                 return [None] * len(answers)
-            return list(self._hold(grader, problem, answers, sizes))
-        told: list[Comparison | None] = []
+            return list(self._audit(grader, problem, answers, sizes))
+        found: list[Comparison | None] = []
         for files in answers:
             key = problem.fingerprint, words_of(files)
-            if key not in self.known and self.room(share):
-                (self.known[key],) = self._hold(grader, problem, [files], sizes)
-            told.append(self.known.get(key))
-        return told
+            if key not in self.known and self.has_time(share):
+                (self.known[key],) = self._audit(grader, problem, [files], sizes)
+            found.append(self.known.get(key))
+        return found
 
-    def _hold(self, grader: Grader, problem: Problem, answers: Sequence[Files], sizes: bool) -> list[Comparison]:
-        found = hold(grader, problem, answers, EFFORT, self.once, sizes)
+    def _audit(self, grader: Grader, problem: Problem, answers: Sequence[Files], sizes: bool) -> list[Comparison]:
+        found = audit_passes(grader, problem, answers, EFFORT, self.cache, sizes)
         self.spent_s += sum(one.cpu_s for one in found)
         return found

@@ -1,12 +1,13 @@
-"""A golden answer found among verified samples, for problems whose set withholds it (most of public CVDP).
+"""Find a golden answer among verified samples, for problems whose set withholds it (most of public CVDP).
 
-A sample becomes the found golden answer when it passed, passes again under every seed, and behaves the same as at least one
-other sample that was drawn on its own, while most of the samples that pass behave like it. It stays a finding, not a truth:
-samples of one teacher can share a mistake that the harness does not see. What is found is marked `found` wherever it goes.
+A sample becomes the golden answer if it passes under every seed, behaves like at least one other independent sample, and
+like most of the passing samples. It may still be wrong: samples of one teacher can share a mistake that the harness does not
+see. Such an answer is therefore marked `found` everywhere.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from rtl_core.equivalence.consensus import classes_of
@@ -21,59 +22,48 @@ from rtl_core.types.problem import InterfaceSource, Problem
 
 MIN_AGREEING = 2
 MAX_SAMPLES = 8
-"""Distinct passing samples that are looked at; agreement among more costs much and tells little."""
+"""Maximum number of distinct samples to compare; more cost much and add little."""
 
 _SAMPLES = """
-SELECT p.fingerprint, r.text
+SELECT p.fingerprint, list(r.text ORDER BY r.rollout) AS texts
 FROM rollouts r
 JOIN verdicts v ON v.rollout = r.rollout
 JOIN evaluations e ON e.evaluation = r.evaluation
 JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
 WHERE e.policy = 'teacher' AND r.turn = 1 AND v.outcome = 'passed'
-ORDER BY p.fingerprint, r.rollout
+GROUP BY p.fingerprint
 """
 
 
 def teacher_samples(history: History) -> dict[str, list[str]]:
-    """Problem fingerprint -> texts of the teacher's stored samples that passed, over all runs of a history."""
-    found: dict[str, list[str]] = {}
-    for row in history.query(_SAMPLES).to_pylist():
-        found.setdefault(row["fingerprint"], []).append(row["text"])
-    return found
+    """Mapping of problem fingerprint to the teacher's passing samples, over all runs of a history."""
+    return {row["fingerprint"]: row["texts"] for row in history.query(_SAMPLES).to_pylist()}
 
 
 def find_golden(
     problem: Problem, samples: Sequence[str], grader: Grader, seeds: Sequence[int]
 ) -> tuple[dict[str, str] | None, str]:
-    """(the files of the found golden answer or None, why in words).
+    """Return the files of the golden answer or None, and the reason in words.
 
     Args:
         problem: a problem without a golden answer.
-        samples: responses that were drawn independently of each other.
-        grader: grades them again, under each of `seeds`.
+        samples: independently drawn responses.
+        grader: grades the samples again under each of `seeds`.
     """
-    counts: dict[tuple[tuple[str, str], ...], int] = {}
-    for text in samples:
-        answer = answer_to(problem, text)
-        if answer.files:
-            key = tuple(sorted((path, normalised(body)) for path, body in answer.files.items()))
-            counts[key] = counts.get(key, 0) + 1
+    answers = [answer_to(problem, text).files for text in samples]
+    counts = Counter(tuple(sorted((path, normalised(body)) for path, body in f.items())) for f in answers if f)
     graders = [grader.but(seed=seed, cache=None) for seed in seeds]
     candidates = sorted(counts, key=lambda key: (-counts[key], sum(len(body) for _, body in key)))[:MAX_SAMPLES]
-    steady = [
-        dict(key)
-        for key in candidates
-        if all(again.grade(problem, Answer(files=dict(key))).passed for again in graders)
-    ]
-    weights = [counts[tuple(sorted(files.items()))] for files in steady]
+    kept = [key for key in candidates if all(g.grade(problem, Answer(files=dict(key))).passed for g in graders)]
+    steady, weights = [dict(key) for key in kept], [counts[key] for key in kept]
     if sum(weights) < MIN_AGREEING:
         return None, f"{sum(weights)} of {len(samples)} samples pass again under every seed, {MIN_AGREEING} are needed"
 
-    def held(golden: int, other: int) -> Comparison:
+    def compared(golden: int, other: int) -> Comparison:
         files = steady[golden]
         return compare(grader.executor, with_golden(problem, files, grader), files, steady[other], grader.limits)
 
-    classes = classes_of(weights, held).found
+    classes = classes_of(weights, compared).found
     if not classes:
         return None, f"the {sum(weights)} passing samples cannot be held against one another"
     best, agreeing, passing = classes[0].members, classes[0].texts, sum(weights)
@@ -83,9 +73,9 @@ def find_golden(
 
 
 def with_golden(problem: Problem, files: Mapping[str, str], grader: Grader) -> Problem:
-    """The problem with a found golden answer, and the interface that this answer has where the problem's is incomplete.
+    """Copy of the problem with a found golden answer, and with the answer's interface if the problem's is incomplete.
 
-    The interface is read in the grader's bounded process: a model wrote the text.
+    The interface is read in the grader's sandboxed process, because a model wrote the text.
     """
     interface = problem.interface
     if interface is not None and any(p.width is None or p.direction is None for p in interface.ports):

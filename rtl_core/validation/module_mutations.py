@@ -1,7 +1,7 @@
-"""Mutations of a whole module: registers that are too short, inputs and parameters without effect, resets that come late.
+"""Mutations of a whole module: registers that are too short, inputs and parameters without effect, late or missing resets.
 
-Each renames a signal inside the module's body and puts something else behind the new name, so the header, and with it the
-interface, stays. Left out: signals that a macro, `.*` or `.name` hides, and those that are declared a second time in the body.
+Most of them rename a signal inside the module's body and give the new name another value, so that header and interface stay the same.
+Signals that a macro, `.*` or `.name` hides, or that the body declares again, are skipped.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _PORTS = ("ImplicitAnsiPort", "ExplicitAnsiPort")
 _DECLARED = ("DataDeclaration", "NetDeclaration")
 _ASSIGNED = ("AssignmentExpression", "NonblockingAssignmentExpression")
 TEXTBOOK_WIDTH = 8
-"""Registers that should be longer are cut to this width, for want of which answers from memory are wrong."""
+"""Longer registers are also cut to this width, a typical error of answers copied from a textbook."""
 
 
 def module_mutations(tree: SourceTree) -> Iterator[Mutation]:
-    """Every mutation of this kind, module by module."""
+    """Yield all mutations of this file, module by module."""
     for node in tree.of("ModuleDeclaration"):
         module = ModuleText(tree, node)
         yield from _short_outputs(module)
@@ -33,7 +33,7 @@ def module_mutations(tree: SourceTree) -> Iterator[Mutation]:
 
 
 def _short_outputs(module: ModuleText) -> Iterator[Mutation]:
-    """A register or net behind an output, with fewer bits than the output has."""
+    """Put a register or net with fewer bits behind an output."""
     tree = module.tree
     for port in module.ports.values():
         whole = tree.span(port.header)
@@ -51,15 +51,12 @@ def _short_outputs(module: ModuleText) -> Iterator[Mutation]:
             other = f"{port.name}__short"
             declaration = f"{kind} {port.signed}{bounds} {other}{given}; assign {port.name} = {other};"
             if edits := module.behind(port.name, other, declaration):
-                yield Mutation(
-                    "truncation",
-                    f"output `{port.name}` {tree.text(port.bounds)} has {fewer} behind it",
-                    (*edits, *header),
-                )
+                described = f"output `{port.name}` {tree.text(port.bounds)} has {fewer} behind it"
+                yield Mutation("truncation", described, (*edits, *header))
 
 
 def _short_registers(module: ModuleText) -> Iterator[Mutation]:
-    """A vector that is declared in the body, with fewer bits."""
+    """Declare a vector of the body with fewer bits."""
     tree = module.tree
     for member in module.body:
         if name_of(member) not in _DECLARED or (bounds := bounds_of(member.type)) is None:
@@ -73,7 +70,7 @@ def _short_registers(module: ModuleText) -> Iterator[Mutation]:
 
 
 def _ignored_inputs(module: ModuleText) -> Iterator[Mutation]:
-    """An input, or one bit of it, that reads as a constant."""
+    """Make an input, or one bit of it, read as a constant."""
     for port in module.inputs:
         if port.name in module.clocks:
             continue
@@ -85,16 +82,15 @@ def _ignored_inputs(module: ModuleText) -> Iterator[Mutation]:
             values[f"{port.name} & ~1"] = f"the last bit of `{port.name}` reads as 0"
             values[f"({port.name} << 1) >> 1"] = f"the first bit of `{port.name}` reads as 0"
             if (size := _size(module.tree, port.bounds)) and size > 2:
-                values[f"{port.name} | (1 << {size // 2})"] = (
-                    f"bit {size // 2} of `{port.name}`, from the right, reads as 1"
-                )
+                middle = size // 2
+                values[f"{port.name} | (1 << {middle})"] = f"bit {middle} of `{port.name}`, from the right, reads as 1"
         for value, described in values.items():
             if edits := module.behind(port.name, other, f"wire {port.signed}{width}{other} = {value};"):
                 yield Mutation("ignored input", described, edits)
 
 
 def _ignored_parameters(module: ModuleText) -> Iterator[Mutation]:
-    """A parameter that may be set without effect: in the body, or in the header's ranges as well."""
+    """Ignore the value of a parameter: in the body, or in the header's ranges too."""
     ports = [part for part in walk(module.node.header) if name_of(part) in ("AnsiPortList", "NonAnsiPortList")]
     ports += [member for member in module.node.members if name_of(member) == "PortDeclaration"]
     rest = [member for member in module.node.members if name_of(member) != "PortDeclaration"]
@@ -110,27 +106,23 @@ def _ignored_parameters(module: ModuleText) -> Iterator[Mutation]:
 
 
 def _late_resets(module: ModuleText) -> Iterator[Mutation]:
-    """A reset that acts one clock edge later, or only when it lasts for two."""
+    """Make a reset act one clock edge later, or only if it lasts for two."""
     if not module.clocks:
         return
     clock = module.clocks[0]
     edge = next(iter(sorted(module.edges.get(clock, ()), reverse=True)), "posedge")
-    for reset in module.resets:
-        if reset not in module.ports:
-            continue
-        low = is_active_low(module.node, reset, module.edges)
-        before = f"reg {reset}__before; always @({edge} {clock}) {reset}__before <= {reset};"
-        if edits := module.behind(reset, f"{reset}__before", before):
+    for reset in (name for name in module.resets if name in module.ports):
+        operator = "|" if is_active_low(module.node, reset, module.edges) else "&"
+        before, held = f"{reset}__before", f"{reset}__held"
+        register = f"reg {before}; always @({edge} {clock}) {before} <= {reset};"
+        if edits := module.behind(reset, before, register):
             yield Mutation("late reset", f"`{reset}` acts one edge later", edits)
-        held = f"{reset}__held"
-        if edits := module.behind(
-            reset, held, f"{before} wire {held} = {reset} {'|' if low else '&'} {reset}__before;"
-        ):
+        if edits := module.behind(reset, held, f"{register} wire {held} = {reset} {operator} {before};"):
             yield Mutation("late reset", f"`{reset}` acts only when it lasts for two edges", edits)
 
 
 def _missing_resets(module: ModuleText) -> Iterator[Mutation]:
-    """A register that keeps its value in reset."""
+    """Make a register keep its value in reset."""
     tree = module.tree
     for node in (n for n in walk(module.node) if name_of(n) == "ConditionalStatement"):
         words = [token.rawText for token in tokens(node.predicate) if token.rawText not in ("(", ")")]
@@ -145,11 +137,10 @@ def _missing_resets(module: ModuleText) -> Iterator[Mutation]:
 
 
 def _narrower(tree: SourceTree, bounds: Node) -> Iterator[tuple[str, str]]:
-    """(range with fewer bits, how many in words) for a declared range."""
-    select = next((n for n in walk(bounds) if name_of(n) == "SimpleRangeSelect"), None)
-    if select is None:
+    """Yield (range with fewer bits, number of bits in words) for a declared range."""
+    if (limits := _limits(tree, bounds)) is None:
         return
-    left, right = tree.text(select.left), tree.text(select.right)
+    left, right = limits
     if (size := _size(tree, bounds)) is None:
         if not left.isdigit():
             yield f"[({left}) - 1:{right}]", "one bit less"
@@ -158,22 +149,25 @@ def _narrower(tree: SourceTree, bounds: Node) -> Iterator[tuple[str, str]]:
     low = int(right)
     for fewer in dict.fromkeys((size - 1, TEXTBOOK_WIDTH if size > TEXTBOOK_WIDTH else size // 2)):
         if 0 < fewer < size:
-            # The last bit keeps its number, in either order.
+            # The rightmost bit keeps its number, whether the range rises or falls.
             first = low + fewer - 1 if int(left) > low else low - fewer + 1
             yield f"[{first}:{low}]", f"only {fewer} bit{'s' if fewer > 1 else ''}"
 
 
 def _size(tree: SourceTree, bounds: Node) -> int | None:
-    """Bits of a range between two plain numbers, else None."""
+    """Number of bits of a range between two plain numbers, else None."""
+    limits = _limits(tree, bounds)
+    return abs(int(limits[0]) - int(limits[1])) + 1 if limits and all(map(str.isdigit, limits)) else None
+
+
+def _limits(tree: SourceTree, bounds: Node) -> tuple[str, str] | None:
+    """Texts left and right of the colon of a range."""
     select = next((n for n in walk(bounds) if name_of(n) == "SimpleRangeSelect"), None)
-    if select is None:
-        return None
-    left, right = tree.text(select.left), tree.text(select.right)
-    return abs(int(left) - int(right)) + 1 if left.isdigit() and right.isdigit() else None
+    return (tree.text(select.left), tree.text(select.right)) if select is not None else None
 
 
 def shares_header(port: Node) -> bool:
-    """Whether the next port has no header of its own, so that it would follow an edit of this one."""
+    """Whether the next port has no header of its own, so that an edit of this header would change it too."""
     ports = [part for part in port.parent if not is_token(part)]
     spot = next((i for i, part in enumerate(ports) if part == port), None)
     return spot is None or (spot + 1 < len(ports) and not any(t.rawText for t in tokens(ports[spot + 1].header)))

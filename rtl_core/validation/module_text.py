@@ -1,4 +1,4 @@
-"""A module as its text has it: ports with their ranges, parameters, body, and the edits that rename a signal in the body."""
+"""A module's source text: ports with their ranges, parameters, body, and the edits that rename a signal in the body."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ HEAD = {"PortDeclaration", "ParameterDeclarationStatement", "TypedefDeclaration"
 
 @dataclass(frozen=True)
 class Port:
-    """One port as it is declared in a module's text."""
+    """A port as declared in the source text."""
 
     name: str
     words: frozenset[str]
-    """Keywords of its header: direction, net or variable type, `signed`."""
+    """Keywords of the header: direction, net or variable type, `signed`."""
     header: Node
     node: Node
-    """The port, or the declaration in the body that it shares with others."""
+    """The port, or its declaration in the body, which several ports may share."""
     bounds: Node | None
-    """Its packed range, None for one bit."""
+    """Packed range, None for one bit."""
 
     @property
     def signed(self) -> str:
@@ -32,7 +32,7 @@ class Port:
 
 
 class ModuleText:
-    """A module's ports, parameters and body, and the edits that rename a signal in the body."""
+    """Ports, parameters and body of a module, and edits that rename a signal in the body."""
 
     def __init__(self, tree: SourceTree, node: Node) -> None:
         self.tree, self.node = tree, node
@@ -47,12 +47,12 @@ class ModuleText:
         return [port for port in self.ports.values() if "input" in port.words]
 
     def text(self, node: Node | None) -> str:
-        """The range of a port with a space behind it, or nothing."""
+        """Range of a port with a trailing space, or an empty string."""
         return f"{self.tree.text(node)} " if node is not None else ""
 
     def behind(self, name: str, other: str, declaration: str) -> tuple[Edit, ...]:
-        """Edits that let the body see `other` in place of `name`, with `declaration` before its first member; none where it does
-        not use the name or a use cannot be renamed."""
+        """Edits that make the body use `other` in place of `name`, and insert `declaration` before its first member. Empty if the
+        body does not use the name, or if a use cannot be renamed."""
         uses = self._uses(name)
         first = self.tree.span(self.body[0]) if self.body else None
         if not uses or first is None:
@@ -61,22 +61,19 @@ class ModuleText:
 
     def parameters(self) -> list[tuple[str, str]]:
         """(name, text of the default value) of each parameter that an instance may set."""
-        found = []
-        for part in (
-            self.node.header,
-            *(m for m in self.node.members if name_of(m) == "ParameterDeclarationStatement"),
-        ):
-            for declaration in walk(part):
-                if name_of(declaration) == "ParameterDeclaration" and declaration.keyword.rawText != "localparam":
-                    found += [
-                        (d.name.rawText, self.tree.text(d.initializer.expr))
-                        for d in declarators(declaration)
-                        if d.initializer
-                    ]
+        statements = [m for m in self.node.members if name_of(m) == "ParameterDeclarationStatement"]
+        found = [
+            (declarator.name.rawText, self.tree.text(declarator.initializer.expr))
+            for part in (self.node.header, *statements)
+            for node in walk(part)
+            if name_of(node) == "ParameterDeclaration" and node.keyword.rawText != "localparam"
+            for declarator in declarators(node)
+            if declarator.initializer
+        ]
         return [(name, text) for name, text in found if text]
 
     def reads_of(self, name: str, where: Iterator[Node]) -> list[tuple[int, int]]:
-        """Where a name is read as a value in these nodes."""
+        """Spans of these nodes that read a name as a value."""
         spans = [self.tree.span(n.identifier) for n in where if _is_name(n) and n.identifier.rawText == name]
         return [span for span in spans if span]
 
@@ -104,7 +101,7 @@ class ModuleText:
             if name_of(node) != "ImplicitAnsiPort":
                 continue
             words = frozenset(token.rawText for token in tokens(node.header) if token.rawText.isalpha())
-            # A port without a header of its own has that of the port before.
+            # A port without a header of its own has the header of the previous port.
             own = any(token.rawText for token in tokens(node.header))
             words, bounds = (words, bounds_of(node.header)) if own else inherited
             inherited = words, bounds
@@ -120,13 +117,13 @@ class ModuleText:
 
 
 def bounds_of(node: Node) -> Node | None:
-    """The packed range of a header or type with exactly one."""
+    """Packed range of a header or type; None unless there is exactly one."""
     found = [part for part in walk(node) if name_of(part) == "VariableDimension"]
     return found[0] if len(found) == 1 and name_of(found[0].specifier) == "RangeDimensionSpecifier" else None
 
 
 def _unpackable(header: Node) -> bool:
-    """Whether a header has a type of which no range is known: several dimensions, or a name."""
+    """Whether the range of a header is unknown: it has several dimensions or a named type."""
     parts = [name_of(part) for part in walk(header)]
     return parts.count("VariableDimension") > 1 or "NamedType" in parts
 
@@ -140,17 +137,17 @@ def _is_name(node: Node) -> bool:
 
 
 def _is_member(node: Node) -> bool:
-    """Whether a name stands behind a dot, as a member of something else."""
+    """Whether a name follows a dot, as a member of something else."""
     return node.parent is not None and name_of(node.parent) == "ScopedName" and node.parent.right == node
 
 
 def _connects(connection: Node) -> bool:
-    """Whether a connection names its signal apart from the port, `.a(b)`."""
+    """Whether a connection names its signal separately from the port, `.a(b)`."""
     return any(is_token(child) and child.rawText == "(" for child in children(connection))
 
 
 def _unprinted(member: Node) -> Iterator[Node]:
-    """The nodes below `member`, without the calls that only print."""
+    """Yield the nodes below `member`, without calls that only print."""
     stack = [member]
     while stack:
         node = stack.pop()

@@ -1,12 +1,9 @@
-"""Mutants of a golden answer: small, wrong edits that a harness worth its name must notice.
+"""Mutants of a golden answer: small, wrong edits that a good harness must notice.
 
-Made on the syntax tree, so that no comment, string or macro is touched, and never so that the interface changes, which the
-interface check would find before any test runs. Kinds: operator, constant, bit order, polarity, off by one, dropped branch, swapped
-operands and ports, saturation in place of wrapping and the reverse, swapped priority (`mutations.py`); truncated registers, inputs and
-parameters without effect, late and missing resets (`module_mutations.py`).
+The edits are made on the syntax tree, so comments, strings and macros stay unchanged. The interface also stays, because the interface check
+would find a change before any test runs. `mutations.py` and `module_mutations.py` define the kinds.
 
-Not covered: whether a mutant really behaves differently. Some do not (`a < b ? a : b` with `<=`); `differential.py` looks for
-an input that tells.
+A mutant may still behave like the golden answer (`a < b ? a : b` with `<=`); `differential.py` searches for an input that tells them apart.
 """
 
 from __future__ import annotations
@@ -26,25 +23,25 @@ MAX_FILE_CHARS = 200_000
 
 @dataclass(frozen=True)
 class Mutant:
-    """One wrong variant of a golden answer."""
+    """A wrong variant of a golden answer."""
 
     kind: Kind
     description: str
-    """What was changed, with file and line."""
+    """The change, with file and line."""
     files: dict[str, str]
     """The whole answer: path -> text."""
 
 
 def mutants(golden: Mapping[str, str], top: str, limit: int, seed: int) -> list[Mutant]:
-    """Up to `limit` different mutants of a golden answer, spread over the kinds; the same for the same arguments.
+    """Return up to `limit` different mutants of a golden answer, spread over the kinds. The result is deterministic.
 
-    A longer list begins with the shorter one. Files that hold module `top` come first when several files could be mutated.
+    A larger `limit` extends the list. Files with module `top` come first.
 
     Args:
         golden: path -> whole text; only `.v` and `.sv` files are mutated.
         top: name of the module that the harness drives.
-        limit: how many at the most.
-        seed: chooses places and the order of kinds.
+        limit: maximum number of mutants.
+        seed: random seed for the places and the order of kinds.
     """
     rng = random.Random(f"mutants/{seed}/{top}")
     waiting: dict[Kind, list[tuple[str, SourceTree, Mutation]]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""The noun *mutation*: one wrong edit of a file, and the kinds of them."""
+"""A mutation (one wrong edit of a file), its kinds, and functions that build mutations."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _PRINTING = re.compile(
     r"\$(f?(display|write|monitor|strobe)[bho]?|error|fatal|info|warning|dump\w*|finish|stop|sformat\w*)$"
 )
 SHOWN = 60
-"""Longest piece of source text in a description, in characters."""
+"""Maximum characters of source text in a description."""
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """One thing to do to a file: all `edits` together. The description says it without file and line."""
+    """A change of a file: all `edits` together. The description omits file and line."""
 
     kind: Kind
     description: str
@@ -43,17 +43,17 @@ class Mutation:
 
 
 def short(text: str) -> str:
-    """A piece of source text on one line, cut for a description."""
+    """Source text on one line, shortened for a description."""
     flat = " ".join(text.split())
     return flat if len(flat) <= SHOWN else flat[: SHOWN - 3] + "..."
 
 
 Change = tuple[Node, str]
-"""A node or token, and the text in its place."""
+"""A node or token, and its replacement."""
 
 
 def changed(tree: SourceTree, kind: Kind, description: str, *changes: Change) -> Iterator[Mutation]:
-    """The mutation that makes these changes; none where one of the nodes does not stand in the file as written."""
+    """Yield the mutation with these changes; nothing if one of the nodes is not in the file as written (a macro)."""
     spans = [tree.span(node) for node, _ in changes]
     edits = tuple(Edit(*span, text) for span, (_, text) in zip(spans, changes, strict=True) if span)
     if len(edits) == len(changes):
@@ -61,12 +61,12 @@ def changed(tree: SourceTree, kind: Kind, description: str, *changes: Change) ->
 
 
 def replaced(tree: SourceTree, kind: Kind, node: Node, text: str) -> Iterator[Mutation]:
-    """The mutation that puts `text` in the place of a node or token."""
+    """Yield the mutation that replaces a node or token by `text`."""
     return changed(tree, kind, f"`{short(tree.text(node))}` becomes `{short(text)}`", (node, text))
 
 
 def changed_within(tree: SourceTree, kind: Kind, whole: Node, *changes: Change) -> Iterator[Mutation]:
-    """A mutation described by the expression around it, before and after."""
+    """Yield the mutation with these changes, described by the surrounding expression before and after."""
     for mutation in changed(tree, kind, "", *changes):
         if span := tree.span(whole):
             moved = (replace(edit, start=edit.start - span[0], end=edit.end - span[0]) for edit in mutation.edits)
@@ -75,7 +75,7 @@ def changed_within(tree: SourceTree, kind: Kind, whole: Node, *changes: Change) 
 
 
 def swapped(tree: SourceTree, kind: Kind, whole: Node, left: Node, right: Node) -> Iterator[Mutation]:
-    """The mutation in which two parts of `whole` change places; none where they are alike."""
+    """Yield the mutation that swaps two parts of `whole`; nothing if they are equal."""
     if tree.text(left) != tree.text(right):
         yield from changed_within(tree, kind, whole, (left, tree.text(right)), (right, tree.text(left)))
 

@@ -1,9 +1,9 @@
-"""The mutations that a syntax tree offers, kind by kind. Each rule looks at one node and yields what may be done to it.
+"""The mutations of a syntax tree, kind by kind. Each rule takes one node and yields its mutations.
 
-Left out on purpose: headers of modules and functions, parameters, delays, attributes, assertions, printing tasks (none of
-them is behaviour that a harness could notice, or else the interface check notices first), and conditions and steps of
-loops, whose mutants run for ever; a counting `for` loop is turned round instead. Rules that look at a whole module
-(registers, inputs, parameters, resets) stand in `module_mutations.py`.
+Skipped on purpose: headers of modules and functions, parameters, delays, attributes, assertions and printing tasks (a harness
+cannot notice them, or the interface check notices them first), and loop conditions and steps, whose mutants run forever; a
+counting `for` loop is reversed instead. Rules for a whole module (registers, inputs, parameters, resets) are in
+`module_mutations.py`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _OFF_BY_ONE = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 _ORDERED = {"-", "/", "%", "<<", ">>", "<<<", ">>>"}
 _COMPARISONS = {"==", "!=", "===", "!==", "<", ">", "<=", ">="}
 _ASSIGNMENTS = {"AssignmentExpression", "NonblockingAssignmentExpression"}
+"""Plain assignments."""
 _INDEXED = {
     "BitSelect", "SimpleRangeSelect", "AscendingRangeSelect", "DescendingRangeSelect", "RangeDimensionSpecifier",
 }  # fmt: skip
@@ -42,7 +43,6 @@ _BASES = {"b": 2, "o": 8, "d": 10, "h": 16}
 _FORMATS = {2: "b", 8: "o", 10: "d", 16: "x"}
 _EDGES = {"posedge": "negedge", "negedge": "posedge"}
 _UNSIZED = {"'0": "'1", "'1": "'0"}
-_PLAIN = {"AssignmentExpression", "NonblockingAssignmentExpression"}
 _COMPOUND = {"AddAssignmentExpression": "+", "SubtractAssignmentExpression": "-"}
 _STEPS = {
     "PostincrementExpression": "+", "UnaryPreincrementExpression": "+",
@@ -58,16 +58,13 @@ _LITERAL = re.compile(r"(?:(\d[\d_]*)?\s*'[sS]?([bodhBODH])\s*)?([0-9a-fA-F][0-9
 
 
 def mutations_of(tree: SourceTree) -> list[Mutation]:
-    """Every mutation that the rules find in a file, in the order of its text."""
-    found: list[Mutation] = []
-    for node in _behaviour(tree.root):
-        for rule in _RULES:
-            found += rule(tree, node)
+    """Return all mutations that the rules find in a file, in text order."""
+    found = [mutation for node in _behaviour(tree.root) for rule in _RULES for mutation in rule(tree, node)]
     return found + list(_reversed_declarations(tree)) + list(module_mutations(tree))
 
 
 def _behaviour(root: Node) -> Iterator[Node]:
-    """The nodes that rules look at, without the loop headers and the calls that only print."""
+    """Yield the nodes that the rules examine, without loop headers and calls that only print."""
     stack = [root]
     while stack:
         node = stack.pop()
@@ -80,7 +77,7 @@ def _behaviour(root: Node) -> Iterator[Node]:
         elif kind == "LoopGenerate":
             stack.append(node.block)
         elif kind == "RangeDimensionSpecifier":
-            # Of a declared range only plain bounds: `[1-W:0]` does not compile, `[W:0]` is seldom noticed by anybody.
+            # Only plain bounds of a declared range: `[1-W:0]` does not compile, and `[W:0]` is rarely noticeable.
             bounds = [bound for bound in children(node.selector) if not is_token(bound)]
             stack.extend(bound for bound in bounds if name_of(bound) == "IntegerLiteralExpression")
         elif kind == "ParameterDeclaration" and node.keyword.rawText == "parameter":
@@ -106,7 +103,7 @@ def _unary(tree: SourceTree, node: Node) -> Iterator[Mutation]:
         return
     token, sign = node.operatorToken, node.operatorToken.rawText
     if sign in ("!", "~"):
-        # The space keeps `&~a` from becoming another operator.
+        # The space keeps the neighbours from forming another operator, as in `&~a`.
         yield from changed_within(tree, "polarity", node, (token, " "))
     elif sign in _REDUCTIONS:
         yield from changed_within(tree, "operator", node, (token, _REDUCTIONS[sign]))
@@ -118,7 +115,7 @@ def _edge(tree: SourceTree, node: Node) -> Iterator[Mutation]:
 
 
 def _condition(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    """`if` and `?:`: negated, turned round, one branch gone."""
+    """Negate an `if` or `?:`, swap its branches, or drop one."""
     if name_of(node) == "ConditionalExpression":
         yield from swapped(tree, "swap", node, node.left, node.right)
         for branch in (node.left, node.right):
@@ -146,7 +143,7 @@ def _case(tree: SourceTree, node: Node) -> Iterator[Mutation]:
 
 
 def _assigned(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    """A continuous assignment of the complement."""
+    """Assign the complement in a continuous assignment."""
     for assignment in node.assignments if name_of(node) == "ContinuousAssign" else ():
         if name_of(assignment) == "AssignmentExpression":
             right = assignment.right
@@ -162,7 +159,7 @@ def _concatenation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
 
 
 def _instance(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    """Two neighbouring connections of an instance change places."""
+    """Swap two neighbouring connections of an instance."""
     if name_of(node) != "HierarchicalInstance":
         return
     wires = [c.expr for c in node.connections if not is_token(c) and getattr(c, "expr", None) is not None]
@@ -174,17 +171,15 @@ def _instance(tree: SourceTree, node: Node) -> Iterator[Mutation]:
 
 
 def _number(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    """Literals: neighbours where they index, size or compare, another value elsewhere."""
-    if name_of(node) not in _LITERALS:
-        return
+    """Change a literal: by one if it is an index, size or operand of a comparison, else to another value."""
     parent = node.parent
-    if parent is None:
+    if name_of(node) not in _LITERALS or parent is None:
         return
     compares = name_of(parent) not in _ASSIGNMENTS and (
         getattr(getattr(parent, "operatorToken", None), "rawText", "") in _COMPARISONS
     )
     near = compares or name_of(parent) in (*_INDEXED, "StandardCaseItem")
-    # A declared vector with one bit more is seldom noticed by anybody.
+    # An extra bit of a declared vector is rarely noticeable.
     declared = parent.parent is not None and name_of(parent.parent) == "RangeDimensionSpecifier"
     shown = node
     while shown.parent is not None and shown.parent.parent is not None and len(tree.text(shown.parent)) <= SHOWN:
@@ -194,9 +189,9 @@ def _number(tree: SourceTree, node: Node) -> Iterator[Mutation]:
 
 
 def _other_values(literal: str, *, near: bool, smaller_only: bool = False) -> list[str]:
-    """Texts for a literal in its own base and width; none for one with x or z digits.
+    """Return other values of a literal in its base and width; empty for a literal with x or z digits.
 
-    `near`: one more and one less; else 0 and 1 change places and greater values get their last bit flipped.
+    `near` gives one more and one less. Otherwise 0 and 1 are exchanged, and the last bit of other values is flipped.
     """
     if literal in _UNSIZED:
         return [_UNSIZED[literal]]
@@ -220,7 +215,7 @@ def _other_values(literal: str, *, near: bool, smaller_only: bool = False) -> li
 
 
 def _loop(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    """A loop that counts one way by one over an `integer` or `int` counts the other way: last and first match change places."""
+    """Reverse a loop that counts an `integer` or `int` by one, which exchanges its first and last match."""
     if name_of(node) != "ForLoopStatement":
         return
     start, stop = tree.span(node.openParen), tree.span(node.closeParen)
@@ -246,7 +241,7 @@ def _loop(tree: SourceTree, node: Node) -> Iterator[Mutation]:
 
 
 def _reversed_declarations(tree: SourceTree) -> Iterator[Mutation]:
-    """`[7:0]` becomes `[0:7]` for a vector whose bits are picked one by one: same width, other bit order."""
+    """Declare `[7:0]` as `[0:7]` for a vector whose bits are only selected one by one."""
     single: set[str] = set()
     ranged: set[str] = set()
     for node in tree.of("IdentifierSelectName"):
@@ -259,7 +254,7 @@ def _reversed_declarations(tree: SourceTree) -> Iterator[Mutation]:
             continue
         names = {d.name.rawText for d in walk(node) if name_of(d) == "Declarator" and not list(d.dimensions)}
         ranges = [n for n in walk(node, frozenset({"Declarator"})) if name_of(n) == "SimpleRangeSelect"]
-        # `input [7:0] a, b`: the second port has no range of its own and follows the first.
+        # In `input [7:0] a, b` the second port has no range of its own and follows the first.
         if len(ranges) != 1 or not names & single or names & ranged:
             continue
         if name_of(node) == "ImplicitAnsiPort" and shares_header(node):
@@ -270,10 +265,10 @@ def _reversed_declarations(tree: SourceTree) -> Iterator[Mutation]:
 
 
 def _saturation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    """A sum or difference that stays at the last value of its target instead of wrapping; an `if` with a comparison, around
-    counting, that is gone, so that what stopped at a limit wraps."""
+    """Saturate a sum or difference that should wrap, and drop the `if` with a comparison around a counter, so that one that
+    should stop at a limit wraps."""
     kind = name_of(node)
-    if kind in _PLAIN:
+    if kind in _ASSIGNMENTS:
         value = _bare(node.right)
         if name_of(value) in _COUNTS and name_of(node.left) == "IdentifierName":
             target, sign = tree.text(node.left), _COUNTS[name_of(value)]
@@ -284,19 +279,15 @@ def _saturation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
         if text := _limited(tree, target, _COMPOUND[kind], node.left, node.right):
             yield from replaced(tree, "saturation", node, f"{target} = {text}")
     elif kind in _STEPS and name_of(node.operand) == "IdentifierName":
-        target, sign = tree.text(node.operand), _STEPS[kind]
-        text = (
-            f"{target} = (&{target}) ? ~0 : {target} + 1"
-            if sign == "+"
-            else f"{target} = ({target} == 0) ? 0 : {target} - 1"
-        )
-        yield from replaced(tree, "saturation", node, text)
+        target = tree.text(node.operand)
+        up, down = f"(&{target}) ? ~0 : {target} + 1", f"({target} == 0) ? 0 : {target} - 1"
+        yield from replaced(tree, "saturation", node, f"{target} = {up if _STEPS[kind] == '+' else down}")
     elif kind == "ConditionalStatement" and node.elseClause is None and _stops_counting(node):
         yield from replaced(tree, "saturation", node, tree.text(node.statement))
 
 
 def _limited(tree: SourceTree, target: str, sign: str, left: Node, right: Node) -> str | None:
-    """The text of `left sign right` that saturates at the range of `target`, unsigned; None where it cannot be written."""
+    """Text of `left sign right` that saturates at the unsigned range of `target`; None if there is none."""
     a, b = tree.text(left), tree.text(right)
     if not a or not b:
         return None
@@ -306,26 +297,26 @@ def _limited(tree: SourceTree, target: str, sign: str, left: Node, right: Node) 
         left, right, a, b = right, left, b, a
     if name_of(_bare(left)) in _LITERALS:
         return None
-    # Unsized literals must not stand in a concatenation; one more bit on the other side holds the carry.
+    # Unsized literals are not allowed in a concatenation; an extra bit of the other operand holds the carry.
     other = f"({b})" if name_of(_bare(right)) in _LITERALS else f"{{1'b0, {b}}}"
     return f"((({{1'b0, {a}}} + {other}) >> $bits({target})) != 0) ? ~0 : ({a}) + ({b})"
 
 
 def _stops_counting(condition: Node) -> bool:
-    """Whether an `if` compares something and counts only then."""
+    """Whether an `if` has a comparison and counts in its body."""
     counts = {name_of(part) for part in walk(condition.statement)} & (_COUNTS.keys() | _COMPOUND.keys() | _STEPS.keys())
     return bool(counts) and any(name_of(part) in _COMPARES for part in walk(condition.predicate))
 
 
 def _bare(node: Node) -> Node:
-    """An expression without the parentheses around it."""
+    """An expression without its outer parentheses."""
     while name_of(node) == "ParenthesizedExpression":
         node = next(part for part in node if not is_token(part))
     return node
 
 
 def _priority(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    """Neighbours in an `if` chain, in nested `?:`, in a `casez` or `case (1'b1)`, and among `if`s of a block change places."""
+    """Swap neighbours in an `if` chain, in nested `?:`, in a `casez` or `case (1'b1)`, and among the `if`s of a block."""
     kind = name_of(node)
     if kind == "ConditionalStatement" and node.elseClause is not None:
         other = node.elseClause.clause
@@ -354,7 +345,7 @@ def _exchanged(tree: SourceTree, parts: list[tuple[Node, Node]], first: Node, se
 
 
 def _overlapping(case: Node) -> bool:
-    """Whether two items of a `case` can match at once: `casez`, `casex`, or a constant that is compared with conditions."""
+    """Whether two items of a `case` can match at once: `casez`, `casex`, or a constant compared with conditions."""
     return case.caseKeyword.rawText in ("casez", "casex") or "Literal" in name_of(case.expr)
 
 

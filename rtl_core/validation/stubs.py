@@ -1,11 +1,10 @@
-"""Stubs: modules with the right interface and no design behind it. A harness that pays one pays for nothing.
+"""Stubs: modules with the right interface and no design. A harness that accepts one is too weak.
 
-Without a golden answer: every output 0, every output 1, every output x, every output an input passed through, an echo of the clock, and 0 with
-one short pulse. With one, the golden answer stands inside the stub under another name: its outputs as they are after one right
-step, from then on constant; each output alone stuck at 0 and at 1, the others right.
+Some need no golden answer: every output is 0, 1, x, a copy of an input, an echo of the clock, or 0 with one short pulse. Others contain the
+golden answer under another name: its outputs stay constant after one right step, or a single output is stuck at 0 or 1.
 
-A stub is made from the source text of the golden answer (or of the context's version) with the module's body taken out, so that
-parameters keep their meaning; without either it is written from the problem's interface.
+A stub is the source text of the golden answer (or of the context) with the module's body removed, so that parameters keep their meaning.
+Without either, it is generated from the problem's interface.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from rtl_core.validation.module_text import HEAD, ModuleText
 Stub = Literal["zeros", "ones", "unknown", "inputs", "clock", "blip", "one step", "stuck"]
 STUBS: tuple[Stub, ...] = get_args(Stub)
 WITHOUT_DESIGN: tuple[Stub, ...] = ("zeros", "ones", "unknown", "inputs", "clock", "blip")
-"""Stubs that hold nothing of the golden answer."""
+"""Stubs that contain nothing of the golden answer."""
 MOST_STUCK = 8
-"""At most so many outputs are stuck in turn."""
+"""Maximum number of outputs to be stuck in turn."""
 _WORDS: dict[str, str] = {
     "zeros": "all outputs 0",
     "ones": "all outputs 1",
@@ -44,34 +43,34 @@ _WORDS: dict[str, str] = {
     "one step": "all outputs constant after one right step",
 }
 INNER = "__right"
-"""What the golden answer's module ends in where it stands inside a stub."""
+"""Suffix of the golden answer's module inside a stub."""
 
 
 @dataclass(frozen=True)
 class Stubs:
-    """The stubs of a problem by name, or why there are none."""
+    """The stubs of a problem by name, or the reason why there are none."""
 
     files: dict[str, dict[str, str]]
-    """Name -> answer (path -> text). A name is its kind, with output and value behind it where an output is stuck."""
+    """Name -> answer (path -> text). The name is the kind, followed by output and value if an output is stuck."""
     reason: str = ""
 
     def of(self, kinds: Iterable[Stub]) -> dict[str, dict[str, str]]:
-        """Those of some kinds, in the order of the kinds."""
+        """Stubs of some kinds, in the order of the kinds."""
         return {name: files for kind in kinds for name, files in self.files.items() if kind_of(name) == kind}
 
 
 def kind_of(name: str) -> Stub:
-    """The kind of a stub, from its name."""
+    """Kind of a stub from its name."""
     return next(kind for kind in STUBS if name == kind or name.startswith(f"{kind} "))
 
 
 def in_words(name: str) -> str:
-    """What a stub does, from its name."""
+    """Description of a stub from its name."""
     return _WORDS.get(name) or f"output {name.removeprefix('stuck ')} for ever, the others right"
 
 
 def stubs(problem: Problem) -> Stubs:
-    """The stubs of a problem. Other target files keep their golden or given text; without one they are left out."""
+    """Make the stubs of a problem. Other target files keep their golden or given text, or are omitted if they have none."""
     interface = problem.interface
     if interface is None:
         return Stubs({}, "the interface of the top module is not known")
@@ -104,10 +103,10 @@ def stubs(problem: Problem) -> Stubs:
 
 
 class AroundGolden:
-    """The golden answer's module inside another one with the same name and ports. Its output `q` is the wire `q__right` there."""
+    """The golden answer's module inside another module with the same name and ports, where its output `q` is the wire `q__right`."""
 
     def __init__(self, problem: Problem, files: Mapping[str, str] | None = None):
-        """Takes the golden answer, among `files` where they are given. Raises ValueError where its text cannot be taken apart."""
+        """Wrap the golden answer. `files` replaces the answer's other files. Raises ValueError if its text cannot be parsed."""
         interface, golden = problem.interface, problem.golden or {}
         if interface is None:
             raise ValueError("the interface of the top module is not known")
@@ -123,7 +122,7 @@ class AroundGolden:
                 break
         else:
             raise ValueError(f"no target file holds module {interface.module} in a form that can be taken apart")
-        self._tree = tree  # the nodes live as long as it does
+        self._tree = tree  # keeps the nodes alive
         self.module, self._top = module, interface.module
         self._files, self._path = files or golden, path
         bounds = {port.name: declared[port.name].bounds for port in self.outputs}
@@ -137,20 +136,20 @@ class AroundGolden:
         )
 
     def answer(self, body: str) -> dict[str, str] | None:
-        """The answer (path -> text) with this body around the golden answer; None where the module hides in macros."""
+        """Answer (path -> text) with this body around the golden answer; None if a macro defines the module."""
         around = _emptied(self._files[self._path], self._top, self._instance + body)
         if around is None:
             return None
         return {**self._files, self._path: f"{_timed(around)}\n{self._inner}\n"}
 
     def but_for(self, output: str, value: str) -> str:
-        """The body that assigns `value` to one output, and leaves the others right."""
+        """Body that assigns `value` to one output, and the right values to the others."""
         assigned = {output: value, **{name: f"{name}{INNER}" for name in self.ranges if name != output}}
         return "".join(f"  assign {name} = {text};\n" for name, text in assigned.items())
 
 
 def _around_golden(problem: Problem, rest: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """The stubs that hold the golden answer's module; none where its text cannot be taken apart."""
+    """Stubs that contain the golden answer's module; empty if its text cannot be parsed."""
     try:
         golden = AroundGolden(problem, rest)
     except ValueError:
@@ -164,13 +163,13 @@ def _around_golden(problem: Problem, rest: Mapping[str, str]) -> dict[str, dict[
 
 
 def _one_step(module: Node, bits: list[str], ranges: Mapping[str, str]) -> str:
-    """Outputs that follow the golden answer in reset and until they are known, change once more, and stay."""
+    """Body whose outputs follow the golden answer in reset and while unknown, change once more, and then stay constant."""
     edges, used = edges_and_uses(module)
     _, resets = split_clocks(bits, edges, used)
     active = [f"!{name}" if is_active_low(module, name, edges) else name for name in resets if name in used]
     now, kept = ([f"{name}{mark}" for name in ranges] for mark in (INNER, "__kept"))
     take = " ".join(f"{k} = {n};" for k, n in zip(kept, now, strict=True))
-    # All bits of one change come together: outputs are looked at a moment after.
+    # The delay collects all bits of one change before the outputs are sampled.
     return (
         "".join(f"  reg {text} {name}__kept;\n  assign {name} = {name}__kept;\n" for name, text in ranges.items())
         + f"  reg done__ = 0;\n  wire free__ = {' | '.join(active) or 0};\n"
@@ -181,20 +180,23 @@ def _one_step(module: Node, bits: list[str], ranges: Mapping[str, str]) -> str:
 
 
 def _clock(problem: Problem, inputs: list[Port]) -> str | None:
-    """The input that the golden answer or the given files wait for an edge of, or that is named like a clock."""
+    """Input whose edges the golden answer or the given files wait for, else one that is named like a clock."""
     bits = [port.name for port in inputs if port.width in (1, None)]
     clocks, _, _ = clocks_and_resets({**problem.context, **(problem.golden or {})}, bits)
     return next(iter(clocks), None) or next((name for name in bits if CLOCK_LIKE.search(name)), None)
 
 
 def _body(stub: Stub, outputs: list[Port], inputs: list[Port], clock: str | None) -> str:
-    """The body of a stub that holds no design."""
-    if stub == "blip":
-        pulse = "  reg blip = 0;\n  initial begin #1 blip = 1; #1 blip = 0; end\n"
-        return pulse + "".join(f"  assign {port.name} = blip ? ~0 : 0;\n" for port in outputs)
-    if stub == "clock":
-        return "".join(f"  assign {port.name} = {clock} ? ~0 : 0;\n" for port in outputs)
-    return "".join(f"  assign {port.name} = {_value(stub, port, inputs)};\n" for port in outputs)
+    """Body of a stub that contains no design."""
+    data = [p for p in inputs if not CLOCK_LIKE.search(p.name) and not RESET_LIKE.search(p.name)] or inputs
+    constants = {"zeros": "0", "ones": "~0", "unknown": "'bx", "clock": f"{clock} ? ~0 : 0", "blip": "blip ? ~0 : 0"}
+
+    def value(port: Port) -> str:
+        same_width = (p.name for p in data if p.width == port.width)
+        return constants.get(stub) or next(same_width, data[0].name if data else "0")
+
+    pulse = "  reg blip = 0;\n  initial begin #1 blip = 1; #1 blip = 0; end\n" if stub == "blip" else ""
+    return pulse + "".join(f"  assign {port.name} = {value(port)};\n" for port in outputs)
 
 
 def _timed(text: str) -> str:
@@ -202,61 +204,35 @@ def _timed(text: str) -> str:
     return text if "`timescale" in text or "timeunit" in text else f"`timescale 1ns/1ps\n{text}"
 
 
-def _value(stub: Stub, port: Port, inputs: list[Port]) -> str:
-    if stub == "zeros" or (stub == "inputs" and not inputs):
-        return "0"
-    if stub == "ones":
-        return "~0"  # as wide as the output it is assigned to
-    if stub == "unknown":
-        return "'bx"
-    data = [p for p in inputs if not CLOCK_LIKE.search(p.name) and not RESET_LIKE.search(p.name)] or inputs
-    return next((p.name for p in data if p.width == port.width), data[0].name)
-
-
 def _module(tree: SourceTree, name: str) -> Node | None:
-    """The declaration of a module, if it stands in this text."""
     return next((node for node in tree.of("ModuleDeclaration") if node.header.name.rawText == name), None)
 
 
 def _emptied(text: str, module: str, body: str) -> str | None:
-    """`text` with another body for `module`; None when the module is not there or hides in macros."""
+    """`text` with another body for `module`; None if it lacks the module or a macro defines it."""
     tree = SourceTree(text)
     node = _module(tree, module)
     if node is None:
         return None
-    edits: list[Edit] = []
-    for port in walk(node.header):
-        if name_of(port) in ("ImplicitAnsiPort", "ExplicitAnsiPort"):
-            edits += _as_net(tree, port)
-    for member in node.members:
-        if name_of(member) == "PortDeclaration":
-            edits += _as_net(tree, member)
-        elif name_of(member) not in HEAD:
-            span = tree.span(member)
-            if span is None:
-                return None
-            edits.append(Edit(*span, ""))
+    ports = [part for part in walk(node.header) if name_of(part) in ("ImplicitAnsiPort", "ExplicitAnsiPort")]
+    ports += [member for member in node.members if name_of(member) == "PortDeclaration"]
+    edits = [edit for port in ports for edit in _as_net(tree, port)]
+    removed = [tree.span(member) for member in node.members if name_of(member) not in HEAD]
     end = tree.span(node.endmodule)
-    if end is None:
+    if end is None or None in removed:
         return None
+    edits += [Edit(*span, "") for span in removed if span]
     edits.append(Edit(end[0], end[0], "\n" + body))
     return tree.edited(tuple(edits))
 
 
 def _as_net(tree: SourceTree, port: Node) -> list[Edit]:
-    """Edits that make an output variable a net without an initial value, so that it can be assigned."""
+    """Edits that turn an output variable into a net without an initial value, so that it can be assigned."""
     header = next((child for child in children(port) if name_of(child).endswith("PortHeader")), None)
     if header is None:
         return []
-    words = [token.rawText for token in tokens(header)]
-    edits = []
-    if "output" in words and "wire" not in words and "var" not in words:
-        for token in tokens(header):
-            span = tree.span(token) if token.rawText in ("reg", "logic") else None
-            if span:
-                edits.append(Edit(*span, "wire"))
-    for part in walk(port):
-        span = tree.span(part) if name_of(part) == "EqualsValueClause" else None
-        if span:
-            edits.append(Edit(*span, ""))
-    return edits
+    words = {token.rawText for token in tokens(header)}
+    changes = [(part, "") for part in walk(port) if name_of(part) == "EqualsValueClause"]
+    if "output" in words and not words & {"wire", "var"}:
+        changes += [(token, "wire") for token in tokens(header) if token.rawText in ("reg", "logic")]
+    return [Edit(*span, text) for part, text in changes if (span := tree.span(part))]

@@ -1,10 +1,10 @@
-"""What validation found, by source, for people: counts, and each problem that is not fit with its reason."""
+"""Tables of validation results: counts by source, and each unfit problem with its reason."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -17,7 +17,7 @@ from rtl_core.problems.problem_set import BrokenLine, LeftOut
 
 @dataclass
 class SourceRow:
-    """The figures of one source."""
+    """Counts of one source."""
 
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VALIDATION_STATUSES, 0))
     golden_passed: int = 0
@@ -28,16 +28,17 @@ class SourceRow:
 
     @property
     def score(self) -> float | None:
-        """Share of the mutants that behave differently and were found out."""
+        """Share of the mutants with different behaviour that failed."""
         return self.killed / self.judged if self.judged else None
 
 
 @dataclass(frozen=True)
 class Unfit:
-    """One problem that may not train, and why."""
+    """A problem that is not fit."""
 
     source: str
-    problem_id: str
+    problem: str
+    """Id, or place in a file."""
     status: str
     reason: str
 
@@ -45,7 +46,7 @@ class Unfit:
 def by_source(
     records: Mapping[str, ValidationRecord], broken: Iterable[BrokenLine] = (), left_out: Iterable[LeftOut] = ()
 ) -> tuple[dict[str, SourceRow], list[Unfit]]:
-    """(source -> figures, every problem that is not fit). Broken lines count as broken, what a reader left out as unsupported."""
+    """Return source -> counts, and all unfit problems. Broken lines count as broken, problems that a reader left out as unsupported."""
     rows: dict[str, SourceRow] = defaultdict(SourceRow)
     unfit: list[Unfit] = []
     for problem_id, record in records.items():
@@ -71,31 +72,22 @@ def by_source(
         rows[entry.source].counts["unsupported"] += 1
         unfit.append(Unfit(entry.source, entry.id, "unsupported", entry.reason))
     return dict(sorted(rows.items())), sorted(
-        unfit, key=lambda u: (u.source, VALIDATION_STATUSES.index(u.status), u.problem_id)
+        unfit, key=lambda u: (u.source, VALIDATION_STATUSES.index(u.status), u.problem)
     )
 
 
 def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
-    """Figures by source, and below a line for each problem that is not fit."""
+    """Table of counts by source, followed by a line for each unfit problem."""
     sums = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0))
     sums.add_column("source ", no_wrap=True)
-    # Two lines a heading, so that all of it fits a terminal of 80 columns.
-    headings = (
-        "fit",
-        "fit, no\ngolden",
-        "weak",
-        "flaky",
-        "broken",
-        "unsup-\nported",
-        "golden\npasses",
-        "mutants\nfound out",
-    )
-    for name in headings:
+    # Headings of two lines, so that the table fits a terminal of 80 columns.
+    statuses = ("fit", "fit, no\ngolden", "weak", "flaky", "broken", "unsup-\nported")
+    for name in (*statuses, "golden\npasses", "mutants\nfound out"):
         sums.add_column(name, justify="right", no_wrap=True)
     for source, row in rows.items():
         counts = [str(row.counts[name]) if row.counts[name] else "·" for name in VALIDATION_STATUSES]
         sums.add_row(source, *counts, f"{row.golden_passed}/{row.golden_total}", score_text(row))
-    details = [Text(f"{u.status}: {u.problem_id} ({u.source}): {u.reason}") for u in unfit]
+    details = [Text(f"{u.status}: {u.problem} ({u.source}): {u.reason}") for u in unfit]
     return Group(sums, *details)
 
 
@@ -104,8 +96,8 @@ def score_text(row: SourceRow) -> str:
 
 
 def as_dicts(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> list[dict[str, str]]:
-    """The same for a table artifact: a row per source, then a row per problem that is not fit."""
-    found = [
+    """The same as rows of a table artifact: one per source, then one per unfit problem."""
+    sums = [
         {
             "source": source,
             "problem": "",
@@ -114,6 +106,4 @@ def as_dicts(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> list[dict[str
         }
         for source, row in rows.items()
     ]
-    return found + [
-        {"source": u.source, "problem": u.problem_id, "status": u.status, "reason": u.reason} for u in unfit
-    ]
+    return sums + [asdict(problem) for problem in unfit]

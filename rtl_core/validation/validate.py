@@ -1,16 +1,16 @@
-"""One problem's validation: does its harness tell right from wrong?
+"""Validation of one problem: can its harness tell right from wrong?
 
-Cheap checks come first, and the first that decides ends the work:
+Cheap checks come first, and the first one that decides ends the validation:
 
-1. The harness needs what the executor lacks, or asks for what it cannot do: `unsupported`.
-2. The harness fails by itself, or the golden answer fails: `broken`; under some seeds only: `flaky`. Where there is no golden answer,
-   a stub, or a module that merely elaborates, shows whether the harness begins at all.
-3. No answer, the unmodified context or a stub is paid: `weak` (but for a stub that behaves as the golden answer does).
-4. Mutants of the golden answer: `weak` when most of those that behave differently are paid.
+1. The harness needs something that the executor lacks or cannot do: `unsupported`.
+2. The harness itself or the golden answer fails: `broken`; only under some seeds: `flaky`. Without a golden answer, a stub or an
+   empty module shows whether the harness starts at all.
+3. No answer, the unmodified context or a stub passes: `weak`, unless the stub behaves like the golden answer.
+4. Too many mutants of the golden answer that behave differently pass: `weak`.
 
-What is left is `fit`, or `fit_without_golden` where there is no golden answer and so little could be shown.
-The mutation score is killed / (killed + survived); mutants that do not compile, or that no input tells from the golden
-answer (`differential.py`), say nothing of the harness and count on neither side.
+All other problems are `fit`, or `fit_without_golden` if there is no golden answer, in which case less could be checked.
+The mutation score is killed / (killed + survived). It ignores mutants that do not compile, and mutants that no input
+distinguishes from the golden answer (`differential.py`).
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from rtl_core.validation.mutants import mutants
 from rtl_core.validation.stubs import WITHOUT_DESIGN, in_words, kind_of, stubs
 
 MOST = 0.5
-"""A harness that pays more than this share of the mutants that behave differently is weak."""
+"""Largest share of mutants with different behaviour that a harness may accept without being weak."""
 MOST_GENERATED = 0.01
 """The same for generated problems, whose harnesses know the specification."""
 WRONG_S = 60.0
-"""Seconds that a wrong answer has where no golden answer tells how long a right one takes. The slowest known-good answer of the public
-CVDP problems takes 59 s, and some harnesses wait for ever for an output that a stub never sets: 600 s each would take hours."""
+"""Timeout in seconds of wrong answers to problems without a golden answer. The slowest known-good answer of the public CVDP problems takes
+59 s, and some harnesses wait forever for an output that a stub never sets, so that 600 s for each would take hours."""
 _NOT_TESTED = {Outcome.COMPILE_FAILED, Outcome.INTERFACE_MISMATCH, Outcome.REJECTED, Outcome.NO_ANSWER}
 _MISSING = ("ModuleNotFoundError", "No module named", "ImportError", "command not found", ": not found", "sorry:")
 
 
 def validate_problem(problem: Problem, grader: Grader, *, level: Level, found_golden: bool = False) -> ValidationRecord:
-    """Validate one problem. Synchronous; call it from a pool's thread.
+    """Validate one problem. Blocking; call it from a pool thread.
 
     Args:
-        problem: the problem, with its golden answer where there is one.
-        grader: a grader, of which copies with other seeds are made.
+        problem: the problem, with its golden answer if there is one.
+        grader: a grader, which is copied for other seeds.
         level: what to check.
-        found_golden: whether the golden answer is a verified sample rather than the set's own.
+        found_golden: whether the golden answer is a verified sample and not the problem set's own.
 
     Raises:
-        InfrastructureError: the executor failed for a reason that is not the problem's; worth trying again.
+        InfrastructureError: the executor failed for a reason unrelated to the problem; retry.
     """
     started = time.monotonic()
-    # Without a cache: a verdict that may flip is found anew.
+    # No cache, because verdicts may flip.
     first = grader.but(seed=level.seeds[0], cache=None)
     work = _Validation(problem, first, level)
     work.evidence["golden"] = {
@@ -72,25 +72,20 @@ def validate_problem(problem: Problem, grader: Grader, *, level: Level, found_go
     except _HarnessFailed as failure:
         status, reason = "broken", str(failure)
     tools = first.executor.tools()
+    about = {"reason": reason, "level": level.name, "source": problem.source, "family": problem.family}
     return ValidationRecord(
         fingerprint=problem.fingerprint,
         tools_key=tools_key(first.executor.name, tools, level),
         problem_id=problem.id,
         status=status,
-        evidence={
-            "reason": reason,
-            "level": level.name,
-            "source": problem.source,
-            "family": problem.family,
-            **work.evidence,
-        },
+        evidence={**about, **work.evidence},
         tools=tools,
         wall_s=time.monotonic() - started,
     )
 
 
 def unsupported(problem: Problem, grader: Grader) -> str | None:
-    """What the harness needs that the executor lacks, or asks for that it cannot do, in words; None where it can run. Nothing is simulated."""
+    """Why the executor cannot run the problem's harness; None if it can. Nothing is simulated."""
     if lacking := grader.lacking(problem):
         return f"its harness needs {', '.join(lacking)}"
     try:
@@ -101,38 +96,35 @@ def unsupported(problem: Problem, grader: Grader) -> str | None:
 
 
 class _HarnessFailed(Exception):
-    """The harness cannot run here at all."""
+    """The harness cannot run at all."""
 
 
 @dataclass
 class _Validation:
     problem: Problem
     first: Grader
-    """The grader of the level's first seed."""
+    """Grader with the level's first seed."""
     level: Level
     evidence: dict[str, Any] = field(default_factory=dict)
     missed: list[str] = field(default_factory=list)
-    """What verdicts say of tools that were not found."""
+    """Messages in verdicts about missing tools."""
 
     def run(self) -> tuple[ValidationStatus, str]:
-        problem = self.problem
-        self.evidence["interface"] = describe_interface(problem)
-        if reason := unsupported(problem, self.first):
+        golden = self.problem.golden
+        self.evidence["interface"] = describe_interface(self.problem)
+        if reason := unsupported(self.problem, self.first):
             return "unsupported", reason
-        if problem.golden is not None and (verdict := self._golden(problem.golden)):
-            return verdict
-        if verdict := self._nothing_new():
-            return verdict
-        if verdict := self._stubs():
-            return verdict
-        if problem.golden is None:
+        golden_fails = None if golden is None else self._golden(golden)
+        if unfit := golden_fails or self._trivial_answers() or self._stubs():
+            return unfit
+        if golden is None:
             if self.missed:
                 return "unsupported", f"the executor's tools cannot do what the harness needs: {self.missed[0]}"
             return "fit_without_golden", "no golden answer: only wrong answers could be tried, and none was paid"
-        return self._mutants(problem.golden)
+        return self._mutants(golden)
 
     def _grade(self, files: Mapping[str, str], grader: Grader | None = None) -> Verdict:
-        """A verdict that is one: an infrastructure error is raised, so that the whole is tried again."""
+        """Grade files. Infrastructure errors are raised, so that the validation can be retried."""
         verdict = (grader or self.first).grade(
             self.problem, Answer(files=dict(files), error=None if files else "nothing answered")
         )
@@ -147,10 +139,9 @@ class _Validation:
         verdicts: list[Verdict] = []
         for seed in self.level.seeds:
             verdicts.append(self._grade(golden, self.first.but(seed=seed)))
-            if len({v.passed for v in verdicts}) > 1:
+            # If no test ran, seeds make no difference.
+            if len({v.passed for v in verdicts}) > 1 or verdicts[-1].outcome in _NOT_TESTED:
                 break
-            if verdicts[-1].outcome in _NOT_TESTED:
-                break  # found before any test ran: no seed changes that
         self.evidence["golden"] |= {
             "verdicts": [
                 {"seed": v.seed, "outcome": v.outcome.value, "tests": f"{v.tests_passed}/{v.tests_total}"}
@@ -171,56 +162,50 @@ class _Validation:
             return "unsupported", f"the executor's tools cannot do what the problem needs; {why}"
         return "broken", f"the golden answer fails: {why}"
 
-    def _nothing_new(self) -> tuple[ValidationStatus, str] | None:
-        """No answer at all, and the files as they were given."""
+    def _trivial_answers(self) -> tuple[ValidationStatus, str] | None:
+        """Grade an empty answer, and the unmodified context."""
         empty = self._grade({})
         self.evidence["empty"] = empty.outcome.value
         if empty.passed:
             return "weak", "no answer at all is paid"
         given = {path: self.problem.context[path] for path in self.problem.targets if path in self.problem.context}
         if len(given) == len(self.problem.targets):
-            unmodified = self._grade(given, self._hasty())
-            self.evidence["unmodified_context"] = _pay(unmodified)
-            if _paid(unmodified):
+            unmodified = self._grade(given, self._impatient())
+            self.evidence["unmodified_context"] = _result(unmodified)
+            if _accepted(unmodified):
                 return "weak", "the unmodified context is paid"
         return None
 
     def _stubs(self) -> tuple[ValidationStatus, str] | None:
-        wanted = self.level.stubs_for(self.problem)
-        made = stubs(self.problem) if wanted else None
-        if made is None:
+        if not (wanted := self.level.stubs_for(self.problem)):
             return None
+        made, grader = stubs(self.problem), self._impatient()
         files = made.of(wanted)
-        told: dict[str, str] = {}
+        results: dict[str, str] = {}
+        weak: tuple[ValidationStatus, str] | None = None
         if not files:
-            told["none"] = made.reason
-            if hollow := stand_in(self.problem.model_copy(update={"golden": None})):
-                verdict = self._grade(hollow, self._hasty())
-                told["empty module"] = _pay(verdict)
-                if _paid(verdict):
-                    self.evidence["stubs"] = told
-                    return "weak", "a module without contents is paid"
-        paid: tuple[ValidationStatus, str] | None = None
-        hasty = self._hasty()
+            results["none"] = made.reason
+            if empty_module := stand_in(self.problem.model_copy(update={"golden": None})):
+                verdict = self._grade(empty_module, grader)
+                results["empty module"] = _result(verdict)
+                if _accepted(verdict):
+                    weak = "weak", "a module without contents is paid"
         for name, answer in files.items():
-            verdict = self._grade(answer, hasty)
-            told[name] = _pay(verdict)
-            if _paid(verdict) and paid is None:
-                # A pulse is only there to look alive: what counts is the constant that it decorates.
+            verdict = self._grade(answer, grader)
+            results[name] = _result(verdict)
+            if _accepted(verdict) and weak is None:
+                # The pulse only decorates a constant; the constant is compared.
                 compared = self._compare(made.files["zeros"] if name == "blip" else answer)
-                told[name] += f" ({compared.result}: {compared.detail})" if compared else ""
-                if _held_against(name, compared):
-                    witness = (
-                        f"; it differs from the golden answer {compared.detail}"
-                        if compared and compared.result == "different"
-                        else ""
-                    )
-                    paid = "weak", f"a stub is paid: {in_words(name)}{witness}"
-        self.evidence["stubs"] = told
-        return paid
+                results[name] += f" ({compared.result}: {compared.detail})" if compared else ""
+                if _counts_as_weak(name, compared):
+                    differs = compared and compared.result == "different"
+                    witness = f"; it differs from the golden answer {compared.detail}" if compared and differs else ""
+                    weak = "weak", f"a stub is paid: {in_words(name)}{witness}"
+        self.evidence["stubs"] = results
+        return weak
 
-    def _hasty(self) -> Grader:
-        """A grader for wrong answers: one that never ends must not cost what a harness may. A golden answer limits them anyway."""
+    def _impatient(self) -> Grader:
+        """Grader for wrong answers, with a short timeout. If there is a golden answer, its time limits them anyway."""
         if self.problem.golden is not None:
             return self.first
         limits = self.first.limits
@@ -239,17 +224,16 @@ class _Validation:
         if self.problem.interface is None:
             self.evidence["mutants"] = {"note": "the interface of the top module is not known"}
             return "fit", "the golden answer passes and wrong ones fail; no mutant could be made"
-        hasty = self._hasty()
+        grader = self._impatient()
         void = 0
-        tried: Counter[str] = Counter()
-        killed: Counter[str] = Counter()
+        tried, killed = Counter[str](), Counter[str]()
         survivors: list[dict[str, str]] = []
         same: list[str] = []
         candidates = mutants(golden, self.problem.interface.module, 3 * wanted, int(self.problem.fingerprint[:8], 16))
         for mutant in candidates:
             if tried.total() >= wanted:
                 break
-            verdict = self._grade(mutant.files, hasty)
+            verdict = self._grade(mutant.files, grader)
             if verdict.outcome in _NOT_TESTED:
                 void += 1
                 continue
@@ -258,9 +242,8 @@ class _Validation:
                 if compared and compared.agrees:
                     same.append(mutant.description)
                     continue
-                survivors.append(
-                    {"mutant": mutant.description, "kind": mutant.kind, "told": compared.detail if compared else ""}
-                )
+                told = compared.detail if compared else ""
+                survivors.append({"mutant": mutant.description, "kind": mutant.kind, "told": told})
             tried[mutant.kind] += 1
             killed[mutant.kind] += not verdict.passed
         judged = tried.total()
@@ -283,20 +266,20 @@ class _Validation:
         return "fit", f"the golden answer passes, {killed.total()} of {judged} mutants fail"
 
 
-def _held_against(name: str, compared: Comparison | None) -> bool:
-    """Whether a stub that is paid makes a problem weak: one that behaves as the golden answer does never, one that holds no design
-    already where nothing could be compared."""
+def _counts_as_weak(name: str, compared: Comparison | None) -> bool:
+    """Whether an accepted stub makes a problem weak. A stub without design does unless it agrees with the golden answer; any other
+    stub only if it is known to differ."""
     if kind_of(name) in WITHOUT_DESIGN:
         return compared is None or not compared.agrees
     return compared is not None and compared.result == "different"
 
 
-def _paid(verdict: Verdict) -> bool:
-    """Whether the harness pays an answer, be it that the grader's own look at its outputs still refuses it."""
+def _accepted(verdict: Verdict) -> bool:
+    """Whether the harness accepts an answer, even if the grader's own check of its outputs rejects it."""
     return verdict.passed or CONSTANT in verdict.reasons
 
 
-def _pay(verdict: Verdict) -> str:
+def _result(verdict: Verdict) -> str:
     if CONSTANT in verdict.reasons:
         return "passed by the harness, refused by the grader as a constant"
     return verdict.outcome.value

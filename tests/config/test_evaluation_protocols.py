@@ -84,9 +84,9 @@ def test_what_is_no_protocol_is_refused(tmp_path, cvdp):
     [
         ([], "what is to be evaluated?"),
         (["--model", "student"], "--model: on which problems?"),
-        (["demo", "--problems", "x", "--protocol", "cvdp"], "--problems, --protocol cannot stand with a RUN"),
-        (["--model", "student", "--problems", "x", "--step", "0"], "--step cannot stand with --model"),
-        (["demo", "--model", "student", "--problems", "x"], "RUN cannot stand with --model"),
+        (["demo", "--problems", "x", "--protocol", "cvdp"], "--problems, --protocol cannot be combined with a RUN"),
+        (["--model", "student", "--problems", "x", "--step", "0"], "--step cannot be combined with --model"),
+        (["demo", "--model", "student", "--problems", "x"], "RUN cannot be combined with --model"),
         (["--model", "student", "--problems", "/no/file"], "there is no /no/file"),
         (
             ["--model", "tinker://a/weights/b", "--base-url", "local", "--problems", "."],

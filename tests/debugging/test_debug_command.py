@@ -81,6 +81,6 @@ def test_a_shell_on_a_terminal_has_ctrl_c_and_job_control(history, keys):
 
 def test_what_cannot_be_done_is_said_in_a_sentence(history, keys, tmp_path):
     done = run(history, keys["starter"], "--waves", str(tmp_path / "w.fst"))
-    assert (done.returncode, "ends in .vcd" in done.stderr) == (2, True)
+    assert (done.returncode, "name a .vcd file" in done.stderr) == (2, True)
     done = run(history, "no/such/rollout")
     assert (done.returncode, "there is no rollout" in done.stderr) == (2, True)

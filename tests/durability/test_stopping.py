@@ -158,6 +158,6 @@ def test_a_signal_in_the_midst_of_a_flow_ends_its_command_as_anywhere_else():
     done = subprocess.run(
         [sys.executable, "-c", STOPPED], env=environment, capture_output=True, text=True, check=False, timeout=300
     )
-    assert "cancelled; the same command goes on from here" in done.stdout, done.stderr
+    assert "cancelled; the same command continues from here" in done.stdout, done.stderr
     assert done.returncode == 143
     assert "Traceback" not in done.stderr

@@ -112,8 +112,8 @@ def test_a_killed_evaluation_goes_on_and_no_turn_is_recorded_twice(cvdp, calls, 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["evaluate", "run", "--agentic"], "--agentic cannot stand with a RUN"),
-        (["evaluate", "run", "--endpoint", "http://x"], "--endpoint cannot stand with a RUN"),
+        (["evaluate", "run", "--agentic"], "--agentic cannot be combined with a RUN"),
+        (["evaluate", "run", "--endpoint", "http://x"], "--endpoint cannot be combined with a RUN"),
         (["episode", "p"], "who plays the episode?"),
         (["episode", "p", "--endpoint", "http://x"], "--endpoint: which model?"),
     ],

@@ -90,6 +90,6 @@ def test_a_command_whose_server_stays_busy_ends_in_a_sentence(tmp_path):
     said = done.stdout + done.stderr
     assert f"Prefect's server at {url}/api fails" in said
     assert "503" in said
-    assert "the same command then goes on from here" in said
+    assert "the same command then continues from here" in said
     assert "Traceback" not in said
     assert done.returncode == 2

@@ -32,11 +32,13 @@ def test_a_poisoned_step_is_sampled_anew_once_by_itself_and_then_by_a_command(sm
     assert history.trained_steps("drift") == []
 
     paused = invoke("pause", "drift", "--db", history.path).output
-    assert paused == "drift is not at work on this machine and stays so; `rtl-distill resume drift` goes on\n"
+    assert (
+        paused == "drift is not running on this machine and will not start; `rtl-distill resume drift` continues it\n"
+    )
     invoke("resume", "drift", "--release", "--db", history.path)
     done = invoke("set-aside", "drift", "--db", history.path)
     assert (done.exit_code, done.output) == (
-        0, "step 1: 6 answers are set aside; `rtl-distill resume drift` samples the step anew\n",
+        0, "step 1: 6 answers are set aside; `rtl-distill resume drift` samples the step again\n",
     )  # fmt: skip
     asyncio.run(train("demo", overrides))
     assert [state.status for state in history.steps("drift")] == ["trained"] * 2

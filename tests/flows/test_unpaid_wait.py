@@ -41,5 +41,5 @@ def test_ctrl_c_ends_a_wait_for_credit(small_run, tmp_path):
         finally:
             run.kill()
     assert run.returncode == 130, said + rest
-    assert "cancelled; the same command goes on from here" in rest
+    assert "cancelled; the same command continues from here" in rest
     assert "Traceback" not in said + rest

@@ -96,7 +96,7 @@ def test_passes_are_looked_at_where_that_is_asked_for(files, tmp_path):
     found = read(findings)
     assert [(one["id"], one["sample"]) for one in found] == [(one["id"], one["sample"]) for one in passed]
     assert {(one["result"], one["method"]) for one in found} == {("equal", "proof")}
-    assert f"passes looked at: {len(passed)} proved" in done.stdout
+    assert f"audited passes: {len(passed)} proved" in done.stdout
 
 
 def test_broken_answer_lines_are_named_and_the_others_graded(files):
@@ -197,7 +197,7 @@ def test_an_interrupt_ends_at_once_keeps_what_is_finished_and_the_same_command_g
         _, told = process.communicate(timeout=20)
         assert time.monotonic() - start < 12  # 0.6 to 2.8 s on a busy machine; the limit of the simulation is 100 s
         assert process.returncode == 128 + number
-        assert "3 of 4 verdicts are written; the same command goes on" in told
+        assert "3 of 4 verdicts are written; the same command continues" in told
         assert "Traceback" not in told
         wait_for(lambda: is_gone(process.pid), "the end of the group", 20)
     first = read(output)

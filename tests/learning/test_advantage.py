@@ -1,4 +1,4 @@
-"""Advantages and KL against values worked out by hand, and against a second derivation."""
+"""Advantages and KL compared with hand-calculated values and a second derivation."""
 
 import math
 
@@ -13,11 +13,10 @@ def test_group_advantages_are_rewards_minus_their_mean():
     assert group_advantages(np.array([1.6, 0.4, 0.4, 0.0])).tolist() == pytest.approx([1.0, -0.2, -0.2, -0.6])
 
 
-def test_equal_rewards_carry_no_signal_at_all():
-    rewards_G = np.array([0.1 + 0.2 + 0.3] * 6)
-    for baseline in ("group_mean", "leave_one_out"):
-        for std in (False, True):
-            assert not group_advantages(rewards_G, baseline=baseline, normalise_std=std).any()
+@pytest.mark.parametrize("std", [False, True])
+@pytest.mark.parametrize("baseline", ["group_mean", "leave_one_out"])
+def test_equal_rewards_give_no_signal(baseline, std):
+    assert not group_advantages(np.array([0.1 + 0.2 + 0.3] * 6), baseline=baseline, normalise_std=std).any()
 
 
 def test_leave_one_out_compares_with_the_mean_of_the_others():
@@ -80,9 +79,9 @@ def test_rl_alone_needs_no_teacher_and_a_kl_weight_does():
         token_advantages(0.5, student_T, np.array([-1.0]), kl_weight=0.1)
 
 
-def test_the_teachers_share_of_the_signal_counts_squares_where_the_student_is_not_sure():
+def test_kl_share_uses_squares_at_tokens_of_which_the_student_is_unsure():
     sure, unsure = np.log([0.96, 0.99]), np.log([0.5, 0.94])
-    # A² = 4 at two unsure tokens, KL parts 1 and 3 there: 10 of 18. What stands at sure tokens counts in neither.
+    # A² = 4 at two unsure tokens, with KL parts 1 and 3: 10 of 18. Sure tokens are ignored.
     assert kl_share([(2.0, np.array([1.0, -3.0]), unsure)]) == pytest.approx(10 / 18)
     assert kl_share([(2.0, np.array([1.0, -3.0]), unsure), (5.0, np.array([9.0, 9.0]), sure)]) == pytest.approx(10 / 18)
     assert kl_share([(2.0, np.zeros(2), unsure)]) == 0.0

@@ -1,4 +1,4 @@
-"""Credit of a group: later turns, and answers that were cut at the limit by each of the three ways, with numbers worked out by hand."""
+"""Credit of a group: truncated and doubtful answers with each setting, compared with hand-calculated values."""
 
 import pytest
 
@@ -9,62 +9,50 @@ LENGTHS = [40, 90, 100]
 CUT = [False, False, True]
 
 
-def test_the_penalty_rises_over_the_buffer_and_is_whole_for_a_cut_answer():
-    got = overlong_penalty([79, 80, 85, 95, 100, 100], [False] * 5 + [True], Rules(100, buffer=20, penalty=0.4))
-    assert got.tolist() == pytest.approx([0.0, 0.0, 0.1, 0.3, 0.4, 0.4])
+@pytest.mark.parametrize(
+    ("lengths", "cut", "rules", "expected"),
+    [
+        ([79, 80, 85, 95, 100, 100], [False] * 5 + [True], Rules(100, buffer=20, penalty=0.4), [0, 0, 0.1, 0.3, 0.4, 0.4]),
+        (LENGTHS, CUT, Rules(100, buffer=0, penalty=0.5), [0, 0, 0.5]),
+    ],
+)  # fmt: skip
+def test_the_penalty_rises_over_the_buffer_and_is_full_for_a_truncated_answer(lengths, cut, rules, expected):
+    assert overlong_penalty(lengths, cut, rules).tolist() == pytest.approx(expected)
 
 
-def test_without_a_buffer_only_cut_answers_are_penalised():
-    got = overlong_penalty(LENGTHS, CUT, Rules(100, buffer=0, penalty=0.5))
-    assert got.tolist() == [0.0, 0.0, 0.5]
-
-
-def test_a_buffer_longer_than_the_limit_is_refused():
+def test_invalid_penalties_are_rejected():
     with pytest.raises(ValueError, match="does not fit"):
         overlong_penalty([1], [False], Rules(10, buffer=11, penalty=1.0))
     with pytest.raises(ValueError, match="marks"):
         overlong_penalty([1, 2], [False], Rules(10, buffer=0, penalty=1.0))
 
 
-def test_keep_takes_the_rewards_as_they_are():
-    _, advantages, counts = credit(REWARDS, LENGTHS, CUT, Rules(100))
-    assert advantages.tolist() == pytest.approx([0.4, -0.1, -0.3])
-    assert counts.all()
+ALL, DOUBTFUL = [True] * 3, [True, False, False]
+SETTINGS = {
+    "keep": (Rules(100), CUT, REWARDS, [0.4, -0.1, -0.3], ALL),
+    "mask excludes from the baseline": (Rules(100, truncated="mask"), CUT, REWARDS, [0.25, -0.25, 0], [True, True, False]),
+    "mask all": (Rules(100, truncated="mask"), ALL, REWARDS, [0, 0, 0], [False] * 3),
+    # Penalties 0, 0.1, 0.2: rewards 1.0, 0.4, 0.1 with a mean of 0.5.
+    "penalise before centring": (
+        Rules(100, truncated="penalise", penalty=0.2, buffer=20), CUT, [1.0, 0.4, 0.1], [0.5, -0.1, -0.4], ALL,
+    ),
+    "leave one out of two": (
+        Rules(100, truncated="mask", baseline="leave_one_out"), CUT, REWARDS, [0.5, -0.5, 0], [True, True, False],
+    ),
+    "mask doubtful": (Rules(100, doubtful="mask"), CUT, REWARDS, [0, 0.1, -0.1], [False, True, True]),
+    "zero doubtful": (Rules(100, doubtful="zero"), CUT, [0, 0.5, 0.3], [-0.8 / 3, 0.7 / 3, 0.1 / 3], ALL),
+}  # fmt: skip
+"""Name: rules, truncated answers, rewards, advantages, answers that count. The first answer is doubtful."""
 
 
-def test_mask_leaves_a_cut_answer_out_of_the_baseline_too():
-    _, advantages, counts = credit(REWARDS, LENGTHS, CUT, Rules(100, truncated="mask"))
-    assert advantages.tolist() == pytest.approx([0.25, -0.25, 0.0])
-    assert counts.tolist() == [True, True, False]
-    _, advantages, counts = credit(REWARDS, LENGTHS, [True] * 3, Rules(100, truncated="mask"))
-    assert not advantages.any()
-    assert not counts.any()
+@pytest.mark.parametrize(("rules", "cut", "rewards", "advantages", "counts"), SETTINGS.values(), ids=SETTINGS)
+def test_credit_with_each_setting(rules, cut, rewards, advantages, counts):
+    found = credit(REWARDS, LENGTHS, cut, rules, doubtful_G=DOUBTFUL)
+    assert found.rewards_G.tolist() == pytest.approx(rewards)
+    assert found.advantages_G.tolist() == pytest.approx(advantages)
+    assert found.counts_G.tolist() == counts
+    assert REWARDS == [1.0, 0.5, 0.3], "the input is not changed"
 
 
-def test_a_doubtful_pass_keeps_its_reward_is_masked_or_earns_nothing():
-    doubtful = [True, False, False]
-    kept = credit(REWARDS, LENGTHS, CUT, Rules(100), doubtful_G=doubtful)
-    assert kept.advantages_G.tolist() == pytest.approx([0.4, -0.1, -0.3])
-    masked = credit(REWARDS, LENGTHS, CUT, Rules(100, doubtful="mask"), doubtful_G=doubtful)
-    assert masked.advantages_G.tolist() == pytest.approx([0.0, 0.1, -0.1])
-    assert masked.counts_G.tolist() == [False, True, True]
-    assert masked.rewards_G[0] == 1.0
-    zero = credit(REWARDS, LENGTHS, CUT, Rules(100, doubtful="zero"), doubtful_G=doubtful)
-    assert zero.rewards_G.tolist() == [0.0, 0.5, 0.3]
-    assert zero.counts_G.all()
-    assert REWARDS == [1.0, 0.5, 0.3]
-
-
-def test_penalise_takes_off_before_the_group_is_centred():
-    # Penalties 0, 0.1, 0.2: rewards 1.0, 0.4, 0.1 around their mean of 0.5.
-    rewards, advantages, counts = credit(
-        REWARDS, LENGTHS, CUT, Rules(100, truncated="penalise", penalty=0.2, buffer=20)
-    )
-    assert rewards.tolist() == pytest.approx([1.0, 0.4, 0.1])
-    assert advantages.tolist() == pytest.approx([0.5, -0.1, -0.4])
-    assert counts.all()
-
-
-def test_leave_one_out_of_two_that_count_is_their_difference():
-    _, advantages, _ = credit(REWARDS, LENGTHS, CUT, Rules(100, truncated="mask", baseline="leave_one_out"))
-    assert advantages.tolist() == pytest.approx([0.5, -0.5, 0.0])
+def test_without_an_audit_no_answer_is_masked():
+    assert credit(REWARDS, LENGTHS, CUT, Rules(100, doubtful="mask")).counts_G.all()

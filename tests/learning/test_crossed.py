@@ -1,4 +1,4 @@
-"""The interval over seeds and problems covers as often as it says, and never less than the one over problems alone."""
+"""The interval over seeds and problems has its nominal coverage, and is no narrower than the one over problems alone."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from benchmarks.learning.crossed import crossed_interval
 from rtl_core.learning.intervals import mean_interval, t_quantile
 
 
-def test_two_by_two_worked_by_hand():
+def test_two_by_two_by_hand():
     # Rows are seeds. Means: problems 1, 3; seeds 1, 3; mean 2. MS_P = 2·2 = 4, MS_S = 2·2 = 4, rest 0, variance 8 / 4 = 2,
     # freedom 64 / (16 + 16) = 2.
     found = crossed_interval([[0.0, 2.0], [2.0, 4.0]])
@@ -30,7 +30,7 @@ def test_seeds_that_agree_do_not_make_the_interval_narrower_than_problems_alone(
     assert found.hi - found.lo == pytest.approx(alone.hi - alone.lo)
 
 
-def test_covers_the_truth_about_as_often_as_it_says():
+def test_coverage():
     rng = np.random.default_rng(0)
     hits = 0
     for _ in range(600):
@@ -46,6 +46,6 @@ def test_equal_rates_are_no_certainty_and_equal_differences_are_a_point():
     assert crossed_interval(np.zeros((3, 20))).hi == 0.0
 
 
-def test_what_is_no_rate_is_refused():
+def test_values_that_are_no_rates_are_rejected():
     with pytest.raises(ValueError, match="between 0 and 1"):
         crossed_interval([[0.5, 1.5]], bounds=(0, 1))

@@ -22,12 +22,8 @@ def problem(name: str, difficulty: str, golden: str) -> Problem:
 
 
 def test_easy_problems_come_first_then_shorter_answers():
-    problems = [
-        problem("d", "hard", "x"),
-        problem("c", "easy", "xxx"),
-        problem("b", "easy", "x"),
-        problem("a", "medium", ""),
-    ]
+    given = [("d", "hard", "x"), ("c", "easy", "xxx"), ("b", "easy", "x"), ("a", "medium", "")]
+    problems = [problem(*fields) for fields in given]
     assert [p.id for p in order_problems(problems, "easy_to_hard", 0)] == ["b", "c", "a", "d"]
 
 
@@ -47,7 +43,7 @@ def test_an_epoch_holds_each_problem_once_and_differs_from_the_next():
         assert [len(step) for step in first] == [4, 4, 4, 4, 4, 1]
 
 
-def test_with_pools_supervised_steps_are_planned_as_if_shuffled_and_the_others_drawn_later():
+def test_with_pools_only_supervised_steps_are_planned():
     problems = [problem(f"p{i:02}", "easy", "x") for i in range(21)]
     sizes = [4] * 5 + [1]
 
@@ -58,7 +54,7 @@ def test_with_pools_supervised_steps_are_planned_as_if_shuffled_and_the_others_d
     assert planned("pools") == [*planned("shuffled")[:4], [], []]
 
 
-def test_supervised_steps_repeat_what_can_be_imitated_and_the_others_take_what_they_have_not_seen():
+def test_supervised_steps_repeat_imitable_problems_and_the_others_take_unseen_ones():
     ids = [f"p{i:02}" for i in range(20)]
     known_good = {"p03", "p07", "p11", "p15", "p19", "p02"}
     steps = plan_epoch(ids, [4] * 5, 0, seed=0, order="shuffled", supervised=3, imitable=known_good)
@@ -66,7 +62,7 @@ def test_supervised_steps_repeat_what_can_be_imitated_and_the_others_take_what_t
     last = list(itertools.chain(*steps[3:]))
     assert len(last) == len(set(last)) == 8
     assert not known_good & set(last)
-    # A step never asks for the same problem twice.
+    # A step has no problem twice.
     assert plan_epoch(ids, [4, 4], 0, seed=0, order="shuffled", supervised=1, imitable={"p03"})[0] == ["p03"]
     everything = plan_epoch(ids, [4] * 5, 0, seed=0, order="shuffled", supervised=3)
     assert everything == plan_epoch(ids, [4] * 5, 0, seed=0, order="shuffled", supervised=3, imitable=set(ids))
@@ -79,12 +75,9 @@ def test_easy_to_hard_keeps_the_slope():
     assert max(steps[0]) < min(steps[8])
 
 
-def test_what_was_measured_before_the_run_outranks_the_label():
+def test_rates_measured_before_the_run_outrank_labels():
     problems = [
-        problem("a", "easy", "x"),
-        problem("b", "hard", "x"),
-        problem("c", "medium", "x"),
-        problem("d", "easy", "x"),
+        problem(name, label, "x") for name, label in zip("abcd", ("easy", "hard", "medium", "easy"), strict=True)
     ]
     measured = {
         "a": MeasuredRates(student=0.0, teacher=0.25),
@@ -95,14 +88,14 @@ def test_what_was_measured_before_the_run_outranks_the_label():
     assert [p.id for p in order_problems(problems, "easy_to_hard", 0, measured)] == ["d", "b", "c", "a"]
 
 
-def test_a_problem_starts_in_the_pool_of_its_measured_rate_or_its_label():
+def test_the_first_pool_follows_the_measured_rate_or_the_label():
     labels = [first_pool(problem("a", label, "x"), UNMEASURED, PoolRules()) for label in ("easy", "medium", "hard")]
     assert labels == ["easy", "normal", "hard"]
     rates = [first_pool(problem("a", "easy", "x"), MeasuredRates(student=r), PoolRules()) for r in (0.0, 0.5, 1.0)]
     assert rates == ["hard", "normal", "easy"]
 
 
-def test_every_place_of_a_step_has_replacements_of_its_own():
+def test_each_place_of_a_step_has_its_own_replacements():
     ids = [f"p{i:02}" for i in range(9)]
     candidates = replacement_candidates(ids, ids[:3], step=4, seed=0)
     assert sorted(candidates) == ids[3:]

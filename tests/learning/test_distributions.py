@@ -1,4 +1,4 @@
-"""The divergences on the teacher's likeliest tokens: their gradients, and how far they are from those on the whole vocabulary."""
+"""Divergences on the teacher's most likely tokens: gradients, and comparison with the whole vocabulary."""
 
 import numpy as np
 import pytest
@@ -13,13 +13,13 @@ V = 32
 
 
 def logits(seed: int, *, rows: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of a student and a teacher, (rows, V)."""
+    """Logits of a student and a teacher, (rows, V)."""
     drawn = torch.from_numpy(np.random.default_rng(seed).normal(0, 2, (2, rows, V)))
     return drawn[0], drawn[1]
 
 
 def exact(student: torch.Tensor, teacher: torch.Tensor, kind: Divergence) -> torch.Tensor:
-    """The divergence on the whole vocabulary as torch has it, of each row of logits."""
+    """Divergence on the whole vocabulary by torch, for each row of logits."""
     log_p, log_q = student.log_softmax(-1), teacher.log_softmax(-1)
 
     def kl(log_a: torch.Tensor, log_b: torch.Tensor) -> torch.Tensor:
@@ -34,7 +34,7 @@ def exact(student: torch.Tensor, teacher: torch.Tensor, kind: Divergence) -> tor
 def by_tokens(
     student: torch.Tensor, teacher: torch.Tensor, kind: Divergence, tail: Tail, k: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Value (rows,) on the k likeliest tokens, and gradient (rows, V) by the student's logits as a cross entropy with these weights has it."""
+    """Value (rows,) on the k most likely tokens, and the cross entropy's gradient (rows, V) by the student's logits."""
     top = teacher.log_softmax(-1).topk(k, -1)
     student = student.clone().requires_grad_()
     log_p = student.log_softmax(-1).gather(-1, top.indices)
@@ -45,7 +45,7 @@ def by_tokens(
 
 @pytest.mark.parametrize("tail", ["bucket", "renormalise"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_on_the_whole_vocabulary_it_is_the_exact_divergence_with_its_gradient(kind, tail):
+def test_on_the_whole_vocabulary_value_and_gradient_are_exact(kind, tail):
     student, teacher = logits(1)
     value, gradient = by_tokens(student, teacher, kind, tail, V)
     student.requires_grad_()
@@ -57,7 +57,7 @@ def test_on_the_whole_vocabulary_it_is_the_exact_divergence_with_its_gradient(ki
 
 @pytest.mark.parametrize("tail", ["bucket", "renormalise"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_gradient_is_that_of_finite_differences(kind, tail):
+def test_the_gradient_equals_finite_differences(kind, tail):
     student, teacher = logits(2, rows=1)
     _, gradient = by_tokens(student, teacher, kind, tail, 6)
     step = 1e-5
@@ -69,7 +69,7 @@ def test_the_gradient_is_that_of_finite_differences(kind, tail):
         assert gradient[0, v] == pytest.approx((up - down) / (2 * step), abs=1e-7)
 
 
-def test_the_sampled_tokens_gradient_is_the_reverse_kls_in_the_mean():
+def test_the_mean_gradient_of_sampled_tokens_is_that_of_the_reverse_kl():
     student, teacher = logits(3, rows=1)
     _, gradient = by_tokens(student, teacher, "reverse", "renormalise", V)
     log_p, log_q = student.log_softmax(-1)[0], teacher.log_softmax(-1)[0]
@@ -81,7 +81,7 @@ def test_the_sampled_tokens_gradient_is_the_reverse_kls_in_the_mean():
     assert gradient[0] == pytest.approx(mean.numpy(), abs=1e-9)
 
 
-def test_a_bucket_tells_less_than_the_vocabulary_and_more_with_more_tokens():
+def test_the_divergence_with_a_bucket_rises_with_k_up_to_the_exact_one():
     student, teacher = logits(4, rows=200)
     for kind in KINDS:
         whole = exact(student, teacher, kind).numpy()
@@ -90,7 +90,7 @@ def test_a_bucket_tells_less_than_the_vocabulary_and_more_with_more_tokens():
             assert (fewer <= more + 1e-6).all()
 
 
-def test_a_clamp_bounds_the_pull_of_a_token_that_the_teacher_has_ruled_out():
+def test_a_clamp_bounds_the_gradient_of_a_token_that_the_teacher_excludes():
     student, teacher = np.log([[0.5, 0.4, 0.1]]), np.log([[0.98, 0.02 - 1e-9, 1e-9]])
     _, free = divergence(student, teacher, "reverse", "renormalise")
     _, bound = divergence(student, teacher, "reverse", "renormalise", clamp=2.0)
@@ -98,7 +98,7 @@ def test_a_clamp_bounds_the_pull_of_a_token_that_the_teacher_has_ruled_out():
     assert abs(bound).max() <= 2 * 2.0 * 0.5
 
 
-def test_rounding_makes_no_outcome_impossible():
+def test_rounding_gives_no_infinite_values():
     sure = np.array([[0.0, -20.0]], np.float32) + np.float32(1e-6)
     assert np.isfinite(outcomes(sure, "bucket")).all()
     for kind in KINDS:

@@ -1,36 +1,32 @@
-"""When a run has left its safe range."""
+"""Metrics that leave their safe range."""
 
 import math
 
+import pytest
+
 from rtl_core.learning.health import METRICS, breaches
 
-ENTROPY = {"optim/entropy": (0.1, None)}
+
+@pytest.mark.parametrize(
+    ("values", "patience", "bounds", "outside"),
+    [
+        ([0.5, 0.05], 1, (0.1, None), [0.05]),
+        ([0.9], 1, (0.2, 0.9), None),
+        ([0.91], 1, (0.2, 0.9), [0.91]),
+        ([0.05, 0.05], 3, (0.1, None), None),
+        ([0.05, 0.2, 0.05], 3, (0.1, None), None),
+        ([0.9, 0.05, 0.04, 0.03], 3, (0.1, None), [0.05, 0.04, 0.03]),
+        ([0.05, None, 0.05], 3, (0.1, None), None),
+        ([math.nan], 1, (0.1, None), [math.nan]),
+    ],
+)
+def test_a_breach_needs_each_of_the_last_steps_outside_the_bounds(values, patience, bounds, outside):
+    steps = [{} if value is None else {"optim/entropy": value} for value in values]
+    found = [list(breach.values) for breach in breaches(steps, {"optim/entropy": bounds}, patience)]
+    assert found == ([pytest.approx(outside, nan_ok=True)] if outside else [])
 
 
-def steps(*values: float) -> list[dict[str, float]]:
-    return [{"optim/entropy": value} for value in values]
-
-
-def test_one_step_outside_is_a_breach_and_says_what_how_much_and_where_it_should_be():
-    (breach,) = breaches(steps(0.5, 0.05), ENTROPY, patience=1)
-    assert (breach.metric, breach.values) == ("optim/entropy", (0.05,))
-    for part in ("optim/entropy", METRICS["optim/entropy"], "0.05", "0.1 to ∞"):
+def test_a_breach_names_metric_values_and_range():
+    (breach,) = breaches([{"optim/entropy": 0.05}] * 3, {"optim/entropy": (0.1, None)}, patience=3)
+    for part in ("optim/entropy", METRICS["optim/entropy"], "0.05, 0.05, 0.05 in 3 consecutive steps", "0.1 to ∞"):
         assert part in str(breach)
-
-
-def test_the_bounds_themselves_are_safe():
-    assert breaches([{"groups/all_bad": 0.9}], {"groups/all_bad": (0.2, 0.9)}, patience=1) == []
-    assert len(breaches([{"groups/all_bad": 0.91}], {"groups/all_bad": (0.2, 0.9)}, patience=1)) == 1
-
-
-def test_patience_wants_every_one_of_the_last_steps_outside():
-    assert breaches(steps(0.05, 0.05), ENTROPY, patience=3) == []
-    assert breaches(steps(0.05, 0.2, 0.05), ENTROPY, patience=3) == []
-    (breach,) = breaches(steps(0.9, 0.05, 0.04, 0.03), ENTROPY, patience=3)
-    assert breach.values == (0.05, 0.04, 0.03)
-    assert "3 steps running" in str(breach)
-
-
-def test_a_step_that_did_not_measure_interrupts_the_row_and_nan_is_outside():
-    assert breaches([*steps(0.05), {}, *steps(0.05)], ENTROPY, patience=3) == []
-    assert len(breaches(steps(math.nan), ENTROPY, patience=1)) == 1

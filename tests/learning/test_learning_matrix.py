@@ -1,4 +1,4 @@
-"""The matrix runs a cell through the real pipeline, keeps its line, and finds it again."""
+"""The matrix runs a cell through the real pipeline, stores its line, and finds it again."""
 
 import re
 
@@ -16,8 +16,8 @@ TWO_STEPS = [
 
 
 @pytest.mark.slow
-def test_a_cell_is_run_once_and_can_be_checked_and_another_starts_from_its_weights(tmp_path, monkeypatch):
-    # The folders of cells that others start from are kept.
+def test_a_cell_runs_once_can_be_checked_and_another_starts_from_its_weights(tmp_path, monkeypatch):
+    # The folders of cells from which others start are kept.
     for name, before in (("further", "hard-distillation"), ("last", "further")):
         monkeypatch.setitem(SETTINGS, name, Setting(name, "hard", "", after=before))
     said: list[str] = []
@@ -50,20 +50,15 @@ def test_a_cell_is_run_once_and_can_be_checked_and_another_starts_from_its_weigh
     log = (tmp_path / "runs/further-0/log.txt").read_text()
     assert re.search(r"the student starts from tinker://\S+/weights/hard-distillation-0-000002", log)
 
-    # The kept folder of other settings is made anew.
-    shorter = Matrix(
-        Ledger(tmp_path / "other.jsonl"),
-        tmp_path / "runs",
-        ["hard-distillation"],
-        [0],
-        [*TWO_STEPS[:2], "sampling.group_size=2"],
-    )
+    # A kept folder of other settings is made again.
+    other, keys = Ledger(tmp_path / "other.jsonl"), [*TWO_STEPS[:2], "sampling.group_size=2"]
+    shorter = Matrix(other, tmp_path / "runs", ["hard-distillation"], [0], keys)
     shorter.run(1, lambda: None, said.append)
     assert shorter.failed == [], said
     assert shorter.ledger.cells["hard-distillation", 0].answers == 8
 
 
-def test_a_cell_that_starts_from_another_is_a_new_one_where_that_one_changes(monkeypatch):
+def test_a_cell_changes_with_the_cell_that_it_starts_from(monkeypatch):
     setting = Setting("further", "hard", "", after="hard-rl")
     before = recipe_of(setting)
     monkeypatch.setitem(SETTINGS, "hard-rl", Setting("hard-rl", "hard", "", ("learning.kl_weight=0.5",)))

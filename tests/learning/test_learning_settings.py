@@ -1,4 +1,4 @@
-"""The settings of the matrix: each is a configuration that loads, and says what its name says."""
+"""The settings of the matrix: each loads as a configuration and does what its name says."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ FOLDER = Path("runs")
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_every_setting_is_judged_on_the_test_split_with_the_models_of_its_tier(name):
+def test_every_setting_uses_the_test_split_and_the_models_of_its_tier(name):
     setting = SETTINGS[name]
     config, tier = config_of(setting, 3, FOLDER), TIERS[setting.tier]
     (source,) = [source for source in config.problems.sources if source.heldout]
@@ -22,7 +22,7 @@ def test_every_setting_is_judged_on_the_test_split_with_the_models_of_its_tier(n
 
 
 @pytest.mark.parametrize("name", [n for n, one in SETTINGS.items() if not (one.is_shipped or one.longer)])
-def test_no_setting_but_the_shipped_and_longer_ones_samples_more_answers_than_rl_alone_has(name):
+def test_settings_sample_no_more_answers_than_rl_alone_except_shipped_and_longer_ones(name):
     config = config_of(SETTINGS[name], 0, FOLDER)
     answers = config.curriculum.problems_per_step * config.sampling.group_size
     assert answers == PROBLEMS_PER_STEP * 6
@@ -44,7 +44,7 @@ def test_no_two_settings_are_the_same_cell():
     assert [names for names in cells.values() if len(names) > 1] == []
 
 
-def test_settings_are_compared_only_with_others_of_the_list_and_tier():
+def test_comparisons_are_between_different_settings_of_a_tier():
     for comparison in COMPARISONS:
         assert SETTINGS[comparison.setting].tier == SETTINGS[comparison.against].tier
         assert comparison.setting != comparison.against

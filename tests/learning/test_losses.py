@@ -1,4 +1,4 @@
-"""What a loss says of the tokens of a prompt, which are sent with zeros, holds."""
+"""Prompt tokens are sent with zeros; the losses declare whether these have a gradient."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from rtl_core.learning.losses import LOSSES, policy_losses
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_whether_a_token_of_zeros_has_a_gradient_is_as_the_loss_says(name):
+def test_zero_is_silent_tells_whether_a_token_of_zeros_has_a_gradient(name):
     one = LOSSES[name]
     logp = torch.tensor([-1.0, -2.5], requires_grad=True)
     zeros = torch.zeros(2)
@@ -16,5 +16,5 @@ def test_whether_a_token_of_zeros_has_a_gradient_is_as_the_loss_says(name):
     assert bool((logp.grad == 0).all()) is one.zero_is_silent
 
 
-def test_a_step_of_reinforcement_takes_no_loss_that_would_train_on_the_prompt():
+def test_losses_of_rl_steps_do_not_train_on_the_prompt():
     assert policy_losses() == ["importance_sampling", "ppo", "cispo"]

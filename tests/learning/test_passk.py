@@ -1,4 +1,4 @@
-"""pass@k, intervals and the paired test, against values worked by hand or read from printed tables."""
+"""pass@k, intervals and the paired test, compared with hand-calculated or tabulated values."""
 
 import math
 from itertools import combinations
@@ -10,7 +10,7 @@ from rtl_core.learning.intervals import mean_interval, paired_test, t_quantile, 
 from rtl_core.learning.passk import pass_at_k, pass_at_k_P
 
 
-def test_pass_at_k_is_the_share_of_k_subsets_that_hold_a_pass():
+def test_pass_at_k_is_the_share_of_k_subsets_with_a_pass():
     for n in range(1, 8):
         for c in range(n + 1):
             for k in range(1, n + 1):
@@ -23,32 +23,27 @@ def test_pass_at_k_does_not_overflow():
     assert pass_at_k(10_000, 100, 100) == pytest.approx(expected, rel=1e-9)
 
 
-def test_pass_at_k_of_a_set_has_one_value_a_problem():
+def test_pass_at_k_of_several_problems():
     np.testing.assert_allclose(pass_at_k_P([4, 4, 2], [1, 0, 2], 2), [0.5, 0.0, 1.0])
 
 
 @pytest.mark.parametrize(("n", "c", "k"), [(4, 1, 0), (4, 1, 5), (4, 5, 1), (4, -1, 1)])
-def test_pass_at_k_refuses_what_is_not_defined(n, c, k):
+def test_pass_at_k_rejects_invalid_counts(n, c, k):
     with pytest.raises(ValueError, match=r"k|samples|passes"):
         pass_at_k(n, c, k)
 
 
-@pytest.mark.parametrize(
-    ("p", "df", "printed"),
-    [
-        (0.975, 1, 12.706),
-        (0.975, 2, 4.303),
-        (0.975, 10, 2.228),
-        (0.95, 5, 2.015),
-        (0.995, 30, 2.750),
-        (0.975, 10_000, 1.960),
-    ],
-)
-def test_t_quantile_agrees_with_the_printed_table(p, df, printed):
-    assert t_quantile(p, df) == pytest.approx(printed, abs=6e-4)
+T_TABLE = (
+    (0.975, 1, 12.706), (0.975, 2, 4.303), (0.975, 10, 2.228), (0.95, 5, 2.015), (0.995, 30, 2.750), (0.975, 10_000, 1.960),
+)  # fmt: skip
 
 
-def test_interval_over_problems_worked_by_hand():
+@pytest.mark.parametrize(("p", "df", "tabulated"), T_TABLE)
+def test_t_quantile_agrees_with_the_table(p, df, tabulated):
+    assert t_quantile(p, df) == pytest.approx(tabulated, abs=6e-4)
+
+
+def test_interval_over_problems_by_hand():
     # rates 0, 0.5, 1: mean 0.5, sd 0.5, half width 4.3027 * 0.5 / sqrt(3) = 1.242 -> clipped
     assert (mean_interval([0, 0.5, 1]).lo, mean_interval([0, 0.5, 1]).hi) == (0.0, 1.0)
     # rates 0.4, 0.5, 0.6: sd 0.1, half width 4.3027 * 0.1 / sqrt(3) = 0.24841
@@ -57,14 +52,14 @@ def test_interval_over_problems_worked_by_hand():
     assert (found.lo, found.hi) == (pytest.approx(0.25159, abs=1e-4), pytest.approx(0.74841, abs=1e-4))
 
 
-def test_equal_rates_still_leave_doubt():
+def test_equal_rates_give_a_wilson_interval():
     found = mean_interval([1.0] * 20)
     assert found.hi == pytest.approx(1.0)
     assert found.lo == pytest.approx(20 / (20 + 1.959964**2), abs=1e-6)
     assert mean_interval([0.0]).hi == pytest.approx(1.959964**2 / (1 + 1.959964**2), abs=1e-6)
 
 
-def test_wilson_worked_by_hand():
+def test_wilson_by_hand():
     # 8 of 10: (0.8 + 3.8415/20) / 1.38415 = 0.71672; half 0.22661 (Newcombe 1998's method 3)
     assert wilson(8, 10) == (pytest.approx(0.4902, abs=1e-4), pytest.approx(0.9433, abs=1e-4))
 
@@ -75,7 +70,7 @@ def test_the_interval_of_a_gain_is_close_to_t():
     assert first.lo == pytest.approx(mean_interval(rates).lo, abs=0.01)
 
 
-def test_intervals_hold_the_truth_about_as_often_as_they_say():
+def test_coverage_of_intervals():
     rng = np.random.default_rng(5)
     hits = 0
     for _ in range(400):
@@ -94,7 +89,7 @@ def test_paired_test_is_exact_for_few_problems():
     assert paired_test([0, 0, 1], [1, 1, 0]).p_value == 1.0
 
 
-def test_paired_test_ignores_problems_that_did_not_move():
+def test_paired_test_ignores_unchanged_problems():
     assert paired_test([0.0] * 5 + [1.0] * 30, [0.5] * 5 + [1.0] * 30).p_value == 2 / 32
     assert paired_test([0.5, 0.5], [0.5, 0.5]).p_value == 1.0
 
@@ -107,7 +102,7 @@ def test_paired_test_draws_with_a_seed_for_many_problems():
     assert found.lo <= found.gain <= found.hi
 
 
-def test_paired_test_rarely_cries_wolf():
+def test_paired_test_has_few_false_alarms():
     rng = np.random.default_rng(9)
     alarms = sum(
         paired_test(rng.binomial(4, p := rng.random(40)) / 4, rng.binomial(4, p) / 4, draws=400, seed=i).p_value < 0.05
@@ -116,7 +111,7 @@ def test_paired_test_rarely_cries_wolf():
     assert alarms / 300 < 0.09
 
 
-def test_refuses_what_is_not_paired():
+def test_invalid_arguments_are_rejected():
     with pytest.raises(ValueError, match="same problems"):
         paired_test([0.1], [0.1, 0.2])
     with pytest.raises(ValueError, match="at least one"):

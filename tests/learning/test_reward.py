@@ -1,4 +1,6 @@
-"""Reward terms over verdicts, texts and tokens, and how they are registered."""
+"""Reward terms over verdicts, texts and tokens, and their registration."""
+
+from unittest.mock import patch
 
 import pytest
 
@@ -43,11 +45,11 @@ FRACTION = {"tests_fraction": 1.0}
     ],
     ids=["passed", "interface without a weight", "other ports", "rejected", "3 of 4", "4 of 4 and no pass", "no code"],
 )
-def test_a_verdict_earns_the_terms_of_the_stages_that_it_passed(of, weights, total):
+def test_a_verdict_earns_the_terms_of_its_passed_stages(of, weights, total):
     assert earned(of, weights).total == pytest.approx(total)
 
 
-def test_a_ceiling_bounds_the_total_and_leaves_the_terms():
+def test_a_ceiling_bounds_the_total_but_not_the_terms():
     passed = verdict(Outcome.PASSED, "format interface syntax tests", tests=(3, 3))
     graded = Graded(PROBLEM, passed, "module a; endmodule", (1,), "stop")
     got = reward(graded, WEIGHTS, most=0.8)
@@ -62,15 +64,13 @@ def test_an_infrastructure_error_is_never_a_reward():
 
 @pytest.fixture
 def own_terms():
-    """Terms that a test registers are forgotten after it."""
-    before = dict(TERMS)
-    yield
-    TERMS.clear()
-    TERMS.update(before)
+    """Remove the terms that a test registers."""
+    with patch.dict(TERMS):
+        yield
 
 
 @pytest.mark.usefixtures("own_terms")
-def test_a_term_of_ones_own_sees_text_and_tokens_and_is_valued_without_a_weight():
+def test_an_own_term_sees_text_and_tokens_and_is_stored_without_a_weight():
     @term("brief")
     def brief(answer):
         """1 for an empty answer,
@@ -83,7 +83,7 @@ def test_a_term_of_ones_own_sees_text_and_tokens_and_is_valued_without_a_weight(
     assert TERMS["brief"].about == "1 for an empty answer, 0 from 40 tokens on."
     compiled = verdict(Outcome.TESTS_FAILED, "format interface syntax", "tests")
     assert earned(compiled, {"brief": 2.0}, "x" * 10).terms["brief"] == (2.0, 0.75)
-    # Terms that other modules of the process have registered are valued too.
+    # Other modules of the process may have registered more terms.
     assert earned(compiled, WEIGHTS, "x" * 10).terms.items() >= {
         "format": (0.1, 1.0), "interface": (0.2, 1.0), "syntax": (0.3, 1.0), "tests": (1.0, 0.0),
         "tests_fraction": (0.0, 0.0), "brief": (0.0, 0.75),
@@ -100,12 +100,9 @@ def test_a_term_needs_a_free_name_a_docstring_and_values_in_its_range():
         """1.5 for every answer."""
         return 1.5
 
-    for name, function, why in (
-        ("tests", documented, "twice"),
-        ("No Latch", documented, "lower-case"),
-        ("generous", bare, "docstring"),
-    ):
-        with pytest.raises(ValueError, match=why):
+    invalid = (("tests", documented, "twice"), ("No Latch", documented, "lower-case"), ("generous", bare, "docstring"))
+    for name, function, reason in invalid:
+        with pytest.raises(ValueError, match=reason):
             term(name)(function)
 
     def failing(answer):
@@ -114,7 +111,7 @@ def test_a_term_needs_a_free_name_a_docstring_and_values_in_its_range():
 
     term("failing")(failing)
     with pytest.raises(
-        ConfigError, match=r"'failing' fails for an answer to p\S*: KeyError\('x'\)\n  -> mend \S*test_reward, line"
+        ConfigError, match=r"'failing' fails for an answer to p\S*: KeyError\('x'\)\n  -> fix \S*test_reward, line"
     ):
         earned(verdict(Outcome.PASSED, "format"), WEIGHTS)
     del TERMS["failing"]
@@ -134,7 +131,7 @@ def no_latch(answer):
 
 
 @pytest.mark.usefixtures("own_terms")
-def test_a_module_of_ones_own_adds_a_term_to_configuration_and_history(tmp_path, monkeypatch):
+def test_an_own_module_adds_a_term_to_configuration_and_history(tmp_path, monkeypatch):
     (tmp_path / "terms_of_mine.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     weighed = "reward.weights={no_latch = 0.5, tests = 1.0}"
@@ -174,7 +171,7 @@ def test_a_module_of_ones_own_adds_a_term_to_configuration_and_history(tmp_path,
     assert [row["reward_now"] for row in history.query(query.sql, given).to_pylist()] == [3.0, 0.5, 2.5]
 
 
-def test_how_an_episode_went_is_paid_and_charged_and_of_other_answers_not_stored():
+def test_terms_of_episodes_are_stored_only_for_episodes():
     passed = verdict(Outcome.PASSED, "format interface syntax tests")
     weights = {"tests": 1.0, "submit": 0.5, "turns_used": -0.4, "tokens_used": -0.2}
     graded = Graded(PROBLEM, passed, "x", (1, 2, 3), "stop", conduct=Conduct(True, 0.5, 0.25))

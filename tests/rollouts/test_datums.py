@@ -12,7 +12,7 @@ from rtl_core.config import RunConfig, load_config
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
-from rtl_core.learning.kl_mask import first_wrong_line, unsure
+from rtl_core.learning.kl import first_wrong_line, unsure
 from rtl_core.learning.reward import Reward
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import build_datums, credited, has_signal, permute_teacher, signal_share

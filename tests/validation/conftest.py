@@ -1,4 +1,4 @@
-"""Problems with planted harnesses."""
+"""Problems with given harnesses."""
 
 from collections.abc import Callable
 
@@ -37,13 +37,13 @@ sys.exit(0 if "all good" in done.stdout else 1)
 
 
 def inverter(value: str = "~a") -> str:
-    """A design of the inverter's interface; right, unless its output has another value."""
+    """A design with the inverter's interface whose output is `value`."""
     return f"module inv(input [3:0] a, output [3:0] y);\n  assign y = {value};\nendmodule\n"
 
 
 @pytest.fixture
 def planted() -> Callable[..., Problem]:
-    """A problem (a four-bit inverter) whose harness is the given Python program, or honest."""
+    """Factory of a problem (a four-bit inverter) whose harness is the given Python program, by default an honest one."""
 
     def make(
         run: str = HONEST,
@@ -61,10 +61,11 @@ def planted() -> Callable[..., Problem]:
             "src/bench.sv": BENCH,
             **(files or {}),
         }
-        asked = "Write an inverter:\n```verilog\nmodule inv(input [3:0] a, output [3:0] y);\n```\n"
-        made = a_problem(id=identity, prompt=asked, context=context or {}, targets=("rtl/inv.sv",), harness=harness)
-        if golden:
-            made = made.model_copy(update={"golden": {"rtl/inv.sv": golden}})
-        return problem_from_record(record_of(made), source="cvdp")
+        prompt = "Write an inverter:\n```verilog\nmodule inv(input [3:0] a, output [3:0] y);\n```\n"
+        problem = a_problem(
+            id=identity, prompt=prompt, context=context or {}, targets=("rtl/inv.sv",), harness=harness,
+            golden={"rtl/inv.sv": golden} if golden else None,
+        )  # fmt: skip
+        return problem_from_record(record_of(problem), source="cvdp")
 
     return make

@@ -1,16 +1,12 @@
-"""An audit finds the passes that were not deserved, names them, and goes on where it stopped."""
+"""An audit finds undeserved passes, names them, and continues after an interruption."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from rtl_core.config import RunConfig, load_config
 from rtl_core.equivalence.side_by_side import Effort
 from rtl_core.grading.grader import Grader
 from rtl_core.history.records import RunRecord
@@ -23,7 +19,8 @@ from rtl_core.reporting.report import write_report
 from rtl_core.rollouts import auditing
 from rtl_core.rollouts.auditing import audit_run
 from rtl_core.types.problem import Problem
-from tests.nouns import a_rollout
+from tests.command import run as run_command
+from tests.nouns import a_rollout, demo
 from tests.validation.conftest import inverter
 
 Make = Callable[..., Problem]
@@ -41,8 +38,7 @@ class Audited:
 
     def __init__(self, folder: Path, grader: Grader, planted: Make) -> None:
         self.path, self.grader = folder / "history.duckdb", grader
-        overrides = [f"run.directory={folder}", f"run.history={self.path}", "run.name=r"]
-        self.config: RunConfig = load_config("demo", overrides)
+        self.config = demo(folder, "run.name=r")
         self.history = History(self.path)
         self.history.start_run(RunRecord(name="r", config=self.config.model_dump(mode="json")))
         half = planted().harness["src/bench.sv"].replace("i < 16", "i < 12")
@@ -53,7 +49,7 @@ class Audited:
         self.history.record_problems("r", [(p, "train", i) for i, p in enumerate(problems)])
 
     def answer(self, problem: Problem, *codes: str, purpose: str = "train", step: int = 0) -> list[str]:
-        """Grade answers and store them; returns their keys."""
+        """Grade and store answers, and return their keys."""
         evaluation = "e" if purpose == "evaluation" else None
         rollouts = [
             a_rollout(
@@ -78,7 +74,7 @@ def run(tmp_path, grader, planted):
 
 
 @pytest.mark.slow
-def test_a_wrongly_paid_answer_is_found_and_named_and_honest_ones_are_not(run):
+def test_undeserved_passes_are_found_and_others_are_not(run):
     keys = run.answer(run.half, RIGHT, ALSO_RIGHT, WRONG, WRONG, EMPTY)
     for problem in run.starter:
         run.answer(problem, *problem.golden.values(), purpose="evaluation")
@@ -97,14 +93,11 @@ def test_a_wrongly_paid_answer_is_found_and_named_and_honest_ones_are_not(run):
     assert 0.03 < summary.whole.doubtful.lo < 0.04 < 0.36 < summary.whole.doubtful.hi < 0.37
 
 
-def test_what_is_audited_is_the_answer_that_was_graded(run):
-    """The demanded module, though another design stands before it and the file is not named after it."""
-    record = run.half.model_dump()
-    moved = Problem.model_validate(
-        record
-        | {"id": "moved", "targets": ("rtl/design.sv",), "golden": {"rtl/design.sv": RIGHT}}
-        | {"harness": {path: text.replace("inv.sv", "design.sv") for path, text in run.half.harness.items()}}
-    )
+def test_the_required_module_is_audited(run):
+    """Even if another module precedes it and the file has another name."""
+    harness = {path: text.replace("inv.sv", "design.sv") for path, text in run.half.harness.items()}
+    changes = {"id": "moved", "targets": ("rtl/design.sv",), "golden": {"rtl/design.sv": RIGHT}, "harness": harness}
+    moved = Problem.model_validate(run.half.model_dump() | changes)
     run.history.record_problems("r", [(moved, "train", 99)])
     helper = "module helper(input a, output y);\n  assign y = a;\nendmodule\n"
     run.answer(moved, f"{helper}```\n```verilog\n{RIGHT}")
@@ -122,8 +115,8 @@ endmodule
 """
 
 
-def test_an_answer_is_read_and_simulated_as_it_was_graded(run):
-    """A test bench in a block of its own before the design, or behind it in the same block, is no part of it."""
+def test_a_test_bench_in_an_answer_is_ignored(run):
+    """Whether it has its own block before the design, or follows it in the same block."""
     run.answer(run.half, f"{BENCH}```\nThe design:\n```verilog\n{WRONG}", WRONG + BENCH, RIGHT + BENCH)
     run.audit()
     summary = audit_summary(run.history, "r")
@@ -131,7 +124,7 @@ def test_an_answer_is_read_and_simulated_as_it_was_graded(run):
 
 
 @pytest.mark.slow
-def test_a_repetition_does_only_what_is_missing(run):
+def test_a_repeated_audit_only_does_missing_work(run):
     run.answer(run.half, RIGHT, WRONG)
     assert run.audit().simulated == 2
     again = run.audit()
@@ -141,7 +134,7 @@ def test_a_repetition_does_only_what_is_missing(run):
     assert run.audit(Effort.of_cycles(800, 6, 10.0)).simulated == 3, "another effort is another audit"
 
 
-def test_what_cannot_be_known_is_told_with_its_reason(run):
+def test_unknown_results_have_a_reason(run):
     run.answer(run.bare, RIGHT)
     key = run.answer(run.half, RIGHT)[0]
     changed = {"id": "early", "prompt": "another", "interface": None}
@@ -160,7 +153,7 @@ def test_what_cannot_be_known_is_told_with_its_reason(run):
 
 
 @pytest.mark.slow
-def test_without_a_golden_answer_passes_are_held_against_one_another(run):
+def test_without_a_golden_answer_passes_are_compared_with_each_other(run):
     half = Problem.model_validate({**run.half.model_dump(), "id": "withheld", "golden": None})
     run.history.record_problems("r", [(half, "train", 99)])
     keys = run.answer(
@@ -188,7 +181,7 @@ def test_a_run_without_passes_has_nothing_to_audit(run):
     assert audit_summary(run.history, "r") is None
 
 
-def test_the_report_shows_an_audit_where_one_was_made(run, tmp_path):
+def test_the_report_shows_the_audit(run, tmp_path):
     keys = run.answer(run.half, RIGHT, WRONG)
     before = write_report(run.history, ["r"], tmp_path / "before.html").read_text()
     assert "Were the passes deserved?" not in before
@@ -202,13 +195,9 @@ def test_the_report_shows_an_audit_where_one_was_made(run, tmp_path):
 
 def test_the_command_prints_json_and_exit_codes(run):
     run.answer(run.half, RIGHT, WRONG)
-
-    line = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "audit", "r", "--db", str(run.path)]
-    told = subprocess.run(
-        [*line, "--cycles", "600", "--json", "--strict"], capture_output=True, text=True, env=os.environ, check=False
-    )
-    assert told.returncode == 1, told.stderr
-    found = json.loads(told.stdout)
+    done = run_command("audit", "r", "--db", run.path, "--cycles", 600, "--json", "--strict")
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
     assert (found["passes"], found["proved"], found["doubtful"][0]["method"]) == (2, 1, "simulation")
     assert found["doubtful"][0]["rollout"].endswith("/1")
     assert found["interval"][0] < 0.5 < found["interval"][1]

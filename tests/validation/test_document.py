@@ -1,4 +1,4 @@
-"""The audit of a problem set as a document: what it holds, and that two versions of a set differ in what changed alone."""
+"""The audit of a problem set as a document: its contents, and that two versions differ only in what changed."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def records(grader):
 
 @pytest.fixture
 def history(records, tmp_path):
-    """It also knows that another simulator found the first problem flaky."""
+    """A history that also has a flaky result of another simulator for the first problem."""
     made, (first, *_) = History(tmp_path / "h.duckdb"), records.values()
     made.start_run(RunRecord(name="v"))
     other = first.model_copy(update={"tools_key": "other", "status": "flaky", "tools": {"iverilog": "99"}})
@@ -42,7 +42,7 @@ def written(path: Path, problems: list[Problem], records: dict[str, ValidationRe
     return path.read_text()
 
 
-def test_each_problem_has_its_line_and_head_and_tail_make_it_citable(records, history, tmp_path):
+def test_lines_of_header_problems_and_digest(records, history, tmp_path):
     head, *rows, tail = map(json.loads, written(tmp_path / "a.jsonl", PROBLEMS, records, history).splitlines())
     assert head["data_set"] == LoadedProblems(train=PROBLEMS).fingerprint
     assert head["tools"] == [records[PROBLEMS[0].id].tools]
@@ -56,20 +56,19 @@ def test_each_problem_has_its_line_and_head_and_tail_make_it_citable(records, hi
     assert (row["interface"]["source"], row["interface"]["confidence"]) == ("golden", "certain")
 
 
-def test_a_validation_that_the_history_gave_back_has_the_same_digest(records, history, tmp_path):
+def test_a_stored_validation_has_the_same_digest_as_a_fresh_one(records, history, tmp_path):
     stubs = {"zeros": "passed", "unknown": "passed", "inputs": "passed"}
-    fresh = {
-        name: one.model_copy(update={"evidence": {**one.evidence, "stubs": stubs}}) for name, one in records.items()
-    }
-    stored = {
-        name: one.model_copy(update={"evidence": json.loads(json.dumps(one.evidence, sort_keys=True))})
-        for name, one in fresh.items()
-    }
+
+    def with_evidence(change):
+        return {name: one.model_copy(update={"evidence": change(one.evidence)}) for name, one in records.items()}
+
+    fresh = with_evidence(lambda evidence: {**evidence, "stubs": stubs})
+    stored = with_evidence(lambda evidence: json.loads(json.dumps({**evidence, "stubs": stubs}, sort_keys=True)))
     first, again = (written(tmp_path / "a.jsonl", PROBLEMS, found, history) for found in (fresh, stored))
     assert first == again
 
 
-def test_two_versions_of_a_set_differ_in_what_changed_alone(records, history, tmp_path):
+def test_two_versions_of_a_set_differ_only_in_what_changed(records, history, tmp_path):
     before = written(tmp_path / "a.jsonl", PROBLEMS, records, history).splitlines()
     slower = {name: record.model_copy(update={"wall_s": 99.0}) for name, record in records.items()}
     assert written(tmp_path / "b.jsonl", PROBLEMS, slower, history).splitlines()[:-1] == before[:-1]
@@ -80,7 +79,7 @@ def test_two_versions_of_a_set_differ_in_what_changed_alone(records, history, tm
     assert changed[-1]
 
 
-def test_the_page_holds_the_same_and_no_text_of_the_set_is_markup(records, history, tmp_path):
+def test_the_html_page_escapes_texts_of_the_set(records, history, tmp_path):
     page = written(tmp_path / "a.html", PROBLEMS, records, history)
     assert "2 of 2 problems are fit" in page
     assert LoadedProblems(train=PROBLEMS).fingerprint in page
@@ -91,7 +90,7 @@ def test_the_page_holds_the_same_and_no_text_of_the_set_is_markup(records, histo
 
 
 @pytest.mark.parametrize("form", ["html", "jsonl"])
-def test_no_form_tells_where_packages_lie(records, history, tmp_path, form):
+def test_paths_of_packages_are_removed(records, history, tmp_path, form):
     reason = {"reason": "cannot import x (/home/someone/site-packages/y.py)"}
     told = {name: one.model_copy(update={"status": "unsupported", "evidence": reason}) for name, one in records.items()}
     document = written(tmp_path / f"a.{form}", PROBLEMS, told, history)
@@ -99,7 +98,7 @@ def test_no_form_tells_where_packages_lie(records, history, tmp_path, form):
     assert "/home/someone" not in document
 
 
-def test_specification_golden_answer_and_harness_are_held_against_one_another():
+def test_contradictions_between_specification_golden_answer_and_harness_are_listed():
     (problem,) = starter_problems("train", 1, 0)
     assert list(contradictions(problem)) == []
     ports = ", ".join(
@@ -112,6 +111,6 @@ def test_specification_golden_answer_and_harness_are_held_against_one_another():
     assert any(f"`{problem.interface.ports[-1].name}`" in line for line in found[1:])
 
 
-def test_a_document_of_no_known_form_is_refused():
+def test_other_file_names_are_rejected():
     with pytest.raises(ConfigError, match=r"end it with \.html or \.jsonl"):
         check_form(Path("audit.txt"))

@@ -1,4 +1,4 @@
-"""What a harness drives is recorded, and tells apart what random inputs do not."""
+"""The inputs that a harness drives are recorded, and distinguish designs that random inputs do not."""
 
 from rtl_core.equivalence.differential import compare
 from rtl_core.equivalence.harness_inputs import harness_inputs
@@ -16,7 +16,7 @@ endmodule
 QUICK = Effort.of_cycles(200)
 
 
-def test_the_inputs_of_a_starter_harness_are_recorded_and_equal_designs_stay_equal_on_them(grader):
+def test_inputs_of_a_starter_harness_are_recorded(grader):
     problem = next(p for p in starter_problems("train", 40, 0) if p.family == "counter")
     trace = harness_inputs(grader, problem, problem.golden)
     inputs = {port.name for port in problem.interface.ports if port.direction == "input"}
@@ -27,7 +27,7 @@ def test_the_inputs_of_a_starter_harness_are_recorded_and_equal_designs_stay_equ
     assert itself.agrees
 
 
-def test_inputs_of_a_protocol_tell_apart_what_random_ones_do_not(grader):
+def test_inputs_of_a_protocol_find_a_difference_that_random_ones_miss(grader):
     problem, golden = problem_of(LOCK), {"rtl/m.sv": LOCK}
     other = {"rtl/m.sv": LOCK.replace("8'h5a", "8'h5b")}
     assert compare(grader.executor, problem, golden, other, grader.limits, QUICK).result == "same"

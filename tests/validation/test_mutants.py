@@ -1,7 +1,6 @@
-"""Mutants are small, wrong, and only where behaviour is."""
+"""Mutants are small and wrong, and change only behaviour."""
 
 import difflib
-import re
 
 import pytest
 
@@ -91,7 +90,7 @@ priority: always @(*) y = a > 1 ? 1 : (b > 1) ? 2 : 3; --> y = (b > 1) ? 2 : a >
 priority: always @(*) casez (a) 4'b1???: y = 1; 4'b?1??: y = 2; endcase --> casez (a) 4'b?1??: y = 2; 4'b1???: y = 1; endcase
 priority: always @(*) begin if (a > 1) y = 1; if (b > 1) y = 2; end --> begin if (b > 1) y = 2; if (a > 1) y = 1; end
 """
-"""Kind: text before --> a part of the text after, in any white space."""
+"""Kind: text before --> part of the text after, ignoring white space."""
 
 
 @pytest.mark.parametrize("line", MUTATIONS.splitlines())
@@ -109,7 +108,7 @@ def test_all_kinds_come_from_one_design_and_no_mutant_twice():
     assert DESIGN not in {text for _, text in found}
 
 
-def test_comments_strings_macros_and_printing_are_never_touched():
+def test_comments_strings_macros_and_printing_are_not_mutated():
     kept = ["// a + b < c, posedge clk", "/* if (a) b else c */", '$display("a + b, %0d", a + b);']
     kept += ["`define TWICE(x) (x + x)", "`TWICE(b)"]
     for kind, text in made(DESIGN):
@@ -132,7 +131,7 @@ def test_mutants_are_small_and_parse():
     for kind, text in made(DESIGN):
         assert SourceTree(text).errors == SourceTree(DESIGN).errors
         if kind in ("truncation", "ignored input", "ignored parameter", "late reset"):
-            continue  # a signal is renamed wherever it stands
+            continue  # a signal is renamed in many places
         changed = [line for line in difflib.ndiff(golden, text.splitlines()) if line.startswith("+ ")]
         assert len(changed) <= 3, changed
 
@@ -150,13 +149,12 @@ def test_few_mutants_are_spread_over_the_kinds():
 
 def test_descriptions_name_file_and_line():
     for mutant in mutants({"rtl/m.sv": DESIGN}, "m", 100, 0):
-        path, line, said = mutant.description.split(":", 2)
+        path, line, _ = mutant.description.split(":", 2)
         assert path == "rtl/m.sv"
-        shown = re.search(r"`([^`]{1,40})`", said)
-        assert shown is None or "becomes" not in said or int(line) <= len(DESIGN.splitlines())
+        assert 1 <= int(line) <= len(DESIGN.splitlines())
 
 
-def test_a_very_long_expression_is_no_trouble():
+def test_a_very_long_expression_is_mutated():
     source = wrap(f"always @(*) y = {' + '.join(['a'] * 400)};")
     assert len(made(source, 10)) == 10
 

@@ -1,4 +1,4 @@
-"""Stubs have the right interface and no design."""
+"""Stubs have the right interface but no design."""
 
 import subprocess
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_without_a_golden_answer_a_stub_is_written_from_the_interface(tmp_path):
         (Interface(module="old", source=InterfaceSource.HARNESS, ports=(Port(name="y"),)), "no output"),
     ],
 )
-def test_where_none_can_be_made_the_reason_is_told(interface, reason):
+def test_without_stubs_there_is_a_reason(interface, reason):
     made = stubs(problem(None, interface))
     assert not made.files
     assert reason in made.reason
@@ -110,6 +110,15 @@ endmodule
 """
 
 
+def simulate(folder: Path, stub: str, bench: str = WATCH) -> str:
+    """Output of a test bench with a stub of COUNTER."""
+    interface = parse_interface({"old.v": COUNTER}, "old", InterfaceSource.GOLDEN)
+    (folder / "dut.sv").write_text(stubs(problem(COUNTER, interface)).files[stub]["rtl/old.v"])
+    (folder / "watch.sv").write_text(bench)
+    subprocess.run(["iverilog", "-g2012", "-s", "watch", "-o", "x", "watch.sv", "dut.sv"], cwd=folder, check=True)
+    return subprocess.run(["vvp", "-n", "x"], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
 @pytest.mark.parametrize(
     ("stub", "seen"),
     [
@@ -122,27 +131,13 @@ endmodule
     ],
 )
 def test_a_stub_does_what_its_name_says(tmp_path, stub, seen):
-    interface = parse_interface({"old.v": COUNTER}, "old", InterfaceSource.GOLDEN)
-    files = stubs(problem(COUNTER, interface)).files[stub]
-    (tmp_path / "dut.sv").write_text(files["rtl/old.v"])
-    (tmp_path / "watch.sv").write_text(WATCH)
-    subprocess.run(["iverilog", "-g2012", "-s", "watch", "-o", "x", "watch.sv", "dut.sv"], cwd=tmp_path, check=True)
-    done = subprocess.run(["vvp", "-n", "x"], cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert done.stdout.split() == seen.split()
+    assert simulate(tmp_path, stub).split() == seen.split()
 
 
 def test_an_echo_follows_the_clock_and_a_blip_lasts_a_nanosecond(tmp_path):
-    interface = parse_interface({"old.v": COUNTER}, "old", InterfaceSource.GOLDEN)
-    made = stubs(problem(COUNTER, interface)).files
     bench = WATCH.replace('$write("%0d/%b ", q, top)', "").replace(
         "initial begin", 'initial $monitor("%0t %b", $time, q); initial begin'
     )
-    (tmp_path / "watch.sv").write_text(bench)
-    told = {}
-    for stub in ("clock", "blip"):
-        (tmp_path / "dut.sv").write_text(made[stub]["rtl/old.v"])
-        subprocess.run(["iverilog", "-g2012", "-s", "watch", "-o", "x", "watch.sv", "dut.sv"], cwd=tmp_path, check=True)
-        done = subprocess.run(["vvp", "-n", "x"], cwd=tmp_path, check=True, capture_output=True, text=True)
-        told[stub] = done.stdout.splitlines()[:3]
-    assert told["blip"] == ["0 0000", "1 1111", "2 0000"] or told["blip"] == ["0 0000", "1000 1111", "2000 0000"]
-    assert [line.split()[1] for line in told["clock"]] == ["0000", "1111", "0000"]
+    clock, blip = (simulate(tmp_path, stub, bench).splitlines()[:3] for stub in ("clock", "blip"))
+    assert blip == ["0 0000", "1 1111", "2 0000"] or blip == ["0 0000", "1000 1111", "2000 0000"]
+    assert [line.split()[1] for line in clock] == ["0000", "1111", "0000"]

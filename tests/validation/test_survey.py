@@ -1,4 +1,4 @@
-"""The validation of a session's problems: incremental, honest about failures of the executor, without Prefect."""
+"""Validation of a session's problems without Prefect: results are reused, and failures of the executor are not recorded."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,26 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.config import load_config
 from rtl_core.errors import InfrastructureError
 from rtl_core.rollouts import survey
 from rtl_core.run.session import Session, open_session
 from rtl_core.validation.level import full_level, quick_level
+from tests.nouns import demo
 
 
 def in_session(tmp_path: Path, work: Callable[[Session], Awaitable[None]], *overrides: str) -> None:
-    """Open a session of two starter problems and work in it."""
-    settings = load_config(
-        "demo",
-        [
-            f"run.directory={tmp_path}",
-            f"run.history={tmp_path / 'history.duckdb'}",
-            "problems.sources.0.train=1",
-            "problems.sources.0.heldout=1",
-            "grading.workers=2",
-            *overrides,
-        ],
-    )
+    """Run `work` in a session with two starter problems."""
+    settings = demo(tmp_path, "grading.workers=2", *overrides, train=1)
 
     async def run() -> None:
         async with open_session(settings, with_policy=False, accept_changes=True) as session:
@@ -43,7 +33,7 @@ async def validate_all(session: Session, level: object) -> survey.Survey:
 
 
 @pytest.mark.slow
-def test_a_full_record_serves_a_quick_question_but_not_the_other_way_round(tmp_path):
+def test_a_full_record_is_reused_at_the_quick_level_but_not_vice_versa(tmp_path):
     async def work(session):
         quick = quick_level(1, 1)
         assert (await validate_all(session, quick)).known == 0
@@ -54,7 +44,7 @@ def test_a_full_record_serves_a_quick_question_but_not_the_other_way_round(tmp_p
     in_session(tmp_path, work)
 
 
-def test_another_golden_answer_is_validated_anew_although_the_fingerprint_is_the_same(tmp_path):
+def test_another_golden_answer_is_validated_again(tmp_path):
     async def work(session):
         level = quick_level(0, 1)
         await validate_all(session, level)
@@ -67,7 +57,7 @@ def test_another_golden_answer_is_validated_anew_although_the_fingerprint_is_the
     in_session(tmp_path, work)
 
 
-def test_an_executor_that_fails_is_tried_again_and_then_one_problem_is_left_out_unrecorded(tmp_path):
+def test_a_failing_executor_is_retried_and_then_the_problem_is_skipped_unrecorded(tmp_path):
     async def work(session):
         under_way = survey.begin(session, quick_level(1, 1))
         problem_id = under_way.waiting[0]
@@ -86,7 +76,7 @@ def test_an_executor_that_fails_is_tried_again_and_then_one_problem_is_left_out_
 
 
 @pytest.mark.parametrize(("required", "takes_part"), [("true", False), ("false", True)])
-def test_a_problem_without_a_golden_answer_takes_part_only_when_none_is_required(tmp_path, required, takes_part):
+def test_require_golden_excludes_problems_without_a_golden_answer(tmp_path, required, takes_part):
     async def work(session):
         problem = session.loaded.train[0]
         bare = problem.model_copy(update={"golden": None})
@@ -99,7 +89,7 @@ def test_a_problem_without_a_golden_answer_takes_part_only_when_none_is_required
     in_session(tmp_path, work, f"problems.require_golden={required}")
 
 
-def test_a_weak_training_problem_trains_up_to_its_ceiling_and_a_held_out_one_never(tmp_path):
+def test_a_weak_training_problem_has_a_ceiling_and_a_held_out_one_is_excluded(tmp_path):
     async def work(session):
         under_way = await validate_all(session, quick_level(0, 1))
         weak = {name: record.model_copy(update={"status": "weak"}) for name, record in under_way.records.items()}

@@ -1,4 +1,4 @@
-"""The flow over whole sets: one table, incremental, and only what is fit takes part."""
+"""The validation flow over whole sets: one table, reuse of stored results, and only fit problems take part."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def problem_file(tmp_path, planted):
 
 @pytest.fixture
 def overrides(tmp_path, problem_file):
-    """A run on these problems, in a folder of its own."""
+    """A run on these problems in its own folder."""
     source = f'problems.sources=[{{kind="cvdp", path="{problem_file}", heldout_fraction=0.0}}]'
     return [f"run.directory={tmp_path}", f"run.history={tmp_path / 'history.duckdb'}", source]
 
@@ -44,7 +44,7 @@ def test_a_set_is_validated_once_and_each_unfit_problem_is_named(prefect, tmp_pa
     assert first == {"fit": 1, "weak": 1, "flaky": 1, "unsupported": 1, "known": 0}
 
     second = asyncio.run(validate("demo", overrides, "full", 4, 2))
-    assert second == {**first, "known": 4}, "what was validated once is not validated again"
+    assert second == {**first, "known": 4}, "stored results are reused"
     third = asyncio.run(validate("demo", overrides, "full", 5, 2))
     assert third["known"] == 0, "another level is another validation"
 
@@ -89,7 +89,7 @@ def test_only_fit_problems_take_part_in_a_run(prefect, overrides):
     assert found["fit"] == 1
 
 
-def test_figures_by_source_count_lines_that_were_never_problems():
+def test_counts_by_source_include_broken_lines_and_skipped_problems():
     from rtl_core.problems.problem_set import BrokenLine, LeftOut
 
     rows, unfit = by_source(
@@ -102,7 +102,7 @@ def test_figures_by_source_count_lines_that_were_never_problems():
     assert [u.reason for u in unfit] == ["line: is not JSON", "needs a commercial tool"]
 
 
-def test_a_long_validation_tells_what_is_at_work(prefect, overrides, monkeypatch):
+def test_a_long_validation_reports_what_is_running(prefect, overrides, monkeypatch):
     from rtl_core.observe.progress import LogProgress, progress
     from rtl_core.rollouts import resumable
     from rtl_distill.flows import validate as flow
