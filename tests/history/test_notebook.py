@@ -1,4 +1,4 @@
-"""docs/history-notebook.ipynb runs over a snapshot, and its figures hold the run's own numbers."""
+"""docs/history-notebook.ipynb runs on a snapshot, and its figures show the run's data."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ NOTEBOOK = Path(__file__).parents[2] / "docs" / "history-notebook.ipynb"
 
 @pytest.fixture
 def figures(demo, tmp_path, monkeypatch):
-    """The figures by name, after every code cell has run in order."""
+    """The figures by name, after all code cells have run in order."""
     monkeypatch.setenv("SNAPSHOT", str(take_snapshot(demo.path, tmp_path / "today.duckdb")))
     monkeypatch.delenv("RUN", raising=False)
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
@@ -28,7 +28,7 @@ def figures(demo, tmp_path, monkeypatch):
     return {name: value for name, value in names.items() if isinstance(value, go.Figure)}
 
 
-def test_every_figure_of_the_notebook_holds_the_run_s_numbers(demo, figures):
+def test_every_figure_of_the_notebook_shows_the_runs_data(demo, figures):
     assert set(figures) == {"curves", "heldout", "shares", "stages", "named", "parting", "spent"}
     for name, figure in figures.items():
         assert figure.data, name
