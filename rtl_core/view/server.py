@@ -1,8 +1,8 @@
-"""The server of the view: loopback only, for one person.
+"""The web server of the view: on loopback only, for a single user.
 
-A page on the Internet must not read it through the reader's browser: requests that name another host are refused (DNS rebinding), and
-what starts a simulator takes a header that only our own script can send. What models wrote is escaped, and the policy that goes
-with every answer lets no script, style or address but our own work. Other users of the machine can reach loopback, too.
+Other websites must not read it through the user's browser: requests for another host name are refused (DNS rebinding), and
+starting a simulator needs a header that only our own script can send. Model texts are escaped, and the content security policy of
+every response allows only our own scripts, styles and URLs. Other users of the machine can also reach loopback.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 KEPT = 64
-"""Pages that are kept until the history changes."""
+"""Maximum pages in the cache."""
 Asked = Annotated[Filters, Query()]
 
 
 def create_app(history: History) -> FastAPI:
-    """The view of a history that is opened for reading only."""
+    """The view of a history that is opened read-only."""
     app = FastAPI(title="rtl-distill view", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
 
     @app.middleware("http")
     async def guard(request: Request, answer: Callable[[Request], Any]) -> Response:
         if request.method not in ("GET", "HEAD") and request.headers.get("x-rtl-distill-view") != "1":
-            return Response("this takes the view's own page", 403, HEADERS)
+            return Response("only the view's own pages may send this request", 403, HEADERS)
         response: Response = await answer(request)
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
@@ -76,7 +76,7 @@ def create_app(history: History) -> FastAPI:
 
     @app.get("/stamp")
     def stamp() -> Response:
-        """Changes whenever the history does; a look at the file's entry alone."""
+        """A value that changes with the history, from the file's metadata."""
         return JSONResponse({"stamp": shown.kept.stamp()})
 
     @app.get("/static/{name}")
@@ -90,7 +90,7 @@ def create_app(history: History) -> FastAPI:
 
 
 class _Shown:
-    """The templates filled with what a history holds."""
+    """Renders pages of a history, with a cache."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -124,7 +124,7 @@ def _answer_errors(app: FastAPI, shown: _Shown) -> None:
     @app.exception_handler(RequestValidationError)
     def misread(request: Request, error: RequestValidationError) -> Response:
         what = ", ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
-        return shown.error(400, f"this address cannot be read: {what}", "follow a link, or begin at the list of runs")
+        return shown.error(400, f"this address is not valid: {what}", "follow a link, or start at the list of runs")
 
 
 def _answer_pages(app: FastAPI, shown: _Shown) -> None:
@@ -165,7 +165,7 @@ def _answer_pages(app: FastAPI, shown: _Shown) -> None:
     def rollout(
         request: Request, key: Name, against: Name = "", overlay: Name = "kl", token: Page = 0, waves: bool = False
     ) -> Response:
-        # A link of another page does not start a simulator.
+        # A link on another website must not start a simulator.
         waves = waves and request.headers.get("sec-fetch-site") in (None, "none", "same-origin")
         return shown.page(
             request, "rollout.html", lambda: pages.rollout(history, key, against, overlay, token) | {"waves": waves}
@@ -177,10 +177,10 @@ def _answer_waves(app: FastAPI, shown: _Shown) -> None:
 
     @app.post("/waves")
     async def waves(request: Request, key: Annotated[str, Body(embed=True, max_length=400)]) -> Response:
-        """Grades the rollout again with dumping on, one at a time: the simulators of a run want the cores, too."""
+        """Grade the rollout again and record waves, one at a time, since the simulators of a run need the cores."""
         async with simulating:
             if await request.is_disconnected():
-                return Response(status_code=204)  # the reader went on while others were drawn
+                return Response(status_code=204)  # the user left the page while waiting
             if key in drawn:
                 return HTMLResponse(drawn[key])
             values = await run_in_threadpool(pages.waves, shown.history, key)
@@ -193,7 +193,7 @@ def _answer_waves(app: FastAPI, shown: _Shown) -> None:
 
 
 class _Kept:
-    """Pages as they were put together, until the history changes: going back costs nothing, neither does a second reader."""
+    """A cache of rendered pages, valid until the history changes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -235,7 +235,7 @@ def _words(outcome: str | None) -> str:
 
 
 def _static() -> dict[str, tuple[str, str]]:
-    """File name -> (kind, text) of all that a page loads."""
+    """Mapping of file name to (media type, text) of the static files."""
     folder = files("rtl_core.view") / "static"
     kinds = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
     found = {
@@ -252,7 +252,7 @@ def _static() -> dict[str, tuple[str, str]]:
 
 
 def serve(history: History, port: int, announce: Callable[[str], None]) -> None:
-    """Serve the view until Ctrl-C; `announce` gets its address once it answers."""
+    """Serve the view until Ctrl-C; `announce` receives its address once it accepts requests."""
     listener = http_server.listen("127.0.0.1", port)
     threading.Thread(target=_warm, daemon=True).start()
 
@@ -263,7 +263,7 @@ def serve(history: History, port: int, announce: Callable[[str], None]) -> None:
 
 
 def _warm() -> None:
-    """Import what the first rollout needs, while the reader looks at the runs."""
+    """Import what the page of a rollout needs, while the user looks at the runs."""
     import huggingface_hub.errors  # noqa: F401
     import tokenizers  # noqa: F401
 
@@ -271,5 +271,5 @@ def _warm() -> None:
 
 
 def has_screen() -> bool:
-    """Whether a browser of this machine has somewhere to show itself."""
+    """Return whether this machine has a display for a browser."""
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -96,8 +96,8 @@ def test_the_table_says_how_it_was_sampled_what_was_not_answered_and_what_is_lef
     caption = tables_of(history, "bench")[-1].caption
     assert "4 problems, 5 answers each" in caption
     assert "some/model; template cvdp, temperature 0.2, top_p 0.7, max_tokens 4096." in caption
-    assert "Not answered and counted as failed: 1 problem whose prompt fills the model's context." in caption
-    assert "Left out of the figures: 298 (it needs a commercial tool)." in caption
+    assert "Counted as failed without an answer: 1 problem whose prompt fills the model's context." in caption
+    assert "Excluded problems: 298 (it needs a commercial tool)." in caption
 
 
 def test_a_run_that_trains_has_no_such_table(history):

@@ -105,7 +105,7 @@ def test_a_problem_that_changed_between_two_runs_is_not_compared(tmp_path):
     *_, apart = comparison(History(path), ["first", "other"])
     table = compare.table([Source(History(path), "first"), Source(History(path), "other")])
     assert [row[-2] for row in table.rows] == ["–", "1"]
-    assert f"is not shared: {len(heldout) - 1}, such as {min(name for (name,) in heldout[1:])}, " in table.caption
+    assert f"are not compared: {len(heldout) - 1}, such as {min(name for (name,) in heldout[1:])}, " in table.caption
     assert not any(name in text_of(apart) for (name,) in heldout[1:])
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from rtl_core.history.records import RunRecord
 from rtl_core.pretrained import MODELS
-from rtl_core.reporting.notes import DEMO, TINY, demo_note
+from rtl_core.reporting.report import DEMO, TINY, demo_note
 from rtl_core.tinymodels import MODEL_NAMES
 
 LOCAL = {"base_url": "local"}

@@ -116,7 +116,7 @@ def test_parts_add_up_to_the_whole(drawn):
     )
     assert np.sum([trace["y"] for trace in outcomes.values()], axis=0) == pytest.approx(np.ones(12))
     told = drawn.js("document.getElementById('equal-difficulty').innerText")
-    assert "the raw curve (lighter) may fall while the student gets better" in told
+    assert "The raw curve (lighter) may fall while the student improves" in told
 
 
 def test_pass_rate_by_difficulty_equals_the_query(drawn, demo):

@@ -105,16 +105,16 @@ def test_show_finds_a_rollout_by_its_end_and_names_candidates(demo):
 
 def test_compare_tells_two_runs_apart(demo):
     out = run(demo, "compare", "other", "demo")
-    assert "What was set differently" not in out  # the made-up runs have one configuration
+    assert "Settings that differ" not in out  # the made-up runs have one configuration
     assert out.index("other") < out.index("demo")
     for words in (
-        "In figures",
+        "Results in numbers",
         "shared",
         "16",
         "teacher KL",
-        "What kind of failing",
+        "Kinds of failure",
         "demo before",
-        "Held-out problems that tell other and demo apart",
+        "Held-out problems on which other and demo differ most",
     ):
         assert words in out
     with pytest.raises(HistoryError, match="two runs"):
@@ -140,7 +140,7 @@ def test_watch_shows_where_a_run_stands(demo):
     assert "step  12/12" in out
     fresh = run(demo, "watch", "fresh", "--once")
     assert "0 of 0 steps" in fresh
-    assert "last sign of life" in fresh
+    assert "last heartbeat" in fresh
 
 
 def test_watch_ends_with_the_run(demo, tmp_path):
@@ -191,7 +191,11 @@ def test_report_adds_a_section_of_the_users_own_that_the_project_does_not_know(d
     run(demo, "report", "demo", "-o", str(page), "--section", "own_section:lengths")
     assert "How long are answers?" in page.read_text()
     assert 'id="own-lengths"' in page.read_text()
-    titles = ["What training saw", "How long are answers?", "How near is the teacher?"]  # their places are 30, 35, 40
+    titles = [
+        "Training rollouts",
+        "How long are answers?",
+        "How close is the student to the teacher?",
+    ]  # their places are 30, 35, 40
     assert sorted(titles, key=page.read_text().index) == titles
     run(demo, "report", "demo", "-o", str(page))
     assert "How long are answers?" not in page.read_text()
