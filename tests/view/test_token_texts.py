@@ -1,4 +1,4 @@
-"""The text of tokens comes from the tokenizer of the run's student, wherever this package put it."""
+"""The text of tokens comes from the tokenizer of the run's student, wherever it is installed."""
 
 import shutil
 
@@ -13,11 +13,11 @@ LOCAL = {"tinker": {"base_url": "local"}}
 
 
 @pytest.mark.parametrize("student", MODEL_NAMES)
-def test_shipped_models_have_their_own_tokenizer(student):
+def test_shipped_models_have_a_tokenizer(student):
     assert pieces(RunRecord(name="run", config=LOCAL, student=student), [5, 6]) is not None
 
 
-def test_a_fetched_model_has_the_one_in_its_folder(tmp_path, monkeypatch):
+def test_a_fetched_model_uses_the_tokenizer_in_its_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("RTL_DISTILL_MODELS", str(tmp_path))
     name = next(iter(MODELS))
     (tmp_path / name).mkdir()
