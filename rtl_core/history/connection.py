@@ -64,12 +64,6 @@ def hurried() -> Iterator[Callable[[], None]]:
         _hurried_at = math.inf
 
 
-def process_lock(path: Path) -> threading.RLock:
-    """The lock for all connections of this process to `path`."""
-    with _guard:
-        return _locks.setdefault(path.resolve(), threading.RLock())
-
-
 @contextlib.contextmanager
 def connect(
     path: Path, *, read_only: bool, patience_s: float | None = None, old_is_fine: bool = False
@@ -85,7 +79,9 @@ def connect(
             f"the path {str(path)!r} is not UTF-8", "use another path, and set a UTF-8 locale: LC_ALL=C.UTF-8"
         )
     patience_s = patience_s if patience_s is not None else (READ_PATIENCE_S if read_only else WRITE_PATIENCE_S)
-    with process_lock(path):
+    with _guard:
+        lock = _locks.setdefault(path.resolve(), threading.RLock())
+    with lock:
         if not path.exists():
             if read_only:
                 raise HistoryError(f"there is no history at {path}", "start a run first, or name the file with --db")
@@ -236,7 +232,6 @@ def _detach(con: duckdb.DuckDBPyConnection) -> None:
 
 def _check(con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_only: bool, old_is_fine: bool) -> None:
     version, views = schema.state_of(con, path)
-    schema.check_known(version, path)
     old = version < schema.current_version()
     if read_only:
         if old and not old_is_fine:

@@ -12,9 +12,9 @@ import os
 import shutil
 import subprocess
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import duckdb
 
@@ -101,27 +101,21 @@ def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = Fa
 
     Conversations have their `messages` in OpenAI's format. `tokens` adds the token ids and both models' log-probabilities.
     """
-    places: list[int | str] = [s.step for s in history.steps(run)]
-    places += [e.key for e in history.evaluations(run)]
+    return write_lines(path, _rollout_lines(history, run, tokens))
+
+
+def _rollout_lines(history: History, run: str, tokens: bool) -> Iterator[dict[str, Any]]:
     prompts = {p.problem_id: p.record.get("prompt", "") for p in history.problems_of(run)}
     sql = "SELECT DISTINCT rollout FROM messages JOIN rollouts USING (rollout) WHERE run = $run"
     conversations = set(history.query(sql, {"run": run}).column(0).to_pylist())
-    count = 0
-
-    def write(file: TextIO) -> None:
-        nonlocal count
-        for place in places:
-            with history.reading():
-                found = [*history.rollouts_of(run, place), *history.rollouts_of(run, place, "refinement")]
-                for stored in found:
-                    line = _line(stored, prompts, tokens)
-                    if stored.rollout.key in conversations:
-                        line |= _conversation(history.messages(stored.rollout.key), line["prompt"], tokens)
-                    file.write(json.dumps(line) + "\n")
-                count += len(found)
-
-    _replace(path, write)
-    return count
+    places: list[int | str] = [s.step for s in history.steps(run)]
+    for place in [*places, *(e.key for e in history.evaluations(run))]:
+        with history.reading():
+            for stored in [*history.rollouts_of(run, place), *history.rollouts_of(run, place, "refinement")]:
+                line = _line(stored, prompts, tokens)
+                if stored.rollout.key in conversations:
+                    line |= _conversation(history.messages(stored.rollout.key), line["prompt"], tokens)
+                yield line
 
 
 def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> dict[str, Any]:
@@ -153,7 +147,11 @@ def _conversation(messages: Sequence[MessageRecord], prompt: str | None, tokens:
     for message in messages:
         if message.who == "model":
             calls = []
-            reply = {"role": "assistant", "content": message.text, "reasoning_content": message.thought or None}
+            reply: dict[str, Any] = {
+                "role": "assistant",
+                "content": message.text,
+                "reasoning_content": message.thought or None,
+            }
             reply["tool_calls"] = calls
             if tokens:
                 reply |= {"tokens": list(message.tokens_T), "logprobs": list(message.logprobs_T)}
@@ -189,15 +187,11 @@ def metrics(history: History, run: str) -> Iterator[dict[str, Any]]:
 
 def write_lines(path: Path, records: Iterable[dict[str, Any]]) -> int:
     """Write records as JSON Lines, atomically. Returns how many."""
-    lines = [json.dumps(record) + "\n" for record in records]
-    _replace(path, lambda file: file.writelines(lines))
-    return len(lines)
-
-
-def _replace(path: Path, write: Callable[[TextIO], None]) -> None:
-    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.part")
+    fresh, count = path.with_name(f".{path.name}.part"), 0
     with fresh.open("w", encoding="utf-8") as file:
-        write(file)
+        for record in records:
+            file.write(json.dumps(record) + "\n")
+            count += 1
     os.replace(fresh, path)
+    return count

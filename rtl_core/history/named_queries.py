@@ -55,12 +55,14 @@ class NamedQuery:
 @cache
 def named_queries() -> dict[str, NamedQuery]:
     """Mapping of name to query, ordered by name."""
-    texts = {
-        file.name.removesuffix(".sql"): file.read_text(encoding="utf-8")
-        for file in (files("rtl_core.history") / "named").iterdir()
-        if file.name.endswith(".sql")
-    }
-    return {name: _parse(name, texts[name]) for name in sorted(texts)}
+    queries = {}
+    for file in (files("rtl_core.history") / "named").iterdir():
+        name, text = file.name.removesuffix(".sql"), file.read_text(encoding="utf-8")
+        first, *lines = text.splitlines()
+        declared = filter(None, (_PARAMETER.fullmatch(line.strip()) for line in lines))
+        defaults = {found[1]: _default(found[2]) for found in declared}
+        queries[name] = NamedQuery(name, first.removeprefix("-- "), text, defaults)
+    return dict(sorted(queries.items()))
 
 
 def named_query(name: str) -> NamedQuery:
@@ -72,12 +74,6 @@ def named_query(name: str) -> NamedQuery:
         near = ", ".join(get_close_matches(name, known, n=3, cutoff=0.4)) or "see `rtl-distill query --list`"
         raise HistoryError(f"there is no named query {name!r}, and a single word is not SQL", f"did you mean: {near}")
     return known[name]
-
-
-def _parse(name: str, text: str) -> NamedQuery:
-    first, *lines = text.splitlines()
-    declared = filter(None, (_PARAMETER.fullmatch(line.strip()) for line in lines))
-    return NamedQuery(name, first.removeprefix("-- "), text, {found[1]: _default(found[2]) for found in declared})
 
 
 def _default(text: str) -> Any:

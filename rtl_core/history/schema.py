@@ -62,7 +62,8 @@ def views_hash() -> str:
 
 
 def state_of(con: duckdb.DuckDBPyConnection, path: object) -> tuple[int, str]:
-    """Schema version and hash of the views of an open database. Raises HistoryError when it is not a history."""
+    """Schema version and hash of the views of an open database. Raises HistoryError when it is not a history, or when this code can
+    neither read nor migrate its version."""
     try:
         ((version, views),) = con.execute("SELECT max(version), arg_max(views, version) FROM schema_version").fetchall()
     except (duckdb.CatalogException, duckdb.BinderException) as error:
@@ -74,11 +75,6 @@ def state_of(con: duckdb.DuckDBPyConnection, path: object) -> tuple[int, str]:
         raise HistoryError(
             f"{path} has an empty schema_version table", "restore it from a snapshot; it was left untouched"
         )
-    return int(version), str(views)
-
-
-def check_known(version: int, path: object) -> None:
-    """Raise HistoryError for a schema version that this code can neither read nor migrate."""
     if version < OLDEST:
         raise HistoryError(
             f"{path} was written by an older rtl-distill (schema {version}; this one reads {OLDEST} and later)",
@@ -89,6 +85,7 @@ def check_known(version: int, path: object) -> None:
             f"{path} was written by a newer rtl-distill (schema {version}; this one knows {current_version()})",
             "install that version or a newer one, or name another file with --db; the file was left untouched",
         )
+    return int(version), str(views)
 
 
 def migrate(con: duckdb.DuckDBPyConnection, version: int) -> None:

@@ -77,9 +77,6 @@ class Parts:
     sql: str
     """SQL expression over the columns `epoch` and `step` for the number of a row's part, from 0."""
 
-    def label(self, part: int) -> str:
-        return f"{self.name} {part + 1}"
-
 
 class Source:
     """Executes the queries of a run's blocks, and records them."""
@@ -144,18 +141,13 @@ class Source:
     def recorded(self, width: int, *names: str) -> dict[str, tuple[list[float], list[float]]]:
         """Mapping of each recorded metric to (steps, values), with one point per `width` steps."""
         rows = self.ask(
-            f"SELECT name, avg(step) AS step, avg(value) AS value FROM step_metrics WHERE run = $run"
-            f" AND name IN ({', '.join(f'$m{i}' for i in range(len(names)))})"
-            " GROUP BY name, step // $width ORDER BY name, step // $width",
+            "SELECT name, list(step ORDER BY step) AS x, list(value ORDER BY step) AS y FROM (SELECT name, avg(step) AS step,"
+            f" avg(value) AS value FROM step_metrics WHERE run = $run AND name IN ({', '.join(f'$m{i}' for i in range(len(names)))})"
+            " GROUP BY name, step // $width) GROUP BY name",
             width=width,
             **{f"m{i}": name for i, name in enumerate(names)},
         )
-        found: dict[str, tuple[list[float], list[float]]] = {}
-        for r in rows:
-            x, y = found.setdefault(r["name"], ([], []))
-            x.append(r["step"])
-            y.append(r["value"])
-        return found
+        return {r["name"]: (r["x"], r["y"]) for r in rows}
 
     def curves(self, *lines: Sequence[Any], **style: Any) -> list[dict[str, Any]]:
         """A curve for each recorded metric among `lines` (metric, name, colour role, hover, optional style); `style` as in `curve`."""

@@ -14,7 +14,7 @@ from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult
 from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.evaluations import counts_of, paired_rates, rates_of
-from rtl_core.reporting.text import counted, p_in_words, rate_in_words
+from rtl_core.reporting.text import counted, paired_in_words, rate_in_words
 from rtl_core.types.problem import Problem
 
 Counts = Mapping[str, tuple[int, int]]
@@ -82,10 +82,7 @@ def table(record: EvaluationRecord, found: Sequence[Slice], compared: Sequence[t
             shown.add_section()
         shown.add_row(one.name, str(one.n), *(rate_in_words(one.pass_at.get(k)) for k in ks))
     if compared:
-        lines = [
-            f"against {other}: {100 * test.gain:+.1f} points [{100 * test.lo:+.1f}, {100 * test.hi:+.1f}], p {p_in_words(test.p_value)}"
-            for other, test in compared
-        ]
+        lines = [f"against {other}: {paired_in_words(test)}" for other, test in compared]
         shown.caption = "\n".join(["[95 % interval over problems]; paired by problem:", *lines])
         shown.caption_justify = "left"
     return shown

@@ -13,7 +13,7 @@ from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, paired_test
 from rtl_core.learning.passk import pass_at_k_interval
-from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words
+from rtl_core.reporting.text import gain_in_words, p_in_words, paired_in_words, rate_in_words
 
 PROBLEMS_SQL = (
     # Problems with missing grades, such as after a failed harness, are excluded.
@@ -201,11 +201,7 @@ def over_warm_start(result: RunResult) -> str | None:
         ("pass@1", paired(result.warm, result.after)),
         ("interface right", paired_rates(result.warm.interfaces, result.after.interfaces)),
     )
-    parts = [
-        f"{name} {100 * test.gain:+.1f} points [{100 * test.lo:.1f}, {100 * test.hi:.1f}], p {p_in_words(test.p_value)}"
-        for name, test in found
-        if test is not None
-    ]
+    parts = [f"{name} {paired_in_words(test)}" for name, test in found if test is not None]
     return f"Over the warm start alone: {'; '.join(parts)}." if parts else None
 
 

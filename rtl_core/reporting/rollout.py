@@ -20,7 +20,7 @@ from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.reporting.text import visible
 from rtl_core.reporting.transcript import transcript_view
-from rtl_core.types.problem import Interface, Port
+from rtl_core.types.problem import Interface
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import MismatchKind, Outcome, Verdict
 
@@ -67,7 +67,10 @@ def rollout_view(
     if level:
         parts.append(Text(f"kind of failure: {level}", style="bold"))
     if stored.verdict and stored.verdict.mismatches and problem and problem.get("interface"):
-        parts.append(interface_view(Interface.model_validate(problem["interface"]), stored.verdict))
+        table = Table("name", "expected", "got", box=box.SIMPLE_HEAD)
+        for *texts, wrong in interface_rows(Interface.model_validate(problem["interface"]), stored.verdict):
+            table.add_row(*map(Text, texts), style="red" if wrong else "")
+        parts.append(table)
     if stored.reward:
         parts += [Rule("reward", align="left"), reward_view(stored.reward, stored.credit)]
     if stored.teacher:
@@ -94,14 +97,6 @@ def verdict_view(verdict: Verdict | None) -> RenderableType:
     return Group(head, table, *rest)
 
 
-def interface_view(required: Interface, verdict: Verdict) -> RenderableType:
-    """The required interface beside that of the answer."""
-    table = Table("name", "expected", "got", box=box.SIMPLE_HEAD)
-    for row in interface_rows(required, verdict):
-        table.add_row(*(Text(text) for text in (row.name, row.expected, row.got)), style="red" if row.wrong else "")
-    return table
-
-
 class InterfaceRow(NamedTuple):
     """A port or parameter, as required and as written."""
 
@@ -118,7 +113,8 @@ def interface_rows(required: Interface | None, verdict: Verdict) -> list[Interfa
     other = any(m.kind is MismatchKind.WRONG_MODULE for m in verdict.mismatches)
     rows = []
     for port in required.ports if required else ():
-        miss, expected = wrong.pop(port.name, None), port_in_words(port)
+        width = "" if port.width is None else f" of {port.width} bit{'' if port.width == 1 else 's'}"
+        miss, expected = wrong.pop(port.name, None), f"{port.direction or 'port'}{width}"  # as the grader writes it
         right = "not compared" if other else expected
         got = right if miss is None else visible(miss.got or "nothing")
         rows.append(InterfaceRow(port.name, expected, got, miss is not None))
@@ -126,15 +122,9 @@ def interface_rows(required: Interface | None, verdict: Verdict) -> list[Interfa
     return rows + [InterfaceRow(name, expected, got, True) for name, expected, got in more]
 
 
-def port_in_words(port: Port) -> str:
-    """`input of 4 bits`, as the grader writes it."""
-    width = "" if port.width is None else f" of {port.width} bit{'' if port.width == 1 else 's'}"
-    return f"{port.direction or 'port'}{width}"
-
-
 def reward_view(reward: Reward, credit: Credit | None) -> RenderableType:
     """Weighted terms, total, and the trained reward and advantage."""
-    table = Table("term", "weight", "value", "adds", box=box.SIMPLE_HEAD)
+    table = Table("term", "weight", "value", "contribution", box=box.SIMPLE_HEAD)
     for column in table.columns[1:]:
         column.justify = "right"
     for term, (weight, value) in reward.terms.items():
@@ -147,8 +137,8 @@ def reward_view(reward: Reward, credit: Credit | None) -> RenderableType:
     return table
 
 
-def kl_view(stored: StoredRollout, pieces: Sequence[str] | None, most: int = 8) -> RenderableType:
-    """The answer shaded by |k1|, and the `most` tokens on which student and teacher differ most."""
+def kl_view(stored: StoredRollout, pieces: Sequence[str] | None) -> RenderableType:
+    """The answer shaded by |k1|, and the eight tokens on which student and teacher differ most."""
     assert stored.teacher is not None
     s_T = np.asarray(stored.rollout.logprobs_T, np.float64)
     q_T = np.asarray(stored.teacher.logprobs_T, np.float64)
@@ -157,19 +147,16 @@ def kl_view(stored: StoredRollout, pieces: Sequence[str] | None, most: int = 8) 
     shaded = Text()
     for text, k in zip(texts, k_T, strict=True):
         shaded.append(visible(text), style=next(style for limit, style in _SHADES if abs(k) < limit))
-    legend = Text.assemble("k1 = log p(student) − log p(teacher) in nats; |k1| ", *_legend(), style="dim")
+    *below, (_, last) = _SHADES
+    limits = [*((f" < {limit:g} ", style) for limit, style in below), (f" ≥ {below[-1][0]:g} ", last)]
+    legend = Text.assemble("k1 = log p(student) − log p(teacher) in nats; |k1| ", *limits, style="dim")
     t = stored.teacher
     means = Text(f"mean k1 {t.k1_mean:.4f}, k2 {t.k2_mean:.4f}, k3 {t.k3_mean:.4f} over {t.n_tokens} tokens")
     table = Table("token", "text", "p student", "p teacher", "k1", box=box.SIMPLE_HEAD)
-    for i in sorted(np.argsort(-np.abs(k_T))[:most].tolist()):
+    for i in sorted(np.argsort(-np.abs(k_T))[:8].tolist()):
         shown = Text(repr(visible(texts[i])))
         table.add_row(str(i), shown, f"{np.exp(s_T[i]):.3f}", f"{np.exp(q_T[i]):.3f}", f"{k_T[i]:+.3f}")
     return Group(means, legend, shaded, table)
-
-
-def _legend() -> list[tuple[str, str]]:
-    *below, (_, last) = _SHADES
-    return [*((f" < {limit:g} ", style) for limit, style in below), (f" ≥ {below[-1][0]:g} ", last)]
 
 
 def audit_of(history: History, rollout: str) -> dict[str, Any] | None:

@@ -48,6 +48,11 @@ def gain_in_words(test: PairedResult) -> str:
     return f"{100 * test.gain:+.1f} [{100 * test.lo:.1f}, {100 * test.hi:.1f}]"
 
 
+def paired_in_words(test: PairedResult) -> str:
+    """A gain with interval and p-value: `+3.1 points [+0.2, +6.4], p 0.031`."""
+    return f"{100 * test.gain:+.1f} points [{100 * test.lo:+.1f}, {100 * test.hi:+.1f}], p {p_in_words(test.p_value)}"
+
+
 def p_in_words(p: float) -> str:
     """`<0.001`, or three decimals."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -84,11 +84,6 @@ LEVELS: dict[str, str] = {
 """Level of a failed answer (view `failure_levels`) -> colour role, from the least to the most advanced answers."""
 
 
-def colours(theme: Theme) -> dict[str, str]:
-    """Role -> colour."""
-    return {role: pair[0 if theme == "light" else 1] for role, pair in PALETTE.items()}
-
-
 def css_variables() -> str:
     """The palette as CSS variables, for both themes."""
     light, dark = ("".join(f"--{role}:{pair[i]};" for role, pair in PALETTE.items()) for i in (0, 1))
@@ -112,7 +107,7 @@ def resolve(value: Any, theme: Theme) -> Any:
     if isinstance(value, (list, tuple)):
         return [resolve(v, theme) for v in value]
     if isinstance(value, str) and (match := re.fullmatch(r"@(\w+)(?:/([\d.]+))?", value)):
-        colour = colours(theme)[match[1]]
+        colour = PALETTE[match[1]][theme == "dark"]
         if match[2] is None:
             return colour
         red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))

@@ -110,12 +110,12 @@ def thinned(points: Sequence[Point]) -> list[Point]:
     """Reduce a line to at most `MOST_POINTS` points."""
     if len(points) <= MOST_POINTS:
         return list(points)
-    parts = np.array_split(np.arange(len(points)), MOST_POINTS)
     made = []
-    for part in parts:
-        first, last = points[int(part[0])], points[int(part[-1])]
-        mean = float(np.mean([points[int(i)].y for i in part]))
-        made.append(Point(last.x, mean, f"mean {mean:.3f} of steps {first.x:g} to {last.x:g}", last.link))
+    for indices in np.array_split(np.arange(len(points)), MOST_POINTS):
+        part = points[indices[0] : indices[-1] + 1]
+        mean = float(np.mean([p.y for p in part]))
+        words = f"mean {mean:.3f} of steps {part[0].x:g} to {part[-1].x:g}"
+        made.append(Point(part[-1].x, mean, words, part[-1].link))
     return made
 
 

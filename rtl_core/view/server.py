@@ -15,7 +15,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from importlib.resources import files
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Query, Request, Response
@@ -76,8 +75,7 @@ def create_app(history: History) -> FastAPI:
 
     @app.get("/stamp")
     def stamp() -> Response:
-        """A value that changes with the history, from the file's metadata."""
-        return JSONResponse({"stamp": shown.kept.stamp()})
+        return JSONResponse({"stamp": shown.stamp()})
 
     @app.get("/static/{name}")
     def file(name: str) -> Response:
@@ -90,22 +88,37 @@ def create_app(history: History) -> FastAPI:
 
 
 class _Shown:
-    """Renders pages of a history, with a cache."""
+    """Renders pages of a history, and caches them until the history changes."""
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self.kept = _Kept(history.path)
         self._templates = _templates()
+        self._pages: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._guard = threading.Lock()
 
     def fill(self, template: str, **values: Any) -> str:
         return self._templates.get_template(template).render(values, history=str(self.history.path))
 
-    def page(self, request: Request, template: str, values: Callable[[], pages.Values]) -> Response:
-        def made() -> str:
-            stamp = self.kept.stamp()
-            return self.fill(template, **{"live": False, **values()}, stamp=stamp)
+    def stamp(self) -> str:
+        """A value that changes with the history, from the file's metadata."""
+        try:
+            found = self.history.path.stat()
+        except FileNotFoundError:
+            return ""
+        return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
 
-        return HTMLResponse(self.kept.get(str(request.url), made))
+    def page(self, request: Request, template: str, values: Callable[[], pages.Values]) -> Response:
+        key = str(request.url), self.stamp()
+        with self._guard:
+            if key in self._pages:
+                self._pages.move_to_end(key)
+                return HTMLResponse(self._pages[key])
+        page = self.fill(template, **{"live": False, **values()}, stamp=key[1])
+        with self._guard:
+            self._pages[key] = page
+            while len(self._pages) > KEPT:
+                self._pages.popitem(last=False)
+        return HTMLResponse(page)
 
     def error(self, status: int, message: str, hint: str | None = None) -> Response:
         text = self.fill("error.html", status=status, message=message, hint=hint or "", stamp="", live=False)
@@ -192,35 +205,6 @@ def _answer_waves(app: FastAPI, shown: _Shown) -> None:
             return HTMLResponse(page)
 
 
-class _Kept:
-    """A cache of rendered pages, valid until the history changes."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._pages: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self._guard = threading.Lock()
-
-    def stamp(self) -> str:
-        try:
-            found = self._path.stat()
-        except FileNotFoundError:
-            return ""
-        return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
-
-    def get(self, address: str, make: Callable[[], str]) -> str:
-        key = address, self.stamp()
-        with self._guard:
-            if key in self._pages:
-                self._pages.move_to_end(key)
-                return self._pages[key]
-        page = make()
-        with self._guard:
-            self._pages[key] = page
-            while len(self._pages) > KEPT:
-                self._pages.popitem(last=False)
-        return page
-
-
 def _templates() -> Environment:
     found = escaping_templates("rtl_core.view")
     found.globals.update(link=link, rollout_link=rollout_link, group_link=group_link, step_link=step_link, outcomes=OUTCOMES, level_names=list(LEVELS), charts=charts, against_words=one.AGAINST)  # fmt: skip
@@ -236,12 +220,10 @@ def _words(outcome: str | None) -> str:
 
 def _static() -> dict[str, tuple[str, str]]:
     """Mapping of file name to (media type, text) of the static files."""
-    folder = files("rtl_core.view") / "static"
-    kinds = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+    kinds = {"css": "text/css", "js": "text/javascript"}
     found = {
-        f.name: (kinds[f.name.rsplit(".")[-1]], f.read_text(encoding="utf-8"))
-        for f in folder.iterdir()
-        if f.name.rsplit(".")[-1] in kinds
+        file.name: (kinds[file.name.rpartition(".")[2]], file.read_text(encoding="utf-8"))
+        for file in (files("rtl_core.view") / "static").iterdir()
     }
     colours = [
         f".fill-{role} {{ fill: var(--{role}); }} .line-{role} {{ stroke: var(--{role}); }} .ink-{role} {{ color: var(--{role}); }}"

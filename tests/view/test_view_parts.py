@@ -1,16 +1,24 @@
-"""Highlighting, differences, scales and waveforms."""
+"""Highlighting, differences, scales, waveforms and texts of tokens."""
 
 import html
 import re
+import shutil
+
+import pytest
 
 from rtl_core.debugging.checks import Check
 from rtl_core.debugging.table import hexadecimal
 from rtl_core.debugging.waves import Signal, Waves
+from rtl_core.history.records import RunRecord
+from rtl_core.pretrained import MODELS
+from rtl_core.tinymodels import MODEL_NAMES, model_path
 from rtl_core.types.verdict import Verdict
 from rtl_core.view.charts import Line, Point, chart, stack, thinned, ticks
 from rtl_core.view.code import coloured, difference
+from rtl_core.view.pieces import pieces
 from rtl_core.view.waves import draw
 
+LOCAL = {"tinker": {"base_url": "local"}}
 TEXT = 'module m(input a); /* one\n  <b>two</b> */\n  assign x = "a & b" ? 1 : a;\nendmodule\n'
 
 
@@ -78,3 +86,18 @@ def test_a_waveform_has_a_track_per_signal_and_marks_the_failing_check():
     corners = [tuple(map(float, corner.split(","))) for corner in made.tracks[0].path.split()]
     assert corners[1][0] == corners[2][0] == made.moment
     assert corners[1][1] > corners[2][1]
+
+
+@pytest.mark.parametrize("student", MODEL_NAMES)
+def test_shipped_models_have_a_tokenizer(student):
+    assert pieces(RunRecord(name="run", config=LOCAL, student=student), [5, 6]) is not None
+
+
+def test_a_fetched_model_uses_the_tokenizer_in_its_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("RTL_DISTILL_MODELS", str(tmp_path))
+    name = next(iter(MODELS))
+    (tmp_path / name).mkdir()
+    shutil.copy(model_path("student") / "tokenizer.json", tmp_path / name)
+    found = pieces(RunRecord(name="run", config=LOCAL, student=name), [5, 6])
+    assert found == pieces(RunRecord(name="run", config=LOCAL, student="student"), [5, 6])
+    assert found is not None

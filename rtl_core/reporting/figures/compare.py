@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from functools import partial
 from typing import Any
@@ -121,13 +122,8 @@ def failures(sources: list[Source]) -> Table:
 
 
 def differences(sources: list[Source]) -> Table:
-    records = [source.history.run(source.run) for source in sources]
-    flat = [_flat(record.config) if record else {} for record in records]
-    keys = [
-        key
-        for key in sorted({key for values in flat for key in values})
-        if len({values.get(key) for values in flat}) > 1
-    ]
+    flat = [_flat(source.history.existing_run(source.run).config) for source in sources]
+    keys = sorted(key for key in {*itertools.chain(*flat)} if len({values.get(key) for values in flat}) > 1)
     columns: list[tuple[str, Align]] = [("key", "code"), *[(source.run, "code") for source in sources]]  # type: ignore[list-item]
     for source in sources:
         source.ask("SELECT run, config FROM runs WHERE run = $run")

@@ -16,7 +16,7 @@ from rtl_core.reporting.breakdown import Counts
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.evaluations import PROBLEMS_SQL, counts_of, paired_rates, rates_of
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.text import counted, p_in_words, rate_in_words
+from rtl_core.reporting.text import counted, paired_in_words, rate_in_words
 from rtl_core.reporting.theme import axis, layout
 
 COLUMNS = ("", "problems", "pass@1", "tokens per answer", "turns")
@@ -119,12 +119,7 @@ def compared(history: History, episodes: EvaluationRecord) -> tuple[list[list[st
         best = pass_at_k_interval(theirs.values(), k)
         lines.append([f"single-shot, any of {k}", str(len(theirs)), rate_in_words(best), f"{k * spent:,.0f}", f"{k}"])
     paired = paired_rates(rates_of(theirs), rates_of(ours))
-    if paired is None:
-        return lines, ""
-    return lines, (
-        f"episodes minus single-shot, paired by problem: {100 * paired.gain:+.1f} points"
-        f" [{100 * paired.lo:+.1f}, {100 * paired.hi:+.1f}], p {p_in_words(paired.p_value)}"
-    )
+    return lines, f"episodes minus single-shot, paired by problem: {paired_in_words(paired)}" if paired else ""
 
 
 def compared_table(history: History, episodes: EvaluationRecord) -> RichTable:

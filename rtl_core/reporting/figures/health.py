@@ -10,6 +10,7 @@ import json
 from rtl_core.reporting.blocks import Block, Figure, Source, Table, draw
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.distillation import metric
+from rtl_core.reporting.text import cell
 from rtl_core.reporting.theme import PERCENT, axis
 
 
@@ -95,8 +96,8 @@ def ranges(source: Source) -> Table:
         bounds = (
             f"{'−∞' if lowest is None else format(lowest, 'g')} to {'∞' if highest is None else format(highest, 'g')}"
         )
-        cells = [_number(found[c]) for c in ("last", "lowest", "highest")]
-        rows.append([name, bounds, *cells, f"{found['outside']} of {found['steps']}"])
+        measured = [cell(found[column]) for column in ("last", "lowest", "highest")]
+        rows.append([name, bounds, *measured, f"{found['outside']} of {found['steps']}"])
     return Table(
         "safe-ranges",
         "Safe ranges",
@@ -125,7 +126,3 @@ def set_aside(source: Source) -> Table:
         [[words[r["name"]], f"{r['groups']:.0f}", str(r["steps"]), str(r["last"])] for r in rows],
         wide=False,
     )
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"

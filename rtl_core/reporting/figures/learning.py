@@ -123,7 +123,7 @@ def funnel(source: Source) -> Figure:
         depth = 1.0 if len(shown) == 1 else 0.3 + 0.7 * i / (len(shown) - 1)
         data.append(
             bar(
-                parts.label(part), [r["stage"] for r in mine], [r["passed_share"] for r in mine], faded("@after", round(depth, 2)),
+                f"{parts.name} {part + 1}", [r["stage"] for r in mine], [r["passed_share"] for r in mine], faded("@after", round(depth, 2)),
                 "%{y:.1%} (%{customdata[0]} of %{customdata[1]})", customdata=[[r["passed"], r["rollouts"]] for r in mine],
                 text=[f"{100 * r['passed_share']:.0f}" for r in mine], textposition="outside",
                 textfont={"size": 10.5, "color": "@muted"}, cliponaxis=False,

@@ -43,8 +43,16 @@ def curriculum(source: Source) -> Figure | None:
     problems = list(dict.fromkeys((r["problem_id"], r["difficulty"]) for r in rows))
     epochs = sorted({r["epoch"] for r in rows})
     cell = {(r["problem_id"], r["epoch"]): r for r in rows}
-    grid = [[_share(cell.get((p, e))) for p, _ in problems] for e in epochs]
-    words = [[_words(cell.get((p, e)), d) for p, d in problems] for e in epochs]
+    grid = [
+        [float(r["passed"] / r["samples"]) if (r := cell.get((p, e))) else None for p, _ in problems] for e in epochs
+    ]
+    words = [
+        [
+            f"{plain(d)}, {r['passed']:.0f} of {r['samples']:.0f} passed" if (r := cell.get((p, e))) else ""
+            for p, d in problems
+        ]
+        for e in epochs
+    ]
     trace: dict[str, Any] = {
         "type": "heatmap", "x": [plain(p) for p, _ in problems], "y": [f"epoch {e + 1}" for e in epochs], "z": grid, "customdata": words,
         "zmin": 0, "zmax": 1, "colorscale": [[0, "@heat0"], [1, "@heat1"]], "xgap": 1 if len(problems) < 90 else 0, "ygap": 2,
@@ -64,14 +72,6 @@ def curriculum(source: Source) -> Figure | None:
         height=110 + 26 * min(len(epochs), 16),
         wide=True,
     )  # fmt: skip
-
-
-def _share(row: dict[str, Any] | None) -> float | None:
-    return None if row is None else float(row["passed"]) / float(row["samples"])
-
-
-def _words(row: dict[str, Any] | None, difficulty: str) -> str:
-    return "" if row is None else f"{plain(difficulty)}, {int(row['passed'])} of {int(row['samples'])} passed"
 
 
 def time_by_step(source: Source) -> Figure:
