@@ -162,8 +162,7 @@ def show(
 
         rtl-distill query "SELECT rollout FROM verdicts WHERE outcome = 'timeout' LIMIT 1" -o csv
     """
-    from rtl_core.reporting.rollout import level_of, rollout_view
-    from rtl_core.reporting.stimulus import audit_of
+    from rtl_core.reporting.rollout import audit_of, level_of, rollout_view
     from rtl_core.reporting.text import visible
     from rtl_core.view.pieces import pieces
 

@@ -1,7 +1,7 @@
-"""The columns that `schema.sql` declares, and by them records to rows and rows to records.
+"""The columns that `schema.sql` declares, and the conversion between records and rows.
 
-A column and a record's field of the same name hold the same fact. So a new column is a line of the schema, a migration, and a
-field of the noun; only what has another name, or is computed, is named where it is written or read.
+A column and a record's field of the same name hold the same fact. So a new column needs a line of the schema, a migration and a
+field of the record; only fields with another name, and computed ones, are listed where they are written or read.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from rtl_core.history import schema
 
 N = TypeVar("N")
 CHUNK = 500
-"""Keys of one list."""
+"""Keys per condition."""
 
 
 def storable(text: str) -> str:
-    """Text as UTF-8 can hold it: a lone surrogate, which a decoder may leave behind, becomes `?`."""
+    """Text that UTF-8 can encode: lone surrogates, which a decoder may leave, become `?`."""
     return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
 
 
 def naive(moment: datetime) -> datetime:
-    """For the database: UTC without saying so. A naive moment is taken as UTC already."""
+    """A UTC time without time zone, as the database stores it. A naive time counts as UTC."""
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
 
 
 def dumps(value: Any) -> str:
-    """JSON as DuckDB takes it. ValueError for NaN and infinities, which JSON cannot hold."""
+    """JSON text of a value. Raises ValueError for NaN and infinities, which JSON cannot represent."""
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json")
     return storable(json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False))
 
 
 def _array(code: str, kind: Any) -> Callable[[Any], np.ndarray]:
-    # `array` takes a tuple three times as fast as numpy does.
+    # `array` converts a tuple three times as fast as numpy.
     return lambda values: np.asarray(array(code, values) if isinstance(values, tuple) else values, dtype=kind)
 
 
@@ -62,38 +62,36 @@ _KINDS: dict[str, tuple[pa.DataType, Callable[[Any], Any] | None]] = {
     "INTEGER[]": (pa.list_(pa.int32()), _array("i", np.int32)),
     "FLOAT[]": (pa.list_(pa.float32()), _array("f", np.float32)),
 }
-"""DuckDB's type -> Arrow's, and what makes a value of it; None where any value is one."""
+"""DuckDB type -> Arrow type and conversion of a value (None: no conversion)."""
 _READ: dict[str, Callable[[Any], Any]] = {"JSON": json.loads, "TIMESTAMP": lambda moment: moment.replace(tzinfo=UTC)}
 
 
 @cache
 def _declared(sql: str) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
+    columns = "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal ORDER BY column_index"
+    tables: dict[str, dict[str, str]] = {}
     with duckdb.connect() as con:
         con.execute(sql)
-        columns = (
-            "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal ORDER BY column_index"
-        )
         for table_name, column, kind in con.execute(columns).fetchall():
-            found.setdefault(table_name, {})[column] = kind
-    return found
+            tables.setdefault(table_name, {})[column] = kind
+    return tables
 
 
 def table_names() -> list[str]:
-    """All tables of the schema."""
+    """Names of all tables of the schema."""
     return list(_declared(schema.schema_sql()[0]))
 
 
 def columns_of(name: str) -> Mapping[str, str]:
-    """Column -> DuckDB's type, of a table of the schema."""
+    """Mapping of a table's columns to their DuckDB types."""
     return _declared(schema.schema_sql()[0])[name]
 
 
 def table(name: str, records: Sequence[Any], /, **given: Any) -> pa.Table:
-    """Records as rows of a table, one each.
+    """Convert records to rows of a table, one each.
 
-    A column is what is `given` for it (a list with a value for each record, or one value for all), else the records' field of its
-    name; columns of neither kind are left to the database. KeyError for something given that is no column.
+    A column takes its values from `given` (a list with a value per record, or one value for all), else from the records' field of
+    the same name; other columns are left to the database. Raises KeyError for a `given` name that is not a column.
     """
     kinds = columns_of(name)
     if unknown := given.keys() - kinds.keys():
@@ -106,27 +104,27 @@ def table(name: str, records: Sequence[Any], /, **given: Any) -> pa.Table:
             values = [getattr(record, column) for record in records]
         else:
             continue
-        kind, made = _KINDS[kinds[column]]
-        if made is not None:
-            values = [None if value is None else made(value) for value in values]
+        kind, convert = _KINDS[kinds[column]]
+        if convert is not None:
+            values = [None if value is None else convert(value) for value in values]
         columns[column] = pa.array(values, type=kind)
     return pa.table(columns)
 
 
 def insert(con: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], conflict: str = "") -> None:
-    """Append Arrow tables. `conflict`, as `OR REPLACE`, doubles the price of a row: who can, asks for known keys first."""
+    """Append Arrow tables. `conflict`, such as `OR REPLACE`, doubles the cost of a row: query known keys first where possible."""
     for name, incoming in tables.items():
-        # DuckDB finds the table by the name of this variable, for half the price of registering it.
+        # DuckDB finds the table by the name of this variable, at half the cost of registering it.
         if incoming.num_rows:
             columns = ", ".join(incoming.column_names)
             con.execute(f"INSERT {conflict} INTO {name} ({columns}) SELECT * FROM incoming")
 
 
-def among(column: str, keys: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Conditions, with their parameters, that together find the rows of these keys, in lists that the index of the column answers: a
-    join with the keys reads the column of all rollouts that are stored."""
-    left = iter(keys)
-    while chunk := list(islice(left, CHUNK)):
+def key_conditions(column: str, keys: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield conditions with their parameters that together select the rows of these keys. Short IN lists use the column's index;
+    a join with the keys would read the column of all stored rollouts."""
+    remaining = iter(keys)
+    while chunk := list(islice(remaining, CHUNK)):
         yield f"{column} IN ({', '.join('?' * len(chunk))})", chunk
 
 
@@ -136,7 +134,7 @@ def read(
     condition: str = "true",
     params: Sequence[Any] = (),
 ) -> list[dict[str, Any]]:
-    """The rows of a table that meet a condition (which may go on with ORDER BY): JSON parsed, times aware of being UTC."""
+    """Rows of a table that meet a condition (which may end with ORDER BY): JSON is parsed, times are aware UTC."""
     kinds = columns_of(name)
     found = con.sql(f"SELECT {', '.join(kinds)} FROM {name} WHERE {condition}", params=list(params)).to_arrow_table()
     columns = []
@@ -146,7 +144,7 @@ def read(
     return [dict(zip(kinds, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def noun(kind: type[N], row: Mapping[str, Any], **given: Any) -> N:
-    """A row as the noun whose fields bear its columns' names. What is `given` wins; for NULL the field's own default counts."""
+def from_row(kind: type[N], row: Mapping[str, Any], **given: Any) -> N:
+    """A record whose fields are the row's columns of the same name. `given` overrides; NULL means the field's default."""
     names = kind.model_fields if issubclass(kind, BaseModel) else [f.name for f in fields(kind)]  # type: ignore[arg-type]
     return kind(**{**{name: row[name] for name in names if row.get(name) is not None}, **given})

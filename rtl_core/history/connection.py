@@ -1,10 +1,10 @@
 """Short connections to a history file: open, one transaction, close.
 
-DuckDB lets either one process write or several read, so nobody may keep a connection. Who finds the file locked tries
-again, with jitter, until a limit. Within one process connections to the same file queue on a lock of our own, since DuckDB
-refuses to open one file twice in different modes.
+DuckDB allows one writing process or several readers, so no process keeps a connection open. A process that finds the file locked
+retries with jitter until a timeout. Within a process, connections to one file wait for a lock of our own, since DuckDB
+refuses to open a file twice in different modes.
 
-A connection can see a user's text: extensions are never installed or loaded by themselves.
+Queries may contain a user's text, so extensions are never installed or loaded automatically.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from rtl_core.errors import HistoryError
 from rtl_core.history import schema, undo
 
 WRITE_PATIENCE_S = 600.0
-"""Seconds that a process that writes waits for the file: another program that keeps it open for a while must not end a run of days."""
+"""Timeout of a writer that waits for the file: a program that keeps it open for a while must not end a run of days."""
 READ_PATIENCE_S = 30.0
 TOLD_AFTER_S = 10.0
-"""Seconds of waiting after which a line of the log names the program that holds the file."""
+"""Seconds of waiting after which the log names the program that holds the file."""
 HURRIED_S = 5.0
-"""Seconds that a wait may last once the process is to end: enough for a reader's turn, not for a program that keeps the file open."""
-CHECK_PATH = "check the path, its permissions and the room on its disk"
+"""Timeout once the process is asked to end: long enough for a reader, not for a program that keeps the file open."""
+CHECK_PATH = "check the path, its permissions and the free space on its disk"
 OTHER_PROGRAM = "close the other program, or let it work on a copy made by `rtl-distill snapshot`"
 
 _guard = threading.Lock()
 _locks: dict[Path, threading.RLock] = {}
 _engines: dict[tuple[Path, int, bool], duckdb.DuckDBPyConnection] = {}
 _checked: set[tuple[Path, int]] = set()
-"""Files (path, inode) that this process has found to be histories and brought to the current schema."""
+"""Files (path, inode) that this process has checked and migrated."""
 _hurried_at = math.inf
-"""When somebody wanted this process to end (monotonic clock)."""
+"""When this process was asked to end (monotonic clock)."""
 
 
 class HistoryBusyError(HistoryError):
-    """Somebody else held the file for longer than our patience; worth trying again."""
+    """Another process held the file for longer than the timeout; can be retried."""
 
 
 @contextlib.contextmanager
 def hurried() -> Iterator[Callable[[], None]]:
-    """A function for any thread: from its call until the end of the block nobody waits longer than `HURRIED_S` for a file."""
+    """Yield a function that any thread may call: from then to the end of the block, waits for a file time out after `HURRIED_S`."""
     global _hurried_at
 
     def hurry() -> None:
@@ -64,39 +64,35 @@ def hurried() -> Iterator[Callable[[], None]]:
         _hurried_at = math.inf
 
 
-def process_lock(path: Path) -> threading.RLock:
-    """The lock that all connections of this process to `path` share."""
-    with _guard:
-        return _locks.setdefault(path.resolve(), threading.RLock())
-
-
 @contextlib.contextmanager
 def connect(
     path: Path, *, read_only: bool, patience_s: float | None = None, old_is_fine: bool = False
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A checked connection. Writers create a missing file and migrate an old one; readers do neither, and refuse an older
+    """Open a checked connection. Writers create a missing file and migrate an old one; readers do neither, and refuse an older
     schema unless `old_is_fine`.
 
-    Raises HistoryError for a file that is missing (readers), broken, foreign, newer or too old, and HistoryBusyError when it
-    stayed locked for `patience_s`.
+    Raises HistoryError for a file that is missing (readers), damaged, not a history, newer or too old, and HistoryBusyError when
+    it stayed locked for `patience_s`.
     """
     if str(path) != os.fsencode(path).decode("utf-8", "replace"):
         raise HistoryError(
-            f"the path {str(path)!r} is not UTF-8", "name another, and set a UTF-8 locale: LC_ALL=C.UTF-8"
+            f"the path {str(path)!r} is not UTF-8", "use another path, and set a UTF-8 locale: LC_ALL=C.UTF-8"
         )
     patience_s = patience_s if patience_s is not None else (READ_PATIENCE_S if read_only else WRITE_PATIENCE_S)
-    with process_lock(path):
+    with _guard:
+        lock = _locks.setdefault(path.resolve(), threading.RLock())
+    with lock:
         if not path.exists():
             if read_only:
                 raise HistoryError(f"there is no history at {path}", "start a run first, or name the file with --db")
             create_file(path)
         if not read_only and _identity(path) not in _checked:
-            # Look before opening a file in a way that may change it.
+            # Check the file before opening it in a mode that may change it.
             with connect(path, read_only=True, patience_s=patience_s, old_is_fine=True):
                 pass
         con = _engine(path, read_only=read_only).cursor()
         try:
-            # Open for longer than DuckDB has it: to close any handle on a file lets go of this process's locks on it.
+            # Keep this handle open longer than DuckDB's: closing any handle on a file releases this process's locks on it.
             with path.open("rb") as file:
                 _attach(con, path, read_only=read_only, patience_s=patience_s)
                 try:
@@ -116,26 +112,23 @@ def connect(
 
 
 def create_file(path: Path) -> None:
-    """Put an empty history at `path`, all of it or nothing, unless somebody else was quicker."""
+    """Create an empty history at `path` atomically, unless another process did so first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")
     try:
-        con = duckdb.connect(str(fresh), config=_config())
-        try:
+        with duckdb.connect(str(fresh), config=_CONFIG) as con:
             schema.create(con)
-        finally:
-            con.close()
         with contextlib.suppress(FileExistsError):
             os.link(fresh, path)
     except duckdb.IOException as error:
-        raise HistoryError(f"{path} cannot be made: {_first_line(str(error))}", CHECK_PATH) from error
+        raise HistoryError(f"{path} cannot be created: {_first_line(str(error))}", CHECK_PATH) from error
     finally:
         fresh.unlink(missing_ok=True)
         Path(f"{fresh}.wal").unlink(missing_ok=True)
 
 
 def forget_checks() -> None:
-    """Look at every file again before writing to it, as a process that has just started does."""
+    """Check every file again before writing to it, as a newly started process does."""
     _checked.clear()
 
 
@@ -144,36 +137,31 @@ def _identity(path: Path) -> tuple[Path, int]:
 
 
 ROW_GROUP = 8192
-"""Rows of a row group. Each commit rewrites the last, partly filled group of a table: with DuckDB's default of 122,880 rows the cost of storing a
+"""Rows per row group. Each commit rewrites a table's last, partly filled group: with DuckDB's default of 122,880 rows the cost of storing a
 step grows for 240 steps of 512 answers. Groups of 2,048 rows make files twice as large and queries slower."""
-OLDEST_READER = "v1.5.0"
-"""The oldest DuckDB that can read the files we write: the oldest that pyproject.toml allows."""
-
-
-def _config() -> dict[str, str | bool | int | float | list[str]]:
-    return {
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-        "storage_compatibility_version": OLDEST_READER,
-    }
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "storage_compatibility_version": "v1.5.0",  # so that the oldest DuckDB that pyproject.toml allows can read our files
+}
 
 
 def _engine(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-    """This process's DuckDB for `path`, without any file: to attach one to it takes 2 ms, to start one anew 20."""
+    """This process's in-memory DuckDB for `path`: attaching a file to it takes 2 ms, starting a new DuckDB takes 20."""
     key = (path.resolve(), os.getpid(), read_only)
     with _guard:
         if key not in _engines:
-            engine = duckdb.connect(":memory:", config=_config())
-            # The file is closed after every commit anyway: write it at once, and not to a log first.
+            engine = duckdb.connect(":memory:", config=_CONFIG)
+            # The file is closed after every commit anyway, so skip the write-ahead log.
             engine.execute("SET checkpoint_threshold = '1KB'").fetchall()
-            if not read_only:  # a step's rows are too few to share out, and simulators want the cores
+            if not read_only:  # a step has too few rows to parallelise, and simulators need the cores
                 engine.execute("SET threads = 1").fetchall()
             _engines[key] = engine
         return _engines[key]
 
 
 def _attach(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool, patience_s: float) -> None:
-    """Attach the file as `history` and make it the default."""
+    """Attach the file as `history`, the default database."""
     quoted = str(path).replace("'", "''")
     how = "READ_ONLY" if read_only else f"ROW_GROUP_SIZE {ROW_GROUP}"
     statement = f"ATTACH '{quoted}' AS history (TYPE duckdb, {how})"
@@ -199,11 +187,10 @@ def _attach(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool, pati
                     ) from error
                 if not told and time.monotonic() - begun > TOLD_AFTER_S:
                     told = True
-                    words = (
-                        f"waiting for up to {patience_s:.0f} s, {path} is locked: {_first_line(text)}; {OTHER_PROGRAM}"
+                    logging.getLogger("rtl_distill").warning(
+                        f"{path} is locked, waiting for up to {patience_s:.0f} s: {_first_line(text)}; {OTHER_PROGRAM}"
                     )
-                    logging.getLogger("rtl_distill").warning(words)
-            except duckdb.Error as error:  # a damaged header or catalog shows as several kinds of error
+            except duckdb.Error as error:  # a damaged header or catalog raises errors of several types
                 raise unreadable(path, str(error)) from error
             time.sleep(random.uniform(0.001, 0.004) * (50 if told else 1))
     con.execute("USE history").fetchall()
@@ -211,10 +198,10 @@ def _attach(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool, pati
 
 @contextlib.contextmanager
 def _turnstile(folder: Path, waited_enough: Callable[[], bool]) -> Iterator[None]:
-    """Who waits for the file waits alone: one that writes without pause cannot slip in again before a reader had its turn.
+    """Let one process at a time wait for the file, so that a writer that never pauses cannot starve a reader.
 
-    A lock (flock) on the folder, held only until the file is ours; it leaves no file behind and ends with its process.
-    Where folders cannot be locked (some network file systems), waiting is merely less fair.
+    A lock (flock) on the folder, held until the file is attached; it leaves no file behind and ends with its process.
+    Where folders cannot be locked (some network file systems), waiting is only less fair.
     """
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -236,7 +223,7 @@ def _turnstile(folder: Path, waited_enough: Callable[[], bool]) -> Iterator[None
 
 
 def _detach(con: duckdb.DuckDBPyConnection) -> None:
-    """Let go of the file; what was not committed is gone."""
+    """Roll back what was not committed, and close the file."""
     with contextlib.suppress(duckdb.TransactionException):
         con.execute("ROLLBACK").fetchall()
     con.execute("USE memory").fetchall()
@@ -245,13 +232,12 @@ def _detach(con: duckdb.DuckDBPyConnection) -> None:
 
 def _check(con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_only: bool, old_is_fine: bool) -> None:
     version, views = schema.state_of(con, path)
-    schema.check_known(version, path)
     old = version < schema.current_version()
     if read_only:
         if old and not old_is_fine:
             raise HistoryError(
                 f"{path} has schema {version}; this rtl-distill reads {schema.current_version()}",
-                "start or resume a run on it, or read a copy: `rtl-distill snapshot COPY` brings the copy forward",
+                "start or resume a run on it, or read a copy: `rtl-distill snapshot COPY` migrates the copy",
             )
     elif old or views != schema.views_hash():
         undo.keep(con, file, path)
@@ -259,16 +245,16 @@ def _check(con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_o
 
 
 def is_damage(error: duckdb.Error) -> bool:
-    """Whether DuckDB stumbled over the file itself, and not over what was asked of it."""
+    """Return whether an error is caused by a damaged file, not by the statement."""
     text = str(error).lower()
     return any(words in text for words in ("could not read enough bytes", "corrupt", "checksum"))
 
 
 def unreadable(path: Path, text: str) -> HistoryError:
-    """What to say of a file that DuckDB cannot read, or may not open."""
+    """The error for a file that DuckDB cannot read or open."""
     if "Cannot open file" in text:
         return HistoryError(
-            f"{path} cannot be opened for this: {_first_line(text)}", f"{CHECK_PATH}, or name another file with --db"
+            f"{path} cannot be opened: {_first_line(text)}", f"{CHECK_PATH}, or name another file with --db"
         )
     if "newer" in text.lower() or "version" in text.lower():
         return HistoryError(

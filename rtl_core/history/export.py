@@ -1,8 +1,8 @@
-"""The history for other programs: a copy, Parquet tables, rollouts as JSON Lines, metrics as the community's tools read them.
+"""The history for other programs: a copy, Parquet tables, rollouts as JSON Lines, metrics in the format of common tools.
 
-A snapshot copies the file between two transactions of a writer, whole and of the current schema.
-Each table, and each step's rollouts, is read in a transaction of its own, so that a run that writes meanwhile never waits
-long. What a running run adds between two of them may be in a later file and not in an earlier one; a snapshot has it whole.
+A snapshot is a consistent copy of the file in the current schema, taken between two transactions of a writer.
+Exports read each table, and each step's rollouts, in a separate transaction, so that a running run never waits
+long. What the run adds between two of them may be in a later file and not in an earlier one; a snapshot avoids that.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import os
 import shutil
 import subprocess
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import duckdb
 
@@ -26,9 +26,9 @@ from rtl_core.history.store import History
 
 
 def take_snapshot(source: Path, target: Path, *, overwrite: bool = False) -> Path:
-    """Copy the history at `source` to `target`, migrated if it is of an older schema. Returns `target`.
+    """Copy the history at `source` to `target` and migrate the copy to the current schema. Returns `target`.
 
-    The source is read only and held for as long as copying the file takes; a writer waits meanwhile. Raises HistoryError
+    The source is only read, and locked while the file is copied; a writer waits meanwhile. Raises HistoryError
     when the source cannot be read or the target exists, InfrastructureError when the copy fails.
     """
     if target.resolve() == source.resolve():
@@ -40,7 +40,7 @@ def take_snapshot(source: Path, target: Path, *, overwrite: bool = False) -> Pat
     try:
         with connection.connect(source, read_only=True, old_is_fine=True):
             _copy(source, fresh)
-            # What a killed writer had committed but not yet moved into the file itself.
+            # What a killed writer committed but did not move into the file.
             log = Path(f"{source}.wal")
             if log.exists():
                 _copy(log, Path(f"{fresh}.wal"))
@@ -48,26 +48,25 @@ def take_snapshot(source: Path, target: Path, *, overwrite: bool = False) -> Pat
             pass
         os.replace(fresh, target)
     finally:
-        for left in (fresh, Path(f"{fresh}.wal")):
-            left.unlink(missing_ok=True)
+        fresh.unlink(missing_ok=True)
+        Path(f"{fresh}.wal").unlink(missing_ok=True)
     return target
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file in a process of its own.
-
-    DuckDB's lock is a POSIX one: whoever closes any handle of the file within this process would give the lock away.
-    """
+    """Copy a file in a child process: DuckDB's lock is a POSIX lock, which closing any handle of the file in this process releases."""
     program = shutil.which("cp")
     if program is None:
         raise InfrastructureError("there is no `cp` on this machine", "install coreutils")
     done = subprocess.run([program, "--reflink=auto", "--", str(source), str(target)], capture_output=True, text=True)
     if done.returncode != 0:
-        raise InfrastructureError(f"{source} could not be copied: {done.stderr.strip()}", "choose a folder with room")
+        raise InfrastructureError(
+            f"{source} could not be copied: {done.stderr.strip()}", "choose a folder with free space"
+        )
 
 
-# Tables that name neither their run nor a rollout, and how to find the rows that belong to one.
-_BY_OTHERS = {
+# How to select a run's rows in tables that have neither the column `run` nor `rollout`.
+_RUN_CONDITIONS = {
     "problems": "fingerprint IN (SELECT fingerprint FROM run_problems WHERE run = $run)",
     "prompts": "prompt IN (SELECT prompt FROM rollouts WHERE run = $run)",
     "verdict_cache": "false",
@@ -76,13 +75,13 @@ _BY_OTHERS = {
 
 
 def export_parquet(history: History, run: str | None, folder: Path) -> list[Path]:
-    """Every table as `<table>.parquet`, of one run or (None) of all; returns the files."""
+    """Write every table as `<table>.parquet`, for one run or for all (None). Returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name in sorted(table_names()):
-        columns = columns_of(name)
-        named = "run = $run" if "run" in columns else "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)"
-        condition = "true" if run is None else _BY_OTHERS.get(name, named)
+        rollouts = "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)"
+        by_column = "run = $run" if "run" in columns_of(name) else rollouts
+        condition = "true" if run is None else _RUN_CONDITIONS.get(name, by_column)
         path = folder / f"{name}.parquet"
         fresh = path.with_name(f".{path.name}.part")
         target = str(fresh).replace("'", "''")
@@ -97,34 +96,26 @@ def export_parquet(history: History, run: str | None, folder: Path) -> list[Path
     return written
 
 
-_TALKED = "SELECT DISTINCT rollout FROM messages JOIN rollouts USING (rollout) WHERE run = $run"
-
-
 def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = False) -> int:
-    """All rollouts of a run as JSON Lines, training by step, then evaluations; returns how many.
+    """Write all rollouts of a run as JSON Lines, training by step, then evaluations. Returns how many.
 
-    Answers that are conversations have their `messages` in OpenAI's form. `tokens` adds the token ids and both models' log-probabilities.
+    Conversations have their `messages` in OpenAI's format. `tokens` adds the token ids and both models' log-probabilities.
     """
-    places: list[int | str] = [s.step for s in history.steps(run)]
-    places += [e.key for e in history.evaluations(run)]
+    return write_lines(path, _rollout_lines(history, run, tokens))
+
+
+def _rollout_lines(history: History, run: str, tokens: bool) -> Iterator[dict[str, Any]]:
     prompts = {p.problem_id: p.record.get("prompt", "") for p in history.problems_of(run)}
-    talked = set(history.query(_TALKED, {"run": run}).column(0).to_pylist())
-    count = 0
-
-    def write(file: TextIO) -> None:
-        nonlocal count
-        for place in places:
-            with history.reading():
-                found = [*history.rollouts_of(run, place), *history.rollouts_of(run, place, "refinement")]
-                for stored in found:
-                    line = _line(stored, prompts, tokens)
-                    if stored.rollout.key in talked:
-                        line |= _conversation(history.messages(stored.rollout.key), line["prompt"], tokens)
-                    file.write(json.dumps(line) + "\n")
-                count += len(found)
-
-    _replace(path, write)
-    return count
+    sql = "SELECT DISTINCT rollout FROM messages JOIN rollouts USING (rollout) WHERE run = $run"
+    conversations = set(history.query(sql, {"run": run}).column(0).to_pylist())
+    places: list[int | str] = [s.step for s in history.steps(run)]
+    for place in [*places, *(e.key for e in history.evaluations(run))]:
+        with history.reading():
+            for stored in [*history.rollouts_of(run, place), *history.rollouts_of(run, place, "refinement")]:
+                line = _line(stored, prompts, tokens)
+                if stored.rollout.key in conversations:
+                    line |= _conversation(history.messages(stored.rollout.key), line["prompt"], tokens)
+                yield line
 
 
 def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> dict[str, Any]:
@@ -150,36 +141,36 @@ def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> dict[
 
 
 def _conversation(messages: Sequence[MessageRecord], prompt: str | None, tokens: bool) -> dict[str, Any]:
-    """What a line has of a conversation: its messages in OpenAI's form, and the tokens that the model wrote in all turns."""
+    """Fields of a line for a conversation: its messages in OpenAI's format, and the number of tokens sampled in all turns."""
     made: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
     calls: list[dict[str, Any]] = []
     for message in messages:
         if message.who == "model":
-            said: dict[str, Any] = {
+            calls = []
+            reply: dict[str, Any] = {
                 "role": "assistant",
                 "content": message.text,
                 "reasoning_content": message.thought or None,
             }
-            said["tool_calls"] = calls = []
+            reply["tool_calls"] = calls
             if tokens:
-                said |= {"tokens": list(message.tokens_T), "logprobs": list(message.logprobs_T)}
-            made.append(said)
-            continue
-        if message.call is None:
+                reply |= {"tokens": list(message.tokens_T), "logprobs": list(message.logprobs_T)}
+            made.append(reply)
+        elif message.call is None:
             made.append({"role": "user", "content": message.text, "ok": message.ok})
-            continue
-        name, id_ = message.call["name"], message.call["id"]
-        function = {"name": name, "arguments": message.call["arguments"]}
-        calls.append({"id": id_, "type": "function", "function": function})
-        made.append({"role": "tool", "tool_call_id": id_, "name": name, "content": message.text, "ok": message.ok})
+        else:
+            name, id_ = message.call["name"], message.call["id"]
+            function = {"name": name, "arguments": message.call["arguments"]}
+            calls.append({"id": id_, "type": "function", "function": function})
+            made.append({"role": "tool", "tool_call_id": id_, "name": name, "content": message.text, "ok": message.ok})
     kept = [{name: value for name, value in one.items() if value not in (None, [])} for one in made]
     return {"n_tokens": sum(message.n_tokens for message in messages), "messages": kept}
 
 
 def metrics(history: History, run: str) -> Iterator[dict[str, Any]]:
-    """One mapping per trained step, in order, under the names that the public cookbook's tools read.
+    """Yield a mapping of metrics per trained step, in order, with the names that the tools of the tinker-cookbook read.
 
-    An evaluation of weights that had seen n steps stands at step n, before what training does there, as `test/env/all/...`.
+    An evaluation of weights after n steps is at step n, before the training of that step, as `test/env/all/...`.
     """
     lines: dict[int, dict[str, Any]] = defaultdict(dict, history.step_metrics(run))
     for row in history.query("SELECT step, stage, seconds FROM step_times WHERE run = ?", [run]).to_pylist():
@@ -195,16 +186,12 @@ def metrics(history: History, run: str) -> Iterator[dict[str, Any]]:
 
 
 def write_lines(path: Path, records: Iterable[dict[str, Any]]) -> int:
-    """Write a JSON object a line, all at once; returns how many."""
-    lines = [json.dumps(record) + "\n" for record in records]
-    _replace(path, lambda file: file.writelines(lines))
-    return len(lines)
-
-
-def _replace(path: Path, write: Callable[[TextIO], None]) -> None:
-    """Write a file all at once."""
+    """Write records as JSON Lines, atomically. Returns how many."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.part")
+    fresh, count = path.with_name(f".{path.name}.part"), 0
     with fresh.open("w", encoding="utf-8") as file:
-        write(file)
+        for record in records:
+            file.write(json.dumps(record) + "\n")
+            count += 1
     os.replace(fresh, path)
+    return count

@@ -1,7 +1,7 @@
-"""Named queries: one `.sql` file each in `named/`. A new one is a new file.
+"""Named queries: one `.sql` file each in `named/`. To add one, add a file.
 
-The first line is a comment that says what it answers; comments of the form `-- $name = default: what it is` declare parameters.
-`$run` needs no declaration: it is the run in question.
+The first line is a comment that describes the result; comments of the form `-- $name = default: what it is` declare parameters.
+`$run` needs no declaration: it is the run that the query is about.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class NamedQuery:
         return re.search(r"\$run\b", self.sql) is not None
 
     def bind(self, given: Mapping[str, str], run: str | None) -> dict[str, Any]:
-        """Values for all parameters: those given as text, read like their defaults, the others' defaults, and the run.
+        """Values for all parameters: the `given` texts, converted to the type of the default, other defaults, and the run.
 
-        Raises HistoryError for a name that the query does not know, or a value of another kind than the default.
+        Raises HistoryError for an unknown parameter, or a value that the default's type cannot represent.
         """
         if unknown := sorted(set(given) - set(self.parameters)):
             known = ", ".join(self.parameters) or "none"
@@ -48,37 +48,36 @@ class NamedQuery:
                 values[name] = type(default)(text)
             except ValueError as error:
                 kind = type(default).__name__
-                raise HistoryError(f"{name}={text!r} is not a value of kind {kind}", f"default: {default}") from error
+                raise HistoryError(f"{name}={text!r} is not a value of type {kind}", f"default: {default}") from error
         return {**values, "run": run} if self.needs_run else values
 
 
 @cache
 def named_queries() -> dict[str, NamedQuery]:
-    """Name -> query, in order of name."""
-    folder = files("rtl_core.history") / "named"
-    found = sorted((e for e in folder.iterdir() if e.name.endswith(".sql")), key=lambda e: e.name.removesuffix(".sql"))
-    return {q.name: q for q in (_parse(e.name.removesuffix(".sql"), e.read_text(encoding="utf-8")) for e in found)}
+    """Mapping of name to query, ordered by name."""
+    queries = {}
+    for file in (files("rtl_core.history") / "named").iterdir():
+        name, text = file.name.removesuffix(".sql"), file.read_text(encoding="utf-8")
+        first, *lines = text.splitlines()
+        declared = filter(None, (_PARAMETER.fullmatch(line.strip()) for line in lines))
+        defaults = {found[1]: _default(found[2]) for found in declared}
+        queries[name] = NamedQuery(name, first.removeprefix("-- "), text, defaults)
+    return dict(sorted(queries.items()))
 
 
 def named_query(name: str) -> NamedQuery:
-    """The query of that name. HistoryError with the nearest names when there is none."""
+    """Return the query of that name. Raises HistoryError, with the closest names, if there is none."""
     known = named_queries()
     if name not in known:
         from difflib import get_close_matches
 
         near = ", ".join(get_close_matches(name, known, n=3, cutoff=0.4)) or "see `rtl-distill query --list`"
-        raise HistoryError(f"there is no named query {name!r}, and one word is no SQL", f"did you mean: {near}")
+        raise HistoryError(f"there is no named query {name!r}, and a single word is not SQL", f"did you mean: {near}")
     return known[name]
 
 
-def _parse(name: str, text: str) -> NamedQuery:
-    first, *lines = text.splitlines()
-    declared = filter(None, (_PARAMETER.fullmatch(line.strip()) for line in lines))
-    return NamedQuery(name, first.removeprefix("-- "), text, {found[1]: _default(found[2]) for found in declared})
-
-
 def _default(text: str) -> Any:
-    """Numbers are numbers, everything else (JSON objects too) stays text."""
+    """Parse numbers; everything else, including JSON objects, stays text."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError:

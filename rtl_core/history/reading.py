@@ -1,4 +1,4 @@
-"""Reading the history back into nouns."""
+"""Reads records from the history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from rtl_core.errors import HistoryError
-from rtl_core.history.columns import among, noun, read
+from rtl_core.history.columns import from_row, key_conditions, read
 from rtl_core.history.records import (
     EvaluationRecord,
     MessageRecord,
@@ -22,7 +22,7 @@ from rtl_core.history.records import (
     TeacherRecord,
     ValidationRecord,
 )
-from rtl_core.history.rows import PLACE_COLUMNS, Place, to_verdict
+from rtl_core.history.rows import to_verdict
 from rtl_core.history.transactions import Transactions
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
@@ -30,14 +30,14 @@ from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 
 
 class Reading(Transactions):
-    """What a history answers. All methods raise what `Transactions` names."""
+    """The read access of a history. All methods raise the errors of `Transactions`."""
 
     def run(self, name: str) -> RunRecord | None:
         """The run of that name, or None."""
         return next((record for record in self.runs() if record.name == name), None)
 
     def existing_run(self, name: str) -> RunRecord:
-        """The run of that name. HistoryError that names those there are, when there is none."""
+        """The run of that name. Raises HistoryError, with the names of existing runs, if there is none."""
         record = self.run(name)
         if record is None:
             names = ", ".join(known.name for known in self.runs()[:8]) or "none"
@@ -48,41 +48,43 @@ class Reading(Transactions):
         """All runs, newest first."""
         with self._reading() as con:
             rows = read(con, "runs", "true ORDER BY created_at DESC, run")
-        return [noun(RunRecord, row, name=row["run"]) for row in rows]
+        return [from_row(RunRecord, row, name=row["run"]) for row in rows]
 
     def problems_of(self, run: str) -> list[StoredProblem]:
-        """The run's problems, in order of split and position."""
+        """The run's problems, ordered by split and position."""
         with self._reading() as con:
             rows = read(con, "run_problems", "run = ? ORDER BY split, position NULLS LAST, problem_id", [run])
             used = "fingerprint IN (SELECT fingerprint FROM run_problems WHERE run = ?)"
             records = {row["fingerprint"]: row["record"] for row in read(con, "problems", used, [run])}
-        return [noun(StoredProblem, row, position=row["position"], record=records[row["fingerprint"]]) for row in rows]
+        return [
+            from_row(StoredProblem, row, position=row["position"], record=records[row["fingerprint"]]) for row in rows
+        ]
 
     def validations(self, tools_key: str) -> dict[str, ValidationRecord]:
-        """Problem fingerprint -> what validation with those tools found."""
+        """Mapping of problem fingerprint to the result of validation with these tools."""
         with self._reading() as con:
             rows = read(con, "validations", "tools_key = ?", [tools_key])
-        return {row["fingerprint"]: noun(ValidationRecord, row) for row in rows}
+        return {row["fingerprint"]: from_row(ValidationRecord, row) for row in rows}
 
     def steps(self, run: str) -> list[StepState]:
-        """The run's steps, planned and trained, in order, each with its problems in order."""
+        """The run's planned and trained steps in order, each with its problems in order."""
         problems = defaultdict(list)
         with self._reading() as con:
             for row in read(con, "step_problems", "run = ? ORDER BY step, position", [run]):
                 problems[row["step"]].append(row["problem_id"])
             rows = read(con, "steps", "run = ? ORDER BY step", [run])
-        return [noun(StepState, row, problem_ids=tuple(problems[row["step"]])) for row in rows]
+        return [from_row(StepState, row, problem_ids=tuple(problems[row["step"]])) for row in rows]
 
     def trained_steps(self, run: str) -> list[StepState]:
         """The run's trained steps, in order."""
         return [state for state in self.steps(run) if state.status == "trained"]
 
     def last_trained_step(self, run: str) -> StepState | None:
-        """The run's newest trained step, or None."""
+        """The run's last trained step, or None."""
         return next(reversed(self.trained_steps(run)), None)
 
     def step_metrics(self, run: str, first: int = 0, last: int | None = None) -> dict[int, dict[str, float]]:
-        """Step -> its metrics by name, of the trained steps from `first` to `last` (None: the newest), in order."""
+        """Mapping of step to metrics by name, for the trained steps from `first` to `last` (None: the last one), in order."""
         sql = "SELECT step, name, value FROM step_metrics WHERE run = ? AND step >= ? AND (? IS NULL OR step <= ?) ORDER BY step, name"
         found: dict[int, dict[str, float]] = {}
         for row in self.query(sql, [run, first, last, last]).to_pylist():
@@ -97,8 +99,8 @@ class Reading(Transactions):
         *,
         policy: PolicyName | None = None,
     ) -> list[StoredRollout]:
-        """All that is stored of a step (int) or of an evaluation (its key) by problem and sample: of one purpose (by default train or
-        evaluation) and one policy (or all: None)."""
+        """The rollouts of a step (int) or an evaluation (its key), ordered by problem and sample: of one purpose (by default `train` or
+        `evaluation`) and of one policy (None: all)."""
         purpose = purpose or ("train" if isinstance(place, int) else "evaluation")
         with self._reading() as con:
             column = "evaluation IS NULL AND step" if isinstance(place, int) else "evaluation"
@@ -106,61 +108,57 @@ class Reading(Transactions):
             return _stored_rollouts(con, condition, [run, place, purpose, policy, policy])
 
     def rollout(self, key: str) -> StoredRollout | None:
-        """All that is stored of one rollout, or None."""
+        """The rollout with that key, or None."""
         with self._reading() as con:
             return next(iter(_stored_rollouts(con, "rollout = ?", [key])), None)
 
     def find_rollout(self, key: str) -> StoredRollout:
-        """All that is stored of the rollout of that key, or of the only one whose key ends so. HistoryError when there is none."""
-        stored = self.rollout(key)
-        if stored is None:
-            near = self.query(
-                "SELECT rollout FROM rollouts WHERE ends_with(rollout, $key) ORDER BY rollout LIMIT 6", {"key": key}
-            ).column(0).to_pylist()  # fmt: skip
-            stored = self.rollout(near[0]) if len(near) == 1 else None
-        if stored is None:
-            hint = (
-                f"it could be {', '.join(near)}"
-                if near
-                else 'keys: rtl-distill query "SELECT rollout FROM rollouts LIMIT 10"'
-            )
-            raise HistoryError(f"there is no rollout {key!r} in {self.path}", hint)
-        return stored
+        """The rollout with that key, or the only one whose key ends with it. Raises HistoryError if there is none."""
+        if stored := self.rollout(key):
+            return stored
+        sql = "SELECT rollout FROM rollouts WHERE ends_with(rollout, $key) ORDER BY rollout LIMIT 6"
+        similar = self.query(sql, {"key": key}).column(0).to_pylist()
+        if len(similar) == 1 and (stored := self.rollout(similar[0])):
+            return stored
+        hint = 'list keys with rtl-distill query "SELECT rollout FROM rollouts LIMIT 10"'
+        if similar:
+            hint = f"it could be {', '.join(similar)}"
+        raise HistoryError(f"there is no rollout {key!r} in {self.path}", hint)
 
     def messages(self, rollout: str) -> list[MessageRecord]:
-        """The messages of a rollout's conversation in order; none where there was no conversation."""
+        """The messages of a rollout's conversation, in order; empty for a single-shot answer."""
         with self._reading() as con:
             rows = read(con, "messages", "rollout = ? ORDER BY position", [rollout])
-        return [noun(MessageRecord, row) for row in rows]
+        return [from_row(MessageRecord, row) for row in rows]
 
     def problem_record(self, run: str, problem_id: str) -> dict[str, Any] | None:
-        """A problem of a run as it was recorded, or None."""
+        """The recorded problem of a run, or None."""
         sql = "SELECT p.record FROM run_problems r JOIN problems p USING (fingerprint) WHERE r.run = ? AND r.problem_id = ?"
         found = self.query(sql, [run, problem_id]).column(0).to_pylist()
         return json.loads(found[0]) if found else None
 
     def evaluation(self, key: str) -> EvaluationRecord | None:
-        """The evaluation of that key, or None."""
+        """The evaluation with that key, or None."""
         return next(iter(self._evaluations("evaluation = ?", key)), None)
 
     def evaluations(self, run: str) -> list[EvaluationRecord]:
-        """The run's evaluations in order of step, policy and key."""
+        """The run's evaluations, ordered by step, policy and key."""
         return self._evaluations("run = ?", run)
 
     def _evaluations(self, condition: str, value: str) -> list[EvaluationRecord]:
         with self._reading() as con:
             rows = read(con, "evaluations", f"{condition} ORDER BY step, policy, evaluation", [value])
-        return [noun(EvaluationRecord, row, key=row["evaluation"]) for row in rows]
+        return [from_row(EvaluationRecord, row, key=row["evaluation"]) for row in rows]
 
     def cached_verdicts(self, most: int) -> list[tuple[str, str]]:
-        """(cache key, JSON of the verdict) of the newest, at most so many, the oldest first."""
+        """(cache key, verdict as JSON) of the `most` newest entries, the oldest first."""
         with self._reading() as con:
             sql = "SELECT key, verdict FROM verdict_cache ORDER BY stored_at DESC, key LIMIT ?"
             return con.execute(sql, [most]).fetchall()[::-1]
 
     def cpu_of_known_good(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Problem fingerprint -> CPU seconds: of golden answers when they were last validated, and of the passing answer that took
-        most."""
+        """Mappings of problem fingerprint to CPU seconds: of the golden answer at its last validation, and of the slowest passing
+        answer."""
         with self._reading() as con:
             golden = con.execute(
                 "SELECT fingerprint, arg_max(CAST(evidence->'golden'->>'cpu_s' AS DOUBLE), checked_at) AS cpu_s"
@@ -173,38 +171,27 @@ class Reading(Transactions):
         return dict(golden), dict(passing)
 
     def query(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> pa.Table:
-        """The answer to one SQL statement that reads. HistoryError with DuckDB's own words when it cannot be run."""
+        """The result of one reading SQL statement. Raises HistoryError with DuckDB's message when it fails."""
         try:
             with self._reading() as con:
                 relation = con.sql(sql, params=params)
                 if relation is None:
-                    raise HistoryError(
-                        "that statement answers nothing", "ask with SELECT, FROM, SUMMARIZE, DESCRIBE ..."
-                    )
+                    raise HistoryError("that statement returns no rows", "use SELECT, FROM, SUMMARIZE, DESCRIBE ...")
                 return relation.to_arrow_table()
         except duckdb.Error as error:
             raise HistoryError(str(error), "`rtl-distill query --schema` prints all tables and views") from error
 
 
 def known_keys(con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout") -> list[str]:
-    """Those of `keys` that `table` holds."""
+    """The keys among `keys` that `table` contains."""
     found: list[str] = []
-    for condition, chunk in among(column, keys):
+    for condition, chunk in key_conditions(column, keys):
         found += [key for (key,) in con.execute(f"SELECT {column} FROM {table} WHERE {condition}", chunk).fetchall()]
     return found
 
 
-def places_of(con: duckdb.DuckDBPyConnection, keys: Iterable[str]) -> dict[str, Place]:
-    """Rollout key -> its place, for those of `keys` that are stored."""
-    found: dict[str, Place] = {}
-    for condition, chunk in among("rollout", keys):
-        sql = f"SELECT rollout, {', '.join(PLACE_COLUMNS)} FROM rollouts WHERE {condition}"
-        found.update((row[0], row[1:]) for row in con.execute(sql, chunk).fetchall())
-    return found
-
-
 def _stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Sequence[Any]) -> list[StoredRollout]:
-    """Rollouts whose row in `rollouts` meets the condition, each with all that later stages recorded of it."""
+    """The rollouts that meet the condition, each with everything that later stages recorded."""
     heads = read(con, "rollouts", f"{condition} ORDER BY problem_id, sample", params)
     if not heads:
         return []
@@ -222,15 +209,15 @@ def _stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Seq
     audits = _by_key(con, "audits", list(rewards))
 
     def reward(key: str) -> Reward:
-        return noun(Reward, rewards[key], terms={t["term"]: (t["weight"], t["value"]) for t in terms[key]})
+        return from_row(Reward, rewards[key], terms={t["term"]: (t["weight"], t["value"]) for t in terms[key]})
 
     return [
         StoredRollout(
-            rollout=noun(Rollout, {**head, **arrays[key]}, prompt_P=prompts[head["prompt"]]["tokens_P"]),
+            rollout=from_row(Rollout, {**head, **arrays[key]}, prompt_P=prompts[head["prompt"]]["tokens_P"]),
             verdict=to_verdict(verdicts[key], stages[key], misses[key]) if key in verdicts else None,
             reward=reward(key) if key in rewards else None,
-            teacher=noun(TeacherRecord, {**scores[key], **teacher[key]}) if key in scores else None,
-            credit=noun(Credit, credits[key]) if key in credits else None,
+            teacher=from_row(TeacherRecord, {**scores[key], **teacher[key]}) if key in scores else None,
+            credit=from_row(Credit, credits[key]) if key in credits else None,
             audit=audits[key]["result"] if key in audits else None,
         )
         for key, head in zip(keys, heads, strict=True)
@@ -240,16 +227,16 @@ def _stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Seq
 def _by_key(
     con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
 ) -> dict[str, dict[str, Any]]:
-    rows = (row for condition, chunk in among(column, keys) for row in read(con, table, condition, chunk))
+    rows = (row for condition, chunk in key_conditions(column, keys) for row in read(con, table, condition, chunk))
     return {row[column]: row for row in rows}
 
 
 def _lists(
     con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], steps: Sequence[int], order: str = "position"
 ) -> defaultdict[str, list[dict[str, Any]]]:
-    """Rows of a table with several rows a rollout. It has no index of rollouts alone; the range of `steps` keeps DuckDB from reading it whole."""
+    """Rows of a table with several rows per rollout. It has no index on `rollout` alone; the range of `steps` avoids reading the whole table."""
     found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for condition, chunk in among("rollout", keys):
+    for condition, chunk in key_conditions("rollout", keys):
         here = f"{condition} AND step BETWEEN ? AND ? ORDER BY {order}"
         for row in read(con, table, here, [*chunk, min(steps), max(steps)]):
             found[row["rollout"]].append(row)

@@ -1,7 +1,6 @@
-"""The rows of the history as frozen values: what crosses the border between the pipeline and the database.
+"""Rows of the history as frozen records, the interface between the pipeline and the database.
 
-Times are UTC. Policies, problems and verdicts keep their own nouns (`Rollout`, `Problem`, `Verdict`); here stand only the
-rows that no other room owns.
+Times are UTC. Rollouts, problems and verdicts have their own types (`Rollout`, `Problem`, `Verdict`) in `rtl_core/types`.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ VALIDATION_STATUSES: tuple[ValidationStatus, ...] = get_args(ValidationStatus)
 
 
 SILENT_S = 300.0
-"""Seconds without a heartbeat after which a running run is called silent; `history/named/runs.sql` says the same in SQL."""
+"""Seconds without a heartbeat after which a running run counts as silent; `history/named/runs.sql` has the same limit."""
 
 
 def utc_now() -> datetime:
-    """Now, aware of being UTC."""
+    """The current time, aware UTC."""
     return datetime.now(UTC)
 
 
 class RunSettings(BaseModel):
-    """What a run is asked to do. A later start of the same run may change it; then that holds for whoever starts it next."""
+    """The settings of a run. A later start of the same run may change them, and the next start then uses the changed ones."""
 
     model_config = ConfigDict(frozen=True)
     config: dict[str, Any] = Field(default_factory=dict)
-    """The whole effective configuration, JSON-able."""
+    """The whole effective configuration, JSON-serialisable."""
     config_hash: str = ""
     seed: int = 0
     student: str = ""
@@ -52,7 +51,7 @@ class RunSettings(BaseModel):
 
 
 class RunRecord(RunSettings):
-    """One run. Runs are identified by name; starting an existing name resumes it."""
+    """A run, identified by its name; starting an existing name resumes the run."""
 
     name: str = Field(min_length=1)
     created_at: datetime = Field(default_factory=utc_now)
@@ -60,48 +59,48 @@ class RunRecord(RunSettings):
     versions: dict[str, str] = Field(default_factory=dict)
     """Package, tool or image -> version or digest."""
     message: str | None = None
-    """Why it stopped, for people."""
+    """Why it stopped, in words."""
     ended_by: EndedBy | None = None
-    """Of a cancelled run: a signal ended its process, or somebody asked Prefect to cancel it."""
+    """How a cancelled run ended: by a signal to its process, or by a request to Prefect."""
     start_state: str | None = None
-    """Of a run that starts from saved weights: its own copy of them, to train from; None for a fresh adapter."""
+    """The run's own copy of the saved weights that it starts from, for training; None for a fresh adapter."""
     start_sampler: str | None = None
-    """The same, to sample from."""
+    """The same, for sampling."""
     heartbeat_at: datetime | None = None
     finished_at: datetime | None = None
 
     @property
     def state(self) -> str:
-        """The status; `silent` where a running run gave no sign of life for five minutes: it died, or cannot reach its history."""
+        """The status; `silent` for a running run without a heartbeat for five minutes: it died, or cannot reach its history."""
         quiet = self.heartbeat_at is not None and (utc_now() - self.heartbeat_at).total_seconds() > SILENT_S
         return "silent" if self.status == "running" and quiet else self.status
 
 
 class AuditFinding(BaseModel):
-    """What holding one passed rollout against the golden answer, or against other passes, found."""
+    """The result of comparing a passed rollout with the golden answer, or with other passes."""
 
     model_config = ConfigDict(frozen=True)
     result: AuditResult
     detail: str
-    """How many inputs were tried, the first difference, or why nothing is known."""
+    """How many inputs were tried, the first difference, or why the result is unknown."""
     method: Literal["proof", "simulation", "consensus"] = "simulation"
     share: float | None = None
-    """By consensus: the share of the independent texts that behave alike."""
+    """With consensus: the share of independent texts that behave the same."""
     depth: int | None = None
-    """Clock cycles for which equality is proved, where it is for so many alone."""
+    """Number of clock cycles for which equality is proved, if it is bounded."""
     cpu_s: float = 0.0
     trace: list[dict[str, int]] = Field(default_factory=list)
-    """The shortest inputs that show a difference: step by step the value of each input."""
+    """The shortest inputs that show a difference: the value of each input, step by step."""
     cells: int | None = None
     flip_flops: int | None = None
     levels: int | None = None
     relative_area: float | None = None
     relative_levels: float | None = None
-    """These five as in `types.netlist.Netlist`; None where Yosys cannot synthesise the answer."""
+    """The last five fields as in `types.netlist.Netlist`; None where Yosys cannot synthesise the answer."""
 
 
 class AuditRecord(AuditFinding):
-    """A finding on a rollout, and what it rests on."""
+    """A finding on a rollout, with the golden answer, effort and tools behind it."""
 
     rollout: str
     run: str
@@ -114,7 +113,7 @@ class AuditRecord(AuditFinding):
 
 
 class ValidationRecord(BaseModel):
-    """What validating one problem with one set of tools found."""
+    """The result of validating a problem with a set of tools."""
 
     model_config = ConfigDict(frozen=True)
     fingerprint: str
@@ -123,14 +122,14 @@ class ValidationRecord(BaseModel):
     problem_id: str
     status: ValidationStatus
     evidence: dict[str, Any] = Field(default_factory=dict)
-    """Why: outcomes of golden, empty and mutated answers, reasons in words; JSON-able."""
+    """Outcomes of the golden, empty and mutated answers, and reasons in words; JSON-serialisable."""
     tools: dict[str, str] = Field(default_factory=dict)
     wall_s: float = 0.0
     checked_at: datetime = Field(default_factory=utc_now)
 
 
 class StepPlan(BaseModel):
-    """Which problems one train step takes, in order."""
+    """The problems of a train step, in order."""
 
     model_config = ConfigDict(frozen=True)
     step: int = Field(ge=0)
@@ -138,7 +137,7 @@ class StepPlan(BaseModel):
 
 
 class StepState(BaseModel):
-    """One step as the history knows it: planned, or trained with where its weights lie."""
+    """A stored step: planned, or trained, with the paths of its weights."""
 
     model_config = ConfigDict(frozen=True)
     run: str
@@ -155,7 +154,7 @@ class StepState(BaseModel):
 
 
 class StepRecord(BaseModel):
-    """A step that was trained: where its weights lie, what it cost, what it measured."""
+    """A trained step: paths of its weights, its times and metrics."""
 
     model_config = ConfigDict(frozen=True)
     run: str
@@ -164,9 +163,9 @@ class StepRecord(BaseModel):
     state_path: str
     sampler_path: str
     examples: int = Field(ge=0)
-    """How many answers were sent to the service to train on."""
+    """Number of answers that were sent for training."""
     train_tokens: int = Field(ge=0)
-    """Their tokens, P + T − 1 each: what the train step is charged for."""
+    """Their tokens, P + T − 1 each, which the train step is charged for."""
     times: dict[str, float] = Field(default_factory=dict)
     """Stage (`sample`, `grade`, `score`, `train`, `store`, `total`) -> wall seconds. Stages overlap, so they may add up to
     more than `total`."""
@@ -184,35 +183,35 @@ class TeacherRecord:
     k3_mean: float
     n_tokens: int
     teacher: str | None = None
-    """The model or the saved weights that scored; None: not recorded, since the run had one teacher."""
+    """The model or saved weights that scored; None: not recorded, since the run had a single teacher."""
     hint: str | None = None
-    """What a student that scored itself was shown: `golden`, `passed` or `verdict`; None: the prompt was the answer's own."""
+    """The hint of a student that scored itself: `golden`, `passed` or `verdict`; None: the answer's own prompt."""
     n_prompt: int | None = None
     """Tokens of the prompt with the hint."""
     choices: Choices | None = None
-    """The teacher's likeliest tokens at each position. They are kept in memory; the first three of them at `choices_at` are stored."""
+    """The teacher's most likely tokens at each position, in memory; only the first three at `choices_at` are stored."""
     choices_at: Sequence[int] = ()
-    """The tokens, from 0, at which they are stored."""
+    """Positions, from 0, whose choices are stored."""
 
 
 class Conditions(BaseModel):
-    """What differs from a run's own evaluations; None for what does not."""
+    """Settings of an evaluation that differ from the run's own evaluations; None where they do not differ."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     template: str | None = None
-    """Another prompt template than the run's own."""
+    """Prompt template."""
     temperature: float | None = Field(default=None, gt=0)
-    """Another sampling temperature than the run's own."""
+    """Sampling temperature."""
     top_p: float | None = Field(default=None, gt=0, le=1)
-    """Another top_p than the run's own."""
+    """Sampling top_p."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Another limit of an answer's tokens than the run's own."""
+    """Maximum tokens of an answer."""
     turns: int | None = Field(default=None, ge=1)
-    """The most turns of an episode with tools; None for single-shot answers."""
+    """Maximum turns of an episode with tools; None for single-shot answers."""
 
     @property
     def conditions(self) -> list[str]:
-        """Them in words."""
+        """The settings that differ, in words."""
         named = [(name, getattr(self, name)) for name in Conditions.model_fields]
         return [
             f"{name} {f'{value:g}' if isinstance(value, float) else value}"
@@ -226,7 +225,7 @@ OWN = Conditions()
 
 
 class EvaluationFigures(BaseModel):
-    """What an evaluation found. `lo`, `hi` are the 95 % interval of `pass_at_1` over problems."""
+    """Results of an evaluation. `lo`, `hi` are the 95 % interval of `pass_at_1` over problems."""
 
     model_config = ConfigDict(frozen=True)
     pass_at_1: float | None = None
@@ -236,17 +235,17 @@ class EvaluationFigures(BaseModel):
     by_difficulty: dict[str, float] = Field(default_factory=dict)
     by_family: dict[str, float] = Field(default_factory=dict)
     left_out: dict[str, int] = Field(default_factory=dict)
-    """Why problems of the set are not in the figures -> how many."""
+    """Reason why problems are excluded from the results -> how many."""
 
 
 class EvaluationRecord(Conditions, EvaluationFigures):
-    """One evaluation of one policy on one split: under which conditions, and what it found."""
+    """An evaluation of a policy on a split: its conditions and results."""
 
     key: str = Field(min_length=1)
     run: str
     policy: PolicyName
     step: int
-    """Train steps the evaluated weights had seen (0: before training)."""
+    """Number of train steps of the evaluated weights (0: before training)."""
     split: str
     status: EvaluationStatus = "running"
     n_problems: int = 0
@@ -258,7 +257,7 @@ class EvaluationRecord(Conditions, EvaluationFigures):
 
 @dataclass(frozen=True, slots=True)
 class MessageRecord:
-    """One message of a conversation; the columns of `messages` say what each field holds."""
+    """A message of a conversation; schema.sql describes the fields (table `messages`)."""
 
     rollout: str
     position: int
@@ -276,7 +275,7 @@ class MessageRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredRollout:
-    """A rollout with all that later stages recorded of it so far; None where a stage has not been reached."""
+    """A rollout with everything that later stages recorded so far; None for a stage that it has not reached."""
 
     rollout: Rollout
     verdict: Verdict | None = None
@@ -284,23 +283,22 @@ class StoredRollout:
     teacher: TeacherRecord | None = None
     credit: Credit | None = None
     audit: AuditResult | None = None
-    """Of a pass: what is known of it beside the golden answer, or beside other passes."""
+    """For a pass: the result of comparing it with the golden answer, or with other passes."""
     heard_from: int = 0
-    """The token from which the teacher is heard, as the train step finds it (`learning.kl_after_error`); not stored."""
+    """First token whose teacher score is used, set by the train step (`learning.kl_after_error`); not stored."""
 
     @property
     def passed(self) -> bool:
-        """Whether it is graded and passed."""
         return self.verdict is not None and self.verdict.passed
 
 
 @dataclass(frozen=True, slots=True)
 class StoredProblem:
-    """A problem's place in a run."""
+    """A problem of a run, with its split and position."""
 
     problem_id: str
     fingerprint: str
     split: str
     position: int | None
     record: Mapping[str, Any] = field(default_factory=dict)
-    """The whole `Problem` as JSON-able mapping."""
+    """The whole `Problem` as a JSON-serialisable mapping."""

@@ -1,4 +1,4 @@
-"""Nouns as Arrow tables, and verdicts back: what no column of a noun's own name says."""
+"""Converts records to Arrow tables where columns and fields do not match by name, and rows back to verdicts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rtl_core.history.columns import columns_of, noun, table
+from rtl_core.history.columns import columns_of, from_row, table
 from rtl_core.history.records import TeacherRecord
 from rtl_core.learning.reward import Reward
 from rtl_core.types.problem import Problem
@@ -18,20 +18,20 @@ from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import InterfaceMismatch, Stage, StageResult, Verdict
 
 PLACE_COLUMNS = ("run", "purpose", "evaluation", "epoch", "step", "problem_id")
-"""Of a rollout: repeated in every table of facts about it."""
+"""Columns of a rollout that every table of facts about it repeats."""
 STORED_CHOICES = 3
-"""So many of the teacher's choices at a token are stored."""
+"""Number of the teacher's choices that are stored per token."""
 Place = tuple[Any, ...]
-"""Their values for one rollout."""
+"""Values of `PLACE_COLUMNS` for one rollout."""
 
 
 def prompt_key(prompt_P: Sequence[int]) -> str:
-    """128 bits over the tokens: prompts are stored once."""
+    """128-bit hash of the tokens, under which a prompt is stored once."""
     return hashlib.sha256(np.asarray(prompt_P, dtype=np.int32).tobytes()).hexdigest()[:32]
 
 
 def rollout_tables(rollouts: Sequence[Rollout], now: datetime) -> dict[str, pa.Table]:
-    """Rollouts as `prompts`, `rollouts` and `tokens`. ValueError when tokens, log-probabilities and mask differ in number."""
+    """Rows of `prompts`, `rollouts` and `tokens`. Raises ValueError when tokens, log-probabilities and mask differ in length."""
     for r in rollouts:
         if len(r.tokens_T) != len(r.logprobs_T):
             raise ValueError(f"rollout {r.key}: {len(r.tokens_T)} tokens but {len(r.logprobs_T)} log-probabilities")
@@ -49,8 +49,7 @@ def rollout_tables(rollouts: Sequence[Rollout], now: datetime) -> dict[str, pa.T
 
 
 def facts(name: str, rows: Sequence[tuple[str, Any]], places: Mapping[str, Place], **given: Any) -> pa.Table:
-    """(rollout key, record) as rows of a table of facts about rollouts, each with what the table repeats of its place; `given` as in
-    `table`."""
+    """Rows of a table of facts about rollouts, from (rollout key, record) and the rollouts' place columns; `given` as in `table`."""
     keys, kinds = [key for key, _ in rows], columns_of(name)
     place = {column: [places[key][i] for key in keys] for i, column in enumerate(PLACE_COLUMNS) if column in kinds}
     return table(name, [record for _, record in rows], rollout=keys, **place, **given)
@@ -59,7 +58,7 @@ def facts(name: str, rows: Sequence[tuple[str, Any]], places: Mapping[str, Place
 def verdict_tables(
     rows: Sequence[tuple[str, Verdict, Reward | None]], places: Mapping[str, Place], now: datetime
 ) -> dict[str, pa.Table]:
-    """Verdicts and rewards as their five tables."""
+    """Rows of the five tables of verdicts and rewards."""
     graded = [(key, verdict) for key, verdict, _ in rows]
     stages = [(key, i, stage) for key, verdict in graded for i, stage in enumerate(verdict.stages)]
     misses = [(key, i, miss) for key, verdict in graded for i, miss in enumerate(verdict.mismatches)]
@@ -69,14 +68,13 @@ def verdict_tables(
         f"{stage}_ok": [verdict.stage(stage).status == "passed" for _, verdict in graded]
         for stage in (Stage.FORMAT, Stage.INTERFACE, Stage.SYNTAX)
     }
+    numbered = {
+        name: facts(name, [(key, part) for key, _, part in parts], places, position=[i for _, i, _ in parts])
+        for name, parts in (("verdict_stages", stages), ("interface_mismatches", misses))
+    }
     return {
         "verdicts": facts("verdicts", graded, places, **ok, graded_at=now),
-        "verdict_stages": facts(
-            "verdict_stages", [(key, stage) for key, _, stage in stages], places, position=[i for _, i, _ in stages]
-        ),
-        "interface_mismatches": facts(
-            "interface_mismatches", [(key, miss) for key, _, miss in misses], places, position=[i for _, i, _ in misses]
-        ),
+        **numbered,
         "rewards": facts("rewards", rewards, places),
         "reward_terms": facts(
             "reward_terms",
@@ -88,7 +86,7 @@ def verdict_tables(
 
 
 def teacher_tables(rows: Sequence[TeacherRecord], places: Mapping[str, Place]) -> dict[str, pa.Table]:
-    """Teacher scores as `teacher_tokens`, `teacher_scores` and `teacher_choices`."""
+    """Rows of `teacher_tokens`, `teacher_scores` and `teacher_choices`."""
     chosen = [(r.rollout, at, r.choices) for r in rows if r.choices is not None for at in r.choices_at]
     return {
         "teacher_choices": table(
@@ -105,7 +103,7 @@ def teacher_tables(rows: Sequence[TeacherRecord], places: Mapping[str, Place]) -
 
 
 def problem_tables(run: str, rows: Sequence[tuple[Problem, str, int | None]], now: datetime) -> dict[str, pa.Table]:
-    """Problems as `problems` (once per fingerprint) and `run_problems`; later words on a problem win."""
+    """Rows of `problems` (one per fingerprint) and `run_problems`; a later entry for a problem replaces an earlier one."""
     once = list({p.fingerprint: p for p, _, _ in rows}.values())
     placed = {p.id: (p, split, position) for p, split, position in rows}
     problems, splits, positions = [list(column) for column in zip(*placed.values(), strict=True)] or [[], [], []]
@@ -120,10 +118,10 @@ def problem_tables(run: str, rows: Sequence[tuple[Problem, str, int | None]], no
 def to_verdict(
     row: Mapping[str, Any], stages: Sequence[Mapping[str, Any]], misses: Sequence[Mapping[str, Any]]
 ) -> Verdict:
-    """A `verdicts` row with its stage and mismatch rows (each in order of `position`) as the noun it was."""
-    return noun(
+    """A verdict from its `verdicts` row and its stage and mismatch rows (each ordered by `position`)."""
+    return from_row(
         Verdict,
         row,
-        stages=tuple(noun(StageResult, stage) for stage in stages),
-        mismatches=tuple(noun(InterfaceMismatch, miss) for miss in misses),
+        stages=tuple(from_row(StageResult, stage) for stage in stages),
+        mismatches=tuple(from_row(InterfaceMismatch, miss) for miss in misses),
     )

@@ -1,7 +1,7 @@
-"""The schema's version, its creation, and its migration: `schema.sql` is the current one, `migrations/` holds the steps to it.
+"""Creates and migrates the schema: `schema.sql` is the current version, `migrations/` contains the steps to it.
 
-A migration is a file `NNN_what.sql` that turns version NNN-1 into NNN, the first of them `OLDEST` into the next; it runs in one
-transaction, after which all views and macros are created again from `schema.sql`.
+A migration is a file `NNN_what.sql` that turns version NNN-1 into NNN; the first one starts from `OLDEST`. All migrations run in one
+transaction, which then recreates all views and macros from `schema.sql`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OLDEST = 9
 
 @cache
 def migrations() -> Mapping[int, str]:
-    """Version -> SQL that leads to it from the version before."""
+    """Mapping of version to the SQL that migrates the previous version to it."""
     steps = (entry for entry in (_ROOM / "migrations").iterdir() if entry.name.endswith(".sql"))
     return {int(step.name.partition("_")[0]): step.read_text(encoding="utf-8") for step in steps}
 
@@ -37,7 +37,7 @@ def schema_sql() -> tuple[str, str]:
     text = (_ROOM / "schema.sql").read_text(encoding="utf-8")
     tables, mark, views = text.partition(_VIEWS_MARK)
     if not mark:
-        raise AssertionError("schema.sql lost its line `-- Views`")
+        raise AssertionError("schema.sql has no line `-- Views`")
     return tables, views
 
 
@@ -57,12 +57,13 @@ def create(con: duckdb.DuckDBPyConnection) -> None:
 
 @cache
 def views_hash() -> str:
-    """What tells one text of the views from another."""
+    """Hash of the SQL of the views."""
     return hashlib.sha256(schema_sql()[1].encode()).hexdigest()[:16]
 
 
 def state_of(con: duckdb.DuckDBPyConnection, path: object) -> tuple[int, str]:
-    """Schema version and hash of the views of an open database; HistoryError when it is none of ours."""
+    """Schema version and hash of the views of an open database. Raises HistoryError when it is not a history, or when this code can
+    neither read nor migrate its version."""
     try:
         ((version, views),) = con.execute("SELECT max(version), arg_max(views, version) FROM schema_version").fetchall()
     except (duckdb.CatalogException, duckdb.BinderException) as error:
@@ -74,11 +75,6 @@ def state_of(con: duckdb.DuckDBPyConnection, path: object) -> tuple[int, str]:
         raise HistoryError(
             f"{path} has an empty schema_version table", "restore it from a snapshot; it was left untouched"
         )
-    return int(version), str(views)
-
-
-def check_known(version: int, path: object) -> None:
-    """Raises HistoryError for a schema that this code neither reads nor migrates."""
     if version < OLDEST:
         raise HistoryError(
             f"{path} was written by an older rtl-distill (schema {version}; this one reads {OLDEST} and later)",
@@ -87,12 +83,13 @@ def check_known(version: int, path: object) -> None:
     if version > current_version():
         raise HistoryError(
             f"{path} was written by a newer rtl-distill (schema {version}; this one knows {current_version()})",
-            "install that version or newer, or name another file with --db; the file was left untouched",
+            "install that version or a newer one, or name another file with --db; the file was left untouched",
         )
+    return int(version), str(views)
 
 
 def migrate(con: duckdb.DuckDBPyConnection, version: int) -> None:
-    """Lead an open, writable database from `version` to the current one, with the current views; all of it or nothing."""
+    """Migrate an open, writable database from `version` to the current one, and recreate the views, in one transaction."""
     with _transaction(con):
         for (name,) in con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall():
             con.execute(f'DROP VIEW "{name}"')

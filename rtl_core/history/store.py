@@ -1,16 +1,17 @@
-"""`History`: everything that happened, in one DuckDB file.
+"""`History`: everything that happened in the runs, in one DuckDB file.
 
-One process, the flow's, writes. Each `record_*` call is one short transaction (open, write, close) that may be repeated
-freely: the same key is never stored twice. Several calls share one transaction inside `with history.batch():`, which saves
-an opening each; do not await or wait for anything inside it, since it keeps everybody else out.
+Only the flow's process writes. Each `record_*` call is a short transaction (open, write, close) and is idempotent:
+the same key is never stored twice. Several calls share one transaction inside `with history.batch():`, which saves
+opening the file each time; do not await or wait for anything inside it, since it locks out all other processes.
 
-Other processes read whenever they like with `History(path, read_only=True)`; a reader that meets a writer waits for
-milliseconds and tries again.
+Other processes read at any time with `History(path, read_only=True)`; a reader that finds the file locked waits for
+milliseconds and retries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -18,8 +19,8 @@ import pyarrow as pa
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import rows
-from rtl_core.history.columns import among, columns_of, insert, naive, read, table, table_names
-from rtl_core.history.reading import Reading, known_keys, places_of
+from rtl_core.history.columns import columns_of, insert, key_conditions, naive, read, table, table_names
+from rtl_core.history.reading import Reading, known_keys
 from rtl_core.history.records import (
     AuditRecord,
     EndedBy,
@@ -47,13 +48,13 @@ class History(Reading):
     """The history at `path`. Nothing is opened before the first call.
 
     A writable history creates a missing file and migrates an older one; a `read_only` one does neither. All methods raise
-    what `Transactions` names.
+    the errors of `Transactions`.
     """
 
     # -- runs
 
     def start_run(self, run: RunRecord) -> None:
-        """Store a new run; of one that exists take over the settings and the status, and count it as alive."""
+        """Store a new run, or update settings, status and heartbeat of an existing one."""
         with self._writing() as con:
             insert(con, {"runs": table("runs", [run], run=run.name)}, "OR IGNORE")
             row = table("runs", [run], run=run.name).select(list(RunSettings.model_fields)).to_pylist()[0]
@@ -64,7 +65,7 @@ class History(Reading):
     def set_run_status(
         self, name: str, status: RunStatus, message: str | None = None, ended_by: EndedBy | None = None
     ) -> None:
-        """Note how a run stands; an ended one gets its `finished_at`. HistoryError when there is no such run."""
+        """Store the status of a run; one that has ended gets its `finished_at`. Raises HistoryError for an unknown run."""
         now = naive(utc_now())
         with self._writing() as con:
             found = con.execute(
@@ -73,37 +74,36 @@ class History(Reading):
                 [status, message, ended_by, now, now if status in _ENDED else None, name],
             ).fetchall()
             if not found:
-                raise HistoryError(f"there is no run {name!r} in {self.path}", "start_run comes first")
+                raise HistoryError(f"there is no run {name!r} in {self.path}", "call start_run first")
 
     def record_start(self, name: str, state_path: str, sampler_path: str) -> None:
-        """Note the run's own copy of the weights that it starts from."""
+        """Store the paths of the run's own copy of its start weights."""
         with self._writing() as con:
             con.execute(
                 "UPDATE runs SET start_state = ?, start_sampler = ? WHERE run = ?", [state_path, sampler_path, name]
             )
 
     def heartbeat(self, name: str) -> None:
-        """Note that a run is alive."""
+        """Record that a run is alive."""
         with self._writing() as con:
             con.execute("UPDATE runs SET heartbeat_at = ? WHERE run = ?", [naive(utc_now()), name])
 
     # -- problems
 
     def record_problems(self, run: str, rows_: Sequence[tuple[Problem, str, int | None]]) -> None:
-        """Store (problem, split, place in the curriculum or None); later words on a problem replace earlier ones."""
+        """Store (problem, split, position in the curriculum or None), replacing earlier entries of a problem."""
         with self._writing() as con:
             insert(con, rows.problem_tables(run, rows_, utc_now()), "OR REPLACE")
 
     def record_validation(self, run: str, rows_: Sequence[ValidationRecord]) -> None:
-        """Store what validation found, one row per problem fingerprint and tools."""
-        with self._writing() as con:
-            insert(con, {"validations": table("validations", rows_, run=run)}, "OR REPLACE")
+        """Store validation results, one per problem fingerprint and tools."""
+        self._store("validations", rows_, run=run)
 
     # -- epochs and steps
 
     def plan_epoch(self, run: str, epoch: int, steps: Sequence[StepPlan]) -> None:
-        """Plan an epoch's steps. A step that is planned or trained already keeps its plan, so that a resumed run
-        meets its own rollouts again."""
+        """Plan an epoch's steps. A step that is already planned or trained keeps its plan, so that a resumed run
+        finds its rollouts again."""
         now = utc_now()
         with self._writing() as con:
             known = {s for (s,) in con.execute("SELECT step FROM steps WHERE run = ?", [run]).fetchall()}
@@ -114,13 +114,13 @@ class History(Reading):
             insert(con, {"steps": head, "step_problems": _problems(run, fresh)})
 
     def plan_step(self, run: str, step: StepPlan) -> None:
-        """Give a planned step its problems, once it is known which, in place of those it had."""
+        """Replace the problems of a planned step, once they are known."""
         with self._writing() as con:
             con.execute("DELETE FROM step_problems WHERE run = ? AND step = ?", [run, step.step])
             insert(con, {"step_problems": _problems(run, [step])})
 
     def finish_step(self, step: StepRecord) -> None:
-        """Note that a step was trained, with its weights, what it trained on, times and metrics, all at once."""
+        """Store that a step was trained, with weights, examples, times and metrics, in one transaction."""
         now, place = utc_now(), [step.run, step.step]
         parts = {
             name: table(name, [step] * len(found), **{column: list(found), value: list(found.values())})
@@ -139,12 +139,12 @@ class History(Reading):
             insert(con, parts)
             self.heartbeat(step.run)
 
-    # -- rollouts and what is found out about them
+    # -- rollouts and facts about them
 
     def record_rollouts(self, rollouts: Sequence[Rollout]) -> int:
-        """Store sampled answers with their tokens; returns how many were new. A key that is known keeps its first text.
+        """Store sampled answers with their tokens; returns how many were new. A known key keeps its first text.
 
-        Raises ValueError when a rollout's tokens and log-probabilities differ in number.
+        Raises ValueError when a rollout's tokens and log-probabilities differ in length.
         """
         with self._writing() as con:
             first = {r.key: r for r in reversed(rollouts)}
@@ -158,21 +158,20 @@ class History(Reading):
             return len(fresh)
 
     def record_messages(self, messages: Sequence[MessageRecord]) -> None:
-        """Store messages of conversations; one that is known keeps its first text."""
-        with self._writing() as con:
-            insert(con, {"messages": table("messages", messages)}, "OR IGNORE")
+        """Store messages of conversations; a known message keeps its first text."""
+        self._store("messages", messages, conflict="OR IGNORE")
 
     def set_step_aside(self, run: str, step: int) -> int:
-        """Mark the answers of a step that is not trained as set aside, with all that was found of them; returns how many they are.
+        """Mark the answers of an untrained step, and all facts about them, as set aside. Returns how many they are.
 
-        They keep their rows under keys of their own, so that the step can be sampled anew. HistoryError where the step is trained.
+        Their rows get new keys, so that the step can be sampled again. Raises HistoryError for a trained step.
         """
         own = "run = ? AND step = ? AND purpose IN ('train', 'warm_start', 'refinement') AND evaluation IS NULL"
         with self._writing() as con:
             if con.execute(
                 "SELECT 1 FROM steps WHERE run = ? AND step = ? AND status = 'trained'", [run, step]
             ).fetchall():
-                raise HistoryError(f"step {step + 1} of {run!r} is trained: its answers stay as they are")
+                raise HistoryError(f"step {step + 1} of {run!r} is trained: its answers cannot be set aside")
             counted = "SELECT count(*) FROM rollouts WHERE run = ? AND step = ? AND purpose = 'set_aside'"
             ((before,),) = con.execute(counted, [run, step]).fetchall()
             aside = con.sql(f"SELECT rollout FROM rollouts WHERE {own}", params=[run, step]).to_arrow_table()
@@ -184,38 +183,37 @@ class History(Reading):
         return int(aside.num_rows)
 
     def record_verdicts(self, verdicts: Sequence[tuple[str, Verdict, Reward | None]]) -> None:
-        """Store (rollout key, verdict, reward). A later verdict of the same rollout replaces the earlier one whole; an
-        `infrastructure_error` has no reward (None). HistoryError for a key whose rollout is not stored."""
+        """Store (rollout key, verdict, reward), replacing earlier verdicts of the rollout; an `infrastructure_error` has no
+        reward (None). Raises HistoryError for a key whose rollout is not stored."""
         latest = {key: (key, verdict, reward) for key, verdict, reward in verdicts}
         with self._writing() as con:
             tables = rows.verdict_tables(list(latest.values()), self._places(con, list(latest)), utc_now())
-            _replace(con, "verdicts", list(latest), tables)
+            _replace(con, "verdicts", tables)
 
     def record_teacher(self, scores: Sequence[TeacherRecord]) -> None:
-        """Store the teacher's log-probabilities and the KL estimates; the last word counts. HistoryError for a key whose
-        rollout is not stored."""
+        """Store the teacher's log-probabilities and the KL estimates, replacing earlier ones. Raises HistoryError for a key
+        whose rollout is not stored."""
         latest = {s.rollout: s for s in scores}
         with self._writing() as con:
             tables = rows.teacher_tables(list(latest.values()), self._places(con, list(latest)))
-            _replace(con, "teacher_scores", list(latest), tables)
+            _replace(con, "teacher_scores", tables)
 
     def record_trainer_tokens(self, logprobs: Sequence[tuple[str, Sequence[float] | np.ndarray]]) -> None:
-        """Store (rollout key, the trainer's log-probabilities of its tokens); the last word counts."""
+        """Store (rollout key, the trainer's log-probabilities of its tokens), replacing earlier ones."""
         latest = dict(logprobs)
         found = table("trainer_tokens", [], rollout=list(latest), logprobs_T=list(latest.values()))
         with self._writing() as con:
-            _replace(con, "trainer_tokens", list(latest), {"trainer_tokens": found})
+            _replace(con, "trainer_tokens", {"trainer_tokens": found})
 
     def record_advantages(self, credits: Sequence[tuple[str, Credit]]) -> None:
-        """Store (rollout key, what it is trained on); the last word counts."""
+        """Store (rollout key, credit), replacing earlier credits."""
+        latest = dict(credits)
         with self._writing() as con:
-            latest = dict(credits)
-            places = self._places(con, list(latest))
-            tables = {"advantages": rows.facts("advantages", list(latest.items()), places)}
-            _replace(con, "advantages", list(latest), tables)
+            found = rows.facts("advantages", list(latest.items()), self._places(con, list(latest)))
+            _replace(con, "advantages", {"advantages": found})
 
     def record_regrades(self, label: str, verdicts: Sequence[tuple[str, Verdict]]) -> None:
-        """Store verdicts of stored rollouts by other tools under `label`; what training saw is left as it is."""
+        """Store new verdicts of stored rollouts under `label`; the verdicts of training are unchanged."""
         whole = [verdict for _, verdict in verdicts]
         with self._writing() as con:
             places = self._places(con, [key for key, _ in verdicts])
@@ -223,45 +221,47 @@ class History(Reading):
             insert(con, {"regrades": found}, "OR REPLACE")
 
     def record_audits(self, audits: Sequence[AuditRecord]) -> None:
-        """Store what an audit found of passed rollouts; a later audit replaces an earlier one."""
-        with self._writing() as con:
-            insert(con, {"audits": table("audits", audits)}, "OR REPLACE")
+        """Store audit results of passed rollouts, replacing earlier ones."""
+        self._store("audits", audits)
 
     def record_evaluation(self, evaluation: EvaluationRecord) -> None:
-        """Store an evaluation, or what it has become."""
-        found = table("evaluations", [evaluation], evaluation=evaluation.key)
-        with self._writing() as con:
-            insert(con, {"evaluations": found}, "OR REPLACE")
+        """Store an evaluation, or replace its earlier state."""
+        self._store("evaluations", [evaluation], evaluation=evaluation.key)
 
     def record_cached_verdicts(self, verdicts: Sequence[tuple[str, Verdict]]) -> None:
-        """Store (cache key, verdict); the last word counts."""
+        """Store (cache key, verdict), replacing earlier verdicts."""
         cached = dict(verdicts)
-        found = table(
-            "verdict_cache", [], key=list(cached), verdict=list(cached.values()), stored_at=[utc_now()] * len(cached)
-        )
+        times = [utc_now()] * len(cached)
+        self._store("verdict_cache", [], key=list(cached), verdict=list(cached.values()), stored_at=times)
+
+    def _store(self, name: str, records: Sequence[Any], *, conflict: str = "OR REPLACE", **given: Any) -> None:
         with self._writing() as con:
-            insert(con, {"verdict_cache": found}, "OR REPLACE")
+            insert(con, {name: table(name, records, **given)}, conflict)
 
     def _places(self, con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> dict[str, rows.Place]:
-        """Rollout key -> its place; HistoryError for one that is not stored."""
-        found = places_of(con, keys)
-        if missing := [key for key in keys if key not in found]:
+        """Mapping of rollout key to its place. Raises HistoryError for a rollout that is not stored."""
+        places: dict[str, rows.Place] = {}
+        for condition, chunk in key_conditions("rollout", keys):
+            sql = f"SELECT rollout, {', '.join(rows.PLACE_COLUMNS)} FROM rollouts WHERE {condition}"
+            places.update((row[0], row[1:]) for row in con.execute(sql, chunk).fetchall())
+        if missing := [key for key in keys if key not in places]:
             raise HistoryError(
-                f"{len(missing)} rollouts are not in {self.path}, first {missing[0]!r}", "record_rollouts comes first"
+                f"{len(missing)} rollouts are not in {self.path}, first {missing[0]!r}", "call record_rollouts first"
             )
-        return found
+        return places
 
 
-def _replace(con: duckdb.DuckDBPyConnection, head: str, keys: Sequence[str], tables: Mapping[str, pa.Table]) -> None:
-    """Insert what the tables say of rollouts, in place of what they said of those that `head` knows."""
-    for condition, known in among("rollout", known_keys(con, head, keys)):
+def _replace(con: duckdb.DuckDBPyConnection, head: str, tables: Mapping[str, pa.Table]) -> None:
+    """Insert facts about rollouts, after deleting earlier facts about those rollouts that the table `head` contains."""
+    keys = tables[head].column("rollout").to_pylist()
+    for condition, known in key_conditions("rollout", known_keys(con, head, keys)):
         for name in tables:
             con.execute(f"DELETE FROM {name} WHERE {condition}", known)
     insert(con, tables)
 
 
 def _problems(run: str, plans: Sequence[StepPlan]) -> pa.Table:
-    """Plans as `step_problems`."""
+    """Rows of `step_problems`."""
     return table(
         "step_problems",
         [plan for plan in plans for _ in plan.problem_ids],

@@ -1,4 +1,4 @@
-"""Opens a transaction on the history, or joins the one that this thread holds; counts what that costs."""
+"""Opens a transaction on the history, or joins the one that this thread holds; measures its cost."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history import connection
 
 _connections = threading.local()
-"""`by_path`: the connections that this thread holds open; whatever it does meanwhile goes through them."""
+"""`by_path`: the connections that this thread holds open; its calls reuse them."""
 
 
 @dataclass
 class Spent:
-    """Seconds that a history cost the process that uses it."""
+    """Seconds that a process spent in its history."""
 
     busy_s: float = 0.0
-    """Inside the database by the clock, whoever worked meanwhile; waiting for other processes included."""
+    """Wall time of all calls, including waiting for other processes."""
     waited_s: float = 0.0
-    """Of these, what an event loop was held up by: calls of its own thread."""
+    """The part of it that blocked an event loop: calls on the loop's thread."""
     cpu_s: float = 0.0
     """CPU time of the calling threads (the writer's DuckDB has no threads of its own)."""
 
 
 class Transactions:
-    """Short transactions on the history at `path`, and what they cost. Nothing is opened before the first.
+    """Short transactions on the history at `path`, and their cost. Nothing is opened before the first.
 
-    Raises HistoryError for a file that is broken, foreign or newer, and leaves it untouched; HistoryBusyError when it
+    Raises HistoryError for a file that is damaged, not a history or newer, and leaves it untouched; HistoryBusyError when it
     stayed locked; InfrastructureError when the disk fails.
     """
 
@@ -46,31 +46,34 @@ class Transactions:
         self._spent_lock = threading.Lock()
 
     def take_spent(self) -> Spent:
-        """What all uses of this object, from whatever thread, have cost since the last call."""
+        """The cost of all uses of this object, by all threads, since the last call."""
         with self._spent_lock:
             taken, self._spent = self._spent, Spent()
         return taken
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
-        """All `record_*` calls of this thread inside the block are one transaction."""
+        """Make all `record_*` calls of this thread inside the block one transaction."""
         with self._writing():
             yield
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """All questions of this thread inside the block share one connection, which saves an opening each.
-        Wait for nothing inside it, and write nothing."""
-        with self._reading() as con:
-            held = _held()
-            outermost = self.path.resolve() not in held
+        """Let all queries of this thread inside the block share one connection. Neither wait nor write inside it."""
+        with self._reading() as con, self._holding(con):
+            yield
+
+    @contextlib.contextmanager
+    def _holding(self, con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        """Let calls of this thread inside the block reuse a connection."""
+        held, path = _held(), self.path.resolve()
+        outermost = path not in held
+        held[path] = con
+        try:
+            yield
+        finally:
             if outermost:
-                held[self.path.resolve()] = con
-            try:
-                yield
-            finally:
-                if outermost:
-                    del held[self.path.resolve()]
+                del held[path]
 
     @contextlib.contextmanager
     def _measured(self) -> Iterator[None]:
@@ -87,27 +90,23 @@ class Transactions:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
         if self.read_only:
-            raise HistoryError(f"{self.path} was opened to be read only", "the flow's process alone writes the history")
+            raise HistoryError(f"{self.path} was opened as read-only", "only the flow's process writes the history")
         inner = _held().get(self.path.resolve())
         if inner is not None:
             yield inner
             return
-        with self._measured(), connection.connect(self.path, read_only=False) as con:
-            held = _held()
-            held[self.path.resolve()] = con
+        with self._measured(), connection.connect(self.path, read_only=False) as con, self._holding(con):
             try:
                 con.execute("BEGIN")
                 yield con
                 con.execute("COMMIT")
-            except BaseException as error:
-                if isinstance(error, duckdb.Error) and connection.is_damage(error):
+            except duckdb.Error as error:
+                if connection.is_damage(error):
                     raise connection.unreadable(self.path, str(error)) from error
                 if isinstance(error, (duckdb.IOException, duckdb.OutOfMemoryException)):
                     words = f"the history at {self.path} could not be written: {error}"
                     raise InfrastructureError(words, "is the disk full?") from error
                 raise
-            finally:
-                del held[self.path.resolve()]
         self._prepared = True
 
     @contextlib.contextmanager

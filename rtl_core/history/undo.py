@@ -1,9 +1,9 @@
-"""What a commit may overwrite, kept beside the file until the commit is whole.
+"""Copies of the blocks that a commit may overwrite, kept beside the file until the commit is complete.
 
-DuckDB writes new blocks to free places and then one header, with one exception: a metadata block with room left is
-written again in place (`MetadataManager::Flush`). A kill -9 in the middle of that write leaves a block whose checksum is
-wrong, and the whole file unreadable. So the blocks with room are copied to FILE.undo first. Who next finds that file, no
-process at the history and the header unchanged puts the copies back: that is the state before the commit.
+DuckDB writes new blocks to free space and then one header, with one exception: a metadata block with free space is
+rewritten in place (`MetadataManager::Flush`). A kill -9 during that write leaves a block with a wrong checksum, and the whole
+file unreadable. So blocks with free space are first copied to FILE.undo. The next process that finds that file, while no other
+process uses the history and its header is unchanged, restores the copies: the state before the commit.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import duckdb
 from rtl_core.errors import InfrastructureError
 
 HEADERS = 3 * 4096
-"""Bytes before block 0: the main header and the two that commits write in turn."""
+"""Bytes before block 0: the main header and the two headers that commits write alternately."""
 _RECORD = struct.Struct("<QQ")
-"""Of each block kept: where it begins in the file, and its length, in bytes."""
+"""Offset in the file and length of a copied block, in bytes."""
 
 
 def path_of(history: Path) -> Path:
@@ -29,7 +29,7 @@ def path_of(history: Path) -> Path:
 
 
 def keep(con: duckdb.DuckDBPyConnection, file: BinaryIO, history: Path) -> None:
-    """Copy what the next commit on `con`, which has the history attached, may overwrite in `file`, the same file.
+    """Copy the blocks of `file` that the next commit on `con`, which has this file attached, may overwrite.
 
     Raises InfrastructureError when the disk fails.
     """
@@ -44,19 +44,19 @@ def keep(con: duckdb.DuckDBPyConnection, file: BinaryIO, history: Path) -> None:
                 at = HEADERS + block * size
                 copy.write(_RECORD.pack(at, size) + _read(file, at, size))
             copy.flush()
-            os.fsync(copy.fileno())  # so that the name never stands for half a copy, even after a power cut
+            os.fsync(copy.fileno())  # the renamed file is complete even after a power failure
         fresh.replace(target)
     except OSError as error:
         raise InfrastructureError(f"{target} could not be written: {error}", "is the disk full?") from error
 
 
 def drop(history: Path) -> None:
-    """The commit is whole."""
+    """Delete the copies: the commit is complete."""
     path_of(history).unlink(missing_ok=True)
 
 
 def put_back(history: Path) -> None:
-    """Undo a commit that ended half way, if there is one; nothing while another process has the file, or where it may only be read.
+    """Undo an incomplete commit, if there is one; does nothing while another process has the file open, or where it is read-only.
 
     Raises InfrastructureError when the disk fails.
     """
@@ -67,7 +67,7 @@ def put_back(history: Path) -> None:
         return
     try:
         with file:
-            try:  # the lock that DuckDB takes; closing the file lets go of it
+            try:  # the lock that DuckDB takes; closing the file releases it
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 return
@@ -81,7 +81,7 @@ def put_back(history: Path) -> None:
             os.fsync(file.fileno())
             drop(history)
     except OSError as error:
-        raise InfrastructureError(f"{history} could not be put back as {path_of(history)} has it: {error}") from error
+        raise InfrastructureError(f"{history} could not be restored from {path_of(history)}: {error}") from error
 
 
 def _read(file: BinaryIO, at: int, size: int) -> bytes:

@@ -1,1 +1,1 @@
-"""How a run goes, for those who watch it: progress, wall time by stage, what it has used, the report under way, metrics for others."""
+"""Observation of a run: progress, wall time by stage, tokens and cost, the live report, metrics for Weights & Biases."""

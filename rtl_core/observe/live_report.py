@@ -1,6 +1,6 @@
-"""The report of a run under way: written now and then by a process of its own at the lowest priority, so that no step waits for it.
+"""Writes the report of a running run at intervals, in a child process of the lowest priority, so that no step waits for it.
 
-Nothing depends on it: at the end the run writes the report itself.
+Nothing depends on it: at its end the run writes the report itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 EVERY_S = 300.0
 """Seconds between two reports."""
 REST = 50
-"""A report begins no earlier than after so many times as long as the one before took."""
+"""The pause after a report is at least this many times as long as writing it took."""
 PROGRAM = """\
 import os, sys
 from pathlib import Path
@@ -30,40 +30,37 @@ write_report(History(Path(history), read_only=True), [run], Path(path))
 
 
 class LiveReport:
-    """Writes the report of `run` to `path` every `every_s` seconds, as long as it is told of steps; `tell` hears of failures."""
+    """Writes the report of `run` to `path`, after a step and at most every `every_s` seconds; `tell` receives failures."""
 
     def __init__(
         self, history: Path, run: str, path: Path, tell: Callable[[str], None], every_s: float = EVERY_S
     ) -> None:
-        self._command = [
-            *(sys.executable, "-c", PROGRAM),
-            *(str(history.resolve()), run, str(path.resolve())),
-        ]
+        self._command = [sys.executable, "-c", PROGRAM, str(history.resolve()), run, str(path.resolve())]
         self._path = path
         self._tell = tell
         self._every_s = every_s
         self._due = time.monotonic() + every_s
         self._began = 0.0
         self._process: subprocess.Popen[bytes] | None = None
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as this object)
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as this object)
 
     def after_step(self) -> None:
-        """Begin a report if one is due; returns at once."""
+        """Start a report if one is due; does not wait for it."""
         if self.running() or time.monotonic() < self._due:
             return
-        self._said.seek(0)
-        self._said.truncate()
+        self._stderr.seek(0)
+        self._stderr.truncate()
         self._began = time.monotonic()
         try:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._said
+                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._stderr
             )
-        except OSError as error:  # no memory or process is left for it
+        except OSError as error:  # out of memory, or too many processes
             self._due = self._began + self._every_s
-            self._tell(f"no report of the run so far could be written: {error}")
+            self._tell(f"the live report could not be written: {error}")
 
     def running(self) -> bool:
-        """Whether a report is being written; one that has ended decides when the next is due."""
+        """Return whether a report is being written; once it has ended, set when the next one is due."""
         if self._process is None:
             return False
         code = self._process.poll()
@@ -73,16 +70,16 @@ class LiveReport:
         now = time.monotonic()
         self._due = now + max(self._every_s, REST * (now - self._began))
         if code:
-            self._said.seek(0)
-            lines = self._said.read().decode(errors="replace").strip().splitlines()
-            self._tell(f"no report of the run so far could be written: {lines[-1] if lines else f'exit code {code}'}")
+            self._stderr.seek(0)
+            lines = self._stderr.read().decode(errors="replace").strip().splitlines()
+            self._tell(f"the live report could not be written: {lines[-1] if lines else f'exit code {code}'}")
         return False
 
     def close(self) -> None:
-        """End a report that is being written; the one before stays."""
+        """Stop a report that is being written; the previous one stays."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._path.with_name(f".{self._path.name}.{self._process.pid}").unlink(missing_ok=True)
             self._process = None
-        self._said.close()
+        self._stderr.close()

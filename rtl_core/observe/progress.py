@@ -1,6 +1,6 @@
-"""Where a run tells how it goes: a logger by default (Prefect shows it), or a console that the command line sets.
+"""Progress of a run: log lines by default (Prefect shows them), or a console that the command line sets.
 
-Items of very different length must not look like a standstill, so what is under way at this moment can be told at intervals.
+A few slow items must not look like a hang, so the items in progress can be named at intervals.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Protocol
 from rich.console import RenderableType
 
 MOST_NAMED = 4
-"""Items at work that are named."""
+"""Maximum number of items in progress that are named."""
 
 
 class Progress(Protocol):
-    """What a run says while it works. `total` None means that the end is not known."""
+    """Receives the progress of a run. `total` is None where the end is not known."""
 
     def stage(self, title: str) -> None: ...
     def advance(self, label: str, done: int, total: int | None) -> None: ...
@@ -29,7 +29,7 @@ class Progress(Protocol):
 
 
 class LogProgress:
-    """Progress as log lines of the logger `rtl_distill`; advances are logged at every tenth only."""
+    """Progress as log lines of the logger `rtl_distill`; `advance` logs every tenth only."""
 
     def __init__(self) -> None:
         self._log = logging.getLogger("rtl_distill")
@@ -60,14 +60,14 @@ progress: ContextVar[Progress] = ContextVar("progress", default=LogProgress())  
 
 
 class AtWork:
-    """Names of items at work, longest first."""
+    """Names of the items in progress, the oldest first."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
     @contextmanager
     def item(self, name: str) -> Iterator[None]:
-        """`name` is at work within the block."""
+        """Count `name` as in progress within the block."""
         self._since[name] = time.monotonic()
         try:
             yield
@@ -75,7 +75,7 @@ class AtWork:
             self._since.pop(name, None)
 
     def in_words(self, least_s: float = 0.0) -> str:
-        """The longest ones with their seconds; empty when nothing has been at work for `least_s`."""
+        """Return the oldest items with their seconds; empty when none has taken `least_s`."""
         now = time.monotonic()
         names = [f"{name} ({now - since:.0f} s)" for name, since in self._since.items() if now - since >= least_s]
         more = f", and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
@@ -83,12 +83,12 @@ class AtWork:
 
 
 steps_at_work = AtWork()
-"""The tasks of a run that this process is at work on."""
+"""The tasks of a run that are in progress in this process."""
 
 
 @asynccontextmanager
 async def at_intervals(every_s: float, tell: Callable[[], None]) -> AsyncIterator[None]:
-    """Calls `tell` every so many seconds while the block runs."""
+    """Call `tell` every `every_s` seconds while the block runs."""
 
     async def repeat() -> None:
         while True:

@@ -1,8 +1,7 @@
-"""Metrics of a run for Weights & Biases, through its own library.
+"""Sends the metrics of a run to Weights & Biases, through its own library.
 
-The history leads. What is sent is read from it, from the first step that was not sent before, so that a run that crashed between
-its record and the sending, or was off the network, leaves no gap. Nothing depends on it: all happens on a thread, and a service
-that refuses or is away is told once in the run's log.
+Metrics are read from the history, from the first step that was not sent, so a run that crashed between recording and sending, or
+was offline, leaves no gap. Nothing waits for it: it works on a thread, and logs once if the service refuses or is unreachable.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 
 PATIENCE_S = 30.0
-"""How long the end of a run waits for the last metrics to be sent."""
+"""Seconds that the end of a run waits for the last metrics to be sent."""
 START_S = 600.0
-"""How long wandb's own process may take to start. A busy machine needs more than its 30 s, and nothing waits for it."""
+"""Seconds that wandb's own process may take to start. Its default of 30 s is too short for a busy machine, and nothing waits for it."""
 
 
 class Tracker:
-    """Sends the metrics of one run's recorded steps, in order and each once; without a project it does nothing.
+    """Sends the metrics of a run's recorded steps, in order and each once; without a project it does nothing.
 
-    `tell` hears in words what could not be sent. Raises ConfigError when a project is configured and the library is not installed.
+    `tell` receives messages about metrics that could not be sent. Raises ConfigError when a project is configured and wandb is not installed.
     """
 
     def __init__(self, history: History, config: RunConfig, tell: Callable[[str], None]) -> None:
@@ -50,7 +49,7 @@ class Tracker:
         self._work.set()
 
     def recorded(self) -> None:
-        """A step was recorded; which one, the history knows."""
+        """Send what is new: a step was recorded."""
         self._work.set()
 
     def __enter__(self) -> Self:
@@ -61,19 +60,19 @@ class Tracker:
     ) -> None:
         self._closing = True
         self._work.set()
-        # A cancelled run has no time for it; the next one sends what is missing.
+        # A cancelled run does not wait; the next start sends what is missing.
         if self._thread is not None and (kind is None or issubclass(kind, Exception)):
             self._thread.join(PATIENCE_S)
             if self._thread.is_alive():
                 self._tell(
-                    f"after {PATIENCE_S:.0f} s not all metrics are sent to Weights & Biases; the same command sends the rest"
+                    f"not all metrics reached Weights & Biases within {PATIENCE_S:.0f} s; run the same command to send the rest"
                 )
 
     def _run(self) -> None:
         try:
             self._send_all()
         except Exception as error:
-            self._tell(f"metrics are not sent to Weights & Biases any more: {type(error).__name__}: {error}")
+            self._tell(f"metrics are no longer sent to Weights & Biases: {type(error).__name__}: {error}")
 
     def _send_all(self) -> None:
         section = self._config.run
@@ -96,7 +95,7 @@ class Tracker:
                 self._sent_path.write_text(f"{step}\n")
             if closing:
                 run.finish()
-                # Without it a run that is kept in files (WANDB_MODE=offline) may end before they are written.
+                # Without this an offline run (WANDB_MODE=offline) may end before its files are written.
                 self._wandb.teardown()
                 return
 

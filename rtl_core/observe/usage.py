@@ -1,6 +1,6 @@
-"""What a run has used so far, from what the history holds, by the rules of cost/tokens.py.
+"""Tokens and cost of a run so far, from the history, by the rules of cost/tokens.py.
 
-What was trained on is decided by no rule here: it is the number that the train step recorded of what it sent (`StepResult` in
+The number of trained tokens is not derived here: it is what the train step recorded when it sent them (`StepResult` in
 backend/base.py, `steps.train_tokens` in the history).
 """
 
@@ -14,8 +14,8 @@ from rtl_core.cost.tokens import Prices, Tokens, Usage, later_turns, sampled, sc
 from rtl_core.history.store import History
 from rtl_core.types.rollout import Purpose
 
-# One row per prompt of a step, evaluation or measurement, and of each turn. `own`: the masks of answers that are episodes (`Rollout.own_T`);
-# `scored`: (tokens of the prompt that the teacher read, of the answer) of those that it scored, equal ones once.
+# A row for each prompt and turn of a step, evaluation or measurement. `own`: the masks of episodes (`Rollout.own_T`);
+# `scored`: (prompt tokens that the teacher read, answer tokens) of the answers that it scored, equal answers once.
 _GROUPS = """
 SELECT r.policy = 'teacher' AS by_teacher, any_value(r.n_prompt) AS prompt, any_value(p.source) AS source, any_value(t.teacher) AS scorer,
        list(r.n_tokens) AS completions,
@@ -38,16 +38,16 @@ SELECT coalesce(sum(train_tokens), 0) AS tokens FROM steps WHERE run = $run AND 
 
 
 def spent(history: History, run: str, config: RunConfig, *, every: bool = True) -> dict[str, Tokens]:
-    """Tokens of a run by model, evaluations included; without `every`, not those of the steps whose cost is recorded.
+    """Tokens of a run by model, including evaluations; without `every`, excluding steps whose cost is recorded.
 
-    Not in it: samples that a crash took before they were recorded, and train steps that were repeated.
+    Samples that a crash lost before they were recorded, and repeated train steps, are not counted.
     """
     (trained,) = history.query(_TRAINED, {"run": run, "every": every}).to_pylist()
     return _usage(history, config, int(trained["tokens"]), run=run, step=None, purpose=None, every=every)
 
 
 def dollars_spent(history: History, run: str, config: RunConfig, prices: Prices) -> float | None:
-    """USD of a run, evaluations included: a step counts by the cost that was recorded with it, all else by `prices`. None where a price is missing."""
+    """USD of a run, including evaluations: recorded costs of steps, everything else by `prices`. None where a price is missing."""
     rest = total_dollars(spent(history, run, config, every=False), prices)
     return None if rest is None else rest + sum(step_costs(history, run))
 
@@ -55,12 +55,12 @@ def dollars_spent(history: History, run: str, config: RunConfig, prices: Prices)
 def spent_in_step(
     history: History, run: str, config: RunConfig, purpose: Purpose, step: int, train_tokens: int
 ) -> dict[str, Tokens]:
-    """Tokens by model of a step whose answers and scores are recorded, and which was trained on `train_tokens`."""
+    """Tokens by model of a step whose answers and scores are recorded and which trained on `train_tokens`."""
     return _usage(history, config, train_tokens, run=run, step=step, purpose=purpose, every=True)
 
 
 def _usage(history: History, config: RunConfig, train_tokens: int, **place: Any) -> dict[str, Tokens]:
-    """Tokens of sampling and scoring the groups of a place, and of training on `train_tokens`."""
+    """Tokens of sampling and scoring the groups that `_GROUPS` selects, and of training on `train_tokens`."""
     student = config.tinker.student
     usages: list[Usage] = [{student: Tokens(train=train_tokens)}] if train_tokens else []
     for group in history.query(_GROUPS, place).to_pylist():
@@ -76,15 +76,13 @@ def _usage(history: History, config: RunConfig, train_tokens: int, **place: Any)
 
 def step_costs(history: History, run: str) -> list[float]:
     """USD of each trained step, in order."""
-    rows = history.query(
-        "SELECT value FROM step_metrics WHERE run = ? AND name = 'cost/usd' ORDER BY step", [run]
-    ).to_pylist()
-    return [row["value"] for row in rows]
+    sql = "SELECT value FROM step_metrics WHERE run = ? AND name = 'cost/usd' ORDER BY step"
+    return history.query(sql, [run]).column(0).to_pylist()
 
 
 def cost_metrics(usage: Mapping[str, Tokens], config: RunConfig, prices: Prices) -> dict[str, float]:
-    """Metrics of a step: `tokens/student/sample` and so on, and `cost/usd` where everything has a price. A teacher of some sources is
-    `teacher-SOURCE`, by the first of them."""
+    """Metrics of a step: `tokens/student/sample` and so on, and `cost/usd` where every model has a price. A teacher for certain
+    sources is named `teacher-SOURCE`, by the first of them."""
     section = config.tinker
     roles = {name: f"teacher-{source}" for source, name in reversed(section.teachers.items())}
     roles |= {section.student: "student", **({section.teacher: "teacher"} if section.teacher else {})}

@@ -1,4 +1,4 @@
-"""What a report is made of: sections of blocks. A block knows the SQL that its data came from."""
+"""The parts of a report: sections of figures and tables. Each block stores the SQL of its data."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any, Literal, TypeVar
 from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval
+from rtl_core.reporting.theme import axis, layout
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A query as it was asked."""
+    """A query that was executed."""
 
     sql: str
     params: dict[str, Any]
@@ -23,7 +24,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Figure:
-    """A Plotly figure: traces and layout as plain mappings, colours by role (theme.py)."""
+    """A Plotly figure: traces and layout as mappings, colours by role (theme.py)."""
 
     id: str
     title: str
@@ -33,7 +34,7 @@ class Figure:
     layout: dict[str, Any]
     height: int = 320
     wide: bool = False
-    """Over the whole width instead of half of it."""
+    """Whether it takes the whole width instead of half of it."""
     sql: tuple[Statement, ...] = ()
 
 
@@ -42,7 +43,7 @@ Align = Literal["left", "right", "code"]
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts; `columns` are (heading, alignment). Cells are plain text and are escaped by the page."""
+    """A table; `columns` are (heading, alignment). Cells are plain text, which the page escapes."""
 
     id: str
     title: str
@@ -52,7 +53,7 @@ class Table:
     wide: bool = True
     sql: tuple[Statement, ...] = ()
     links: dict[int, str] = field(default_factory=dict)
-    """Row -> key of a rollout that shows what the row speaks of."""
+    """Row -> key of an example rollout."""
 
 
 Block = Figure | Table
@@ -60,7 +61,7 @@ Block = Figure | Table
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks that answer one question."""
+    """Blocks on one question."""
 
     id: str
     title: str
@@ -70,18 +71,15 @@ class Section:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a run is split into, to see it move: its epochs, or quarters where it has only one."""
+    """The periods by which a run's change is shown: its epochs, or quarters of a run with one epoch."""
 
     name: Literal["epoch", "quarter"]
     sql: str
-    """The number of a row's part, from 0, by the columns `epoch` and `step`."""
-
-    def label(self, part: int) -> str:
-        return f"{self.name} {part + 1}"
+    """SQL expression over the columns `epoch` and `step` for the number of a row's part, from 0."""
 
 
 class Source:
-    """The history as a block sees it: asks, and remembers what it asked."""
+    """Executes the queries of a run's blocks, and records them."""
 
     def __init__(self, history: History, run: str) -> None:
         self.history = history
@@ -90,7 +88,7 @@ class Source:
 
     @cached_property
     def _trained(self) -> dict[str, int]:
-        """How many `epochs` have trained steps, and how many `steps` there are up to the last of these (1 where there is none)."""
+        """Number of `epochs` with trained steps, and of `steps` up to the last trained one (at least 1)."""
         sql = (
             "SELECT count(DISTINCT epoch) AS epochs, coalesce(max(step), 0) + 1 AS steps FROM steps"
             " WHERE run = $run AND status = 'trained'"
@@ -99,28 +97,40 @@ class Source:
         return row
 
     def width(self, most: int = 40) -> int:
-        """How many steps one point of a curve stands for, so that a run of any length has at most `most` points."""
+        """Number of steps per point of a curve, so that a run of any length has at most `most` points."""
         return -(-self._trained["steps"] // most)
 
-    def binned(self, most: int = 40) -> str:
-        """Half a sentence on what a point of a curve is."""
-        width = self.width(most)
-        return "one point a step" if width == 1 else f"one point per {width} steps"
-
     def middle(self, bin_: int) -> float:
-        """The place of a bar over `width` steps on their axis."""
+        """Position on the axis of steps of a bar that covers `width` steps."""
         return (bin_ + 0.5) * self.width() - 0.5
+
+    def by_step(
+        self,
+        id_: str,
+        title: str,
+        caption: str,
+        data: list[dict[str, Any]],
+        yaxis: dict[str, Any],
+        most: int = 40,
+        height: int = 320,
+        wide: bool = False,
+        **more: Any,
+    ) -> Figure:
+        """A figure over train steps, whose caption ends with the steps per point; `more` are changes of the layout."""
+        width = self.width(most)
+        caption += " One point per step." if width == 1 else f" One point per {width} steps."
+        return Figure(id_, title, caption, data, layout(xaxis=axis("train steps"), yaxis=yaxis, **more), height, wide)
 
     @property
     def parts(self) -> Parts:
-        """The parts of the run as far as it has come."""
+        """The parts of the run so far."""
         epochs, steps = self._trained["epochs"], self._trained["steps"]
         if epochs > 1 or steps < 4:
             return Parts("epoch", "epoch")
         return Parts("quarter", f"least(3, step * 4 // {steps})")
 
     def ask(self, sql: str, **params: Any) -> list[dict[str, Any]]:
-        """Rows of a query; `$run` and `$width` are there by themselves when the query names them."""
+        """Rows of a query; the parameters `$run` and `$width` have defaults."""
         if "$run" in sql:
             params.setdefault("run", self.run)
         if "$width" in sql:
@@ -129,23 +139,18 @@ class Source:
         return self.history.query(sql, params or None).to_pylist()
 
     def recorded(self, width: int, *names: str) -> dict[str, tuple[list[float], list[float]]]:
-        """Metric -> (steps, values) of its curve with a point per `width` steps, of those that were recorded."""
+        """Mapping of each recorded metric to (steps, values), with one point per `width` steps."""
         rows = self.ask(
-            f"SELECT name, avg(step) AS step, avg(value) AS value FROM step_metrics WHERE run = $run"
-            f" AND name IN ({', '.join(f'$m{i}' for i in range(len(names)))})"
-            " GROUP BY name, step // $width ORDER BY name, step // $width",
+            "SELECT name, list(step ORDER BY step) AS x, list(value ORDER BY step) AS y FROM (SELECT name, avg(step) AS step,"
+            f" avg(value) AS value FROM step_metrics WHERE run = $run AND name IN ({', '.join(f'$m{i}' for i in range(len(names)))})"
+            " GROUP BY name, step // $width) GROUP BY name",
             width=width,
             **{f"m{i}": name for i, name in enumerate(names)},
         )
-        found: dict[str, tuple[list[float], list[float]]] = {}
-        for r in rows:
-            x, y = found.setdefault(r["name"], ([], []))
-            x.append(r["step"])
-            y.append(r["value"])
-        return found
+        return {r["name"]: (r["x"], r["y"]) for r in rows}
 
     def curves(self, *lines: Sequence[Any], **style: Any) -> list[dict[str, Any]]:
-        """A curve of each line (metric, words, colour role, hover, perhaps a style of its own) that was recorded; `style` as in `curve`."""
+        """A curve for each recorded metric among `lines` (metric, name, colour role, hover, optional style); `style` as in `curve`."""
         found = self.recorded(self.width(), *(line[0] for line in lines))
         return [
             curve(words, found[metric][0], found[metric][1], role, hover, **style, **dict(*own))
@@ -154,7 +159,7 @@ class Source:
         ]
 
     def asked(self) -> tuple[Statement, ...]:
-        """The queries since the last call."""
+        """Queries since the last call."""
         asked, self._asked = tuple(self._asked), []
         return asked
 
@@ -163,13 +168,12 @@ Subject = TypeVar("Subject", Source, list[Source])
 
 
 def plain(text: object) -> str:
-    """Text for a Plotly label, which reads a little HTML: nothing in it is markup."""
+    """Escape a text for a Plotly label, which interprets some HTML."""
     return html.escape(str(text), quote=False)
 
 
 def draw(subject: Subject, *builders: Callable[[Subject], Block | None]) -> list[Block]:
-    """The blocks that have something to show of a run (or of several), each with the queries that it asked. One without rows or traces is
-    left out."""
+    """Build the blocks of a run (or of several), each with its queries. Blocks without rows or traces are omitted."""
     sources = [subject] if isinstance(subject, Source) else subject
     found = []
     for build in builders:
@@ -194,7 +198,7 @@ def curve(
     dash: str = "solid",
     **more: Any,
 ) -> dict[str, Any]:
-    """A line's trace, its colour by role; `hover` is how Plotly formats a value, `more` what else the trace has."""
+    """A line trace; `colour` is a role, `hover` Plotly's format of a value, `more` other properties of the trace."""
     return {
         "type": "scatter", "mode": "lines", "name": plain(name), "x": x, "y": y,
         "line": {"color": colour, "width": width, "dash": dash}, "hovertemplate": hover, **more,
@@ -202,7 +206,7 @@ def curve(
 
 
 def bar(name: str, x: Sequence[Any], y: Sequence[float], colour: str, hover: str, **more: Any) -> dict[str, Any]:
-    """A trace of bars, as `curve` is one of a line."""
+    """A bar trace, with the parameters of `curve`."""
     return {
         "type": "bar", "name": name, "x": x, "y": y, "marker": {"color": colour, "line": {"width": 0}},
         "hovertemplate": hover, **more,
@@ -212,7 +216,7 @@ def bar(name: str, x: Sequence[Any], y: Sequence[float], colour: str, hover: str
 def rates(
     name: str, found: Sequence[Interval], y: Sequence[Any], colour: str, hover: str, *, size: int = 8, **more: Any
 ) -> dict[str, Any]:
-    """A trace of points, each with its interval as a bar."""
+    """A trace of points with their intervals as error bars."""
     thin = size < 10
     bars = {
         "type": "data", "symmetric": False, "array": [i.hi - i.mean for i in found],
@@ -225,14 +229,9 @@ def rates(
 
 
 STACKED: dict[str, Any] = {"barmode": "stack", "bargap": 0.08, "legend": {"traceorder": "normal"}}
-"""Layout of bars upon one another."""
+"""Layout of stacked bars."""
 
 
 def left_out(shown: int, total: int, what: str) -> str:
-    """A sentence behind a caption where not everything is shown; nothing where it is."""
+    """A sentence for a caption where not everything is shown, else empty."""
     return f" {shown} of {total} {what} are shown." if shown < total else ""
-
-
-def problems_left_out(rows: list[dict[str, Any]]) -> str:
-    """The same of rows, a problem each, that say how many `problems` there are."""
-    return left_out(len(rows), rows[0]["problems"], "problems") if rows else ""

@@ -1,4 +1,4 @@
-"""An evaluation in detail: pass@k with intervals, whole and by source, difficulty, category and family, and paired with the others of its split."""
+"""An evaluation in detail: pass@k by source, difficulty, category and family, and paired comparisons with other evaluations of its split."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult
 from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.evaluations import counts_of, paired_rates, rates_of
-from rtl_core.reporting.text import counted, p_in_words, rate_in_words
+from rtl_core.reporting.text import counted, paired_in_words, rate_in_words
 from rtl_core.types.problem import Problem
 
 Counts = Mapping[str, tuple[int, int]]
@@ -24,7 +24,7 @@ _KINDS = ("source", "difficulty", "category", "family")
 
 @dataclass(frozen=True)
 class Slice:
-    """pass@k of some of an evaluation's problems; intervals of 95 % over problems."""
+    """pass@k over a subset of an evaluation's problems, with 95 % intervals over problems."""
 
     kind: str
     """`all`, `source`, `difficulty`, `category` or `family`."""
@@ -34,7 +34,8 @@ class Slice:
 
 
 def slices(counts: Counts, problems: Mapping[str, Problem], ks: Sequence[int]) -> list[Slice]:
-    """All problems, then each source, difficulty, category and family that is not all of them. Without `problems` known: all alone."""
+    """A slice of all problems, then one for each source, difficulty, category and family that is a proper subset. Problems that are not
+    in `problems` count only in the first."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for problem_id in counts:
         groups["all", "all problems"].append(problem_id)
@@ -54,7 +55,7 @@ def slices(counts: Counts, problems: Mapping[str, Problem], ks: Sequence[int]) -
 
 
 def comparisons(history: History, record: EvaluationRecord) -> list[tuple[str, PairedResult]]:
-    """(the other in words, this evaluation minus it) for each other finished one of its run and split, over the problems that both have."""
+    """(other evaluation in words, this one minus it) for each other finished evaluation of the run and split, over shared problems."""
     ours = rates_of(counts_of(history, record))
     found = []
     for other in history.evaluations(record.run):
@@ -66,13 +67,12 @@ def comparisons(history: History, record: EvaluationRecord) -> list[tuple[str, P
 
 
 def in_words(record: EvaluationRecord) -> str:
-    """Which evaluation it is."""
     who = "teacher" if record.policy == "teacher" else f"student after {counted(record.step, 'step')}"
     return f"{who} ({', '.join([f'× {record.samples}', *record.conditions])})"
 
 
 def table(record: EvaluationRecord, found: Sequence[Slice], compared: Sequence[tuple[str, PairedResult]]) -> Table:
-    """Both for a terminal."""
+    """Slices and comparisons for a terminal."""
     ks = sorted({k for one in found for k in one.pass_at})
     shown = Table(title=f"{in_words(record)}: {record.split} problems of run {record.run}", box=box.SIMPLE_HEAD)
     for name in ("", "problems", *(f"pass@{k}" for k in ks)):
@@ -82,10 +82,7 @@ def table(record: EvaluationRecord, found: Sequence[Slice], compared: Sequence[t
             shown.add_section()
         shown.add_row(one.name, str(one.n), *(rate_in_words(one.pass_at.get(k)) for k in ks))
     if compared:
-        lines = [
-            f"against {other}: {100 * test.gain:+.1f} points [{100 * test.lo:+.1f}, {100 * test.hi:+.1f}], p {p_in_words(test.p_value)}"
-            for other, test in compared
-        ]
+        lines = [f"against {other}: {paired_in_words(test)}" for other, test in compared]
         shown.caption = "\n".join(["[95 % interval over problems]; paired by problem:", *lines])
         shown.caption_justify = "left"
     return shown

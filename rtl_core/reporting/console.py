@@ -1,6 +1,6 @@
-"""What a terminal shows: the before/after table of a run, one line per step, and runs side by side.
+"""Terminal output: the before/after table of a run, one line per step, and the comparison of runs.
 
-The report's page has the same tables and the curves (figures/compare.py).
+The HTML report has the same tables and the curves (figures/compare.py).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _STYLES = {"student after": "bold", "teacher": "yellow"}
 def before_after_table(history: History, run: str) -> Table:
     """Held-out results of a run: student before, student after, teacher.
 
-    pass@1 and the share of answers with the demanded interface carry 95 % intervals over problems; gain and p-value are
-    against the student before, paired by problem (sign-flip permutation, two-sided). Where the problems are of several sources, each
-    has its rows, and all together come last.
+    pass@1 and the share of answers with the required interface have 95 % intervals over problems; gain and p-value compare with
+    the student before, paired by problem (two-sided sign-flip permutation test). With several sources of problems, each
+    has its own rows, and all together come last.
     """
     result = run_result(history, run)
     ks = result.ks
@@ -40,7 +40,7 @@ def before_after_table(history: History, run: str) -> Table:
         caption=_caption(result),
         caption_justify="left",
         box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),  # with a pass@k beside pass@1 it is 78 columns wide, which every terminal has
+        padding=(0, 1, 0, 0),  # so that a table with one pass@k beside pass@1 fits into 78 columns
     )
     table.add_column("policy", no_wrap=True)
     for name in ("pass@1", *(f"pass@{k}" for k in ks), "interface\nright", "gain,\npoints", "p"):
@@ -59,7 +59,7 @@ def before_after_table(history: History, run: str) -> Table:
 
 
 def rich_table(table: blocks.Table) -> Table:
-    """A report's table for the terminal."""
+    """Convert a report's table for the terminal."""
     made = Table(
         title=table.title, title_justify="left", caption=table.caption, caption_justify="left", box=box.SIMPLE_HEAD
     )
@@ -71,7 +71,7 @@ def rich_table(table: blocks.Table) -> Table:
 
 
 def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
-    """One line about a trained step of `total` from its recorded metrics; what was not measured is left out."""
+    """One line on a trained step from its recorded metrics; missing ones are omitted."""
     parts = [f"step {step + 1:>3}/{total}"]
     for label, name, form in (
         ("reward", "env/all/reward/total", ".2f"),
@@ -95,7 +95,7 @@ def _caption(result: RunResult) -> str | None:
     if not result.shown:
         return None
     record = result.shown[-1][1].record
-    text = f"{counted(record.n_problems, 'problem')} × {counted(record.samples, 'sample')}, [95 % interval over problems].\nGain and p: against student before, paired by problem."
+    text = f"{counted(record.n_problems, 'problem')} × {counted(record.samples, 'sample')}, [95 % interval over problems].\nGain and p: compared with student before, paired by problem."
     if result.mixed:
         return f"{text}\n{MIXTURE}"
     if over := over_warm_start(result):
@@ -106,18 +106,18 @@ def _caption(result: RunResult) -> str | None:
 
 
 def comparison(history: History, runs: list[str]) -> Iterator[RenderableType]:
-    """Tables: results, curves in brief, problems that tell the runs apart, settings that differ."""
+    """Tables of results, kinds of failure, settings that differ, curves, and problems on which the runs differ."""
     sources = [blocks.Source(history, run) for run in runs]
     for table in (compare.table(sources), compare.failures(sources), compare.differences(sources)):
         if table.rows:
             yield rich_table(table)
     yield curves(history, runs)
     for other in runs[1:]:
-        yield apart(history, runs[0], other)
+        yield problem_differences(history, runs[0], other)
 
 
 def sparkline(values: list[float], width: int = 24) -> str:
-    """Values as a row of bars from their smallest to their largest."""
+    """Values as a row of bars, scaled from the smallest to the largest value."""
     if len(values) > width:
         values = [float(np.mean(part)) for part in np.array_split(np.array(values), width)]
     low, high = min(values), max(values)
@@ -126,9 +126,9 @@ def sparkline(values: list[float], width: int = 24) -> str:
 
 
 def curves(history: History, runs: list[str]) -> Table:
-    """First and last tenth of each curve, and its shape."""
+    """Means of the first and last tenth of each curve, and a sparkline."""
     made = Table(title="Training", title_justify="left", box=box.SIMPLE_HEAD)
-    for name in ("run", "what", "first tenth", "last tenth", "shape"):
+    for name in ("run", "curve", "first tenth", "last tenth", "shape"):
         made.add_column(name, justify="right" if "tenth" in name else "left")
     for run in runs:
         for curve in curves_of(history, run):
@@ -136,18 +136,18 @@ def curves(history: History, runs: list[str]) -> Table:
     return made
 
 
-def apart(history: History, first: str, other: str, most: int = 8) -> RenderableType:
-    """Held-out problems on which the ends of two runs differ most."""
+def problem_differences(history: History, first: str, other: str) -> RenderableType:
+    """The eight held-out problems on which the last results of two runs differ most."""
     made = Table(box=box.SIMPLE_HEAD)
     made.add_column("problem", overflow="fold")
     for run in (first, other):
         made.add_column(run, justify="right")
     a, b = (end.rates if (end := run_result(history, run).after) else {} for run in (first, other))
     shared = a.keys() & b.keys() & same_problems(history, first, other)
-    apart = (problem for problem in shared if a[problem] != b[problem])
-    for problem in sorted(apart, key=lambda p: (-abs(a[p] - b[p]), p))[:most]:
+    differing = (problem for problem in shared if a[problem] != b[problem])
+    for problem in sorted(differing, key=lambda p: (-abs(a[p] - b[p]), p))[:8]:
         made.add_row(visible(problem), f"{a[problem]:.0%}", f"{b[problem]:.0%}")
     if not made.row_count:
         made.add_row(Text("none", style="dim"))
-    # Apart from the table, whose width a title of its own would be folded to.
-    return Group(Text(f"Held-out problems that tell {first} and {other} apart", style="italic"), made)
+    # Not the table's own title, which would be folded to the width of the table.
+    return Group(Text(f"Held-out problems on which {first} and {other} differ most", style="italic"), made)

@@ -1,4 +1,4 @@
-"""The curves that every view of a run shows in brief: reward and pass rate, also at equal difficulty, and KL by step."""
+"""The main curves of a run: reward and pass rate, raw and at equal difficulty, and KL by step."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _VIEWS = (
 
 @dataclass(frozen=True)
 class Curve:
-    """One quantity by trained step, in order; never empty."""
+    """A quantity by trained step, in order; never empty."""
 
     quantity: str
     steps: list[int]
     values: list[float]
     kind: Literal["", "at equal difficulty", "raw"] = ""
-    """`raw`: the same is there at equal difficulty."""
+    """`raw` if there is also a curve at equal difficulty."""
 
     @property
     def label(self) -> str:
@@ -34,13 +34,13 @@ class Curve:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Means of the first and of the last tenth."""
+        """Means of the first and the last tenth."""
         few = max(1, len(self.values) // 10)
         return float(np.mean(self.values[:few])), float(np.mean(self.values[-few:]))
 
 
 def curves_of(history: History, run: str) -> Iterator[Curve]:
-    """The curves of which a run has recorded anything."""
+    """The curves for which a run has data."""
     for quantity, view, column, metric in _VIEWS:
         asked = "SELECT step, value FROM step_metrics WHERE run = ? AND name = ? ORDER BY step"
         equal = history.query(asked, [run, metric + SUFFIX]).to_pydict()

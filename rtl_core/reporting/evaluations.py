@@ -1,6 +1,6 @@
-"""What the evaluations of a run say together: each policy's rates with intervals, and paired tests against the start.
+"""Results of a run's evaluations: rates with intervals for each policy, and paired tests against the start.
 
-A run with problems of several sources has a result for each: a rate over a mixture is comparable with nobody else's.
+A run with problems of several sources has a result for each, since a rate over a mixture is not comparable with others.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, paired_test
 from rtl_core.learning.passk import pass_at_k_interval
-from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words
+from rtl_core.reporting.text import gain_in_words, p_in_words, paired_in_words, rate_in_words
 
 PROBLEMS_SQL = (
-    # What was graded in part, as where a harness failed, is in no figure.
+    # Problems with missing grades, such as after a failed harness, are excluded.
     "SELECT p.problem_id, p.samples, p.passed FROM evaluation_problems p JOIN evaluations e USING (evaluation)"
     " WHERE p.run = $run AND p.evaluation = $evaluation AND p.samples = e.samples"
 )
@@ -26,42 +26,42 @@ INTERFACE_SQL = (
 )
 
 ROLES = {"student before": "@before", "warm start": "@warm", "student after": "@after", "teacher": "@teacher"}
-"""Names of the evaluations that tell how a run went, in reading order, and their colours (theme.py)."""
+"""Names of the main evaluations of a run, in reading order, and their colours (theme.py)."""
 ALL_SOURCES = "all together"
-"""Name of the whole beside those of the sources."""
-MIXTURE = "Compare with others by source: all together is a mean over this run's own mixture."
+"""Name of the result over all sources."""
+MIXTURE = "Compare results by source; “all together” depends on this run's mixture of problems."
 
 
 @dataclass(frozen=True)
 class EvaluationView:
-    """One finished evaluation, ready to be shown."""
+    """A finished evaluation."""
 
     record: EvaluationRecord
     counts: dict[str, tuple[int, int]]
     """Problem -> (samples, passed)."""
     interfaces: dict[str, float]
-    """Problem -> share of its samples with the demanded interface."""
+    """Problem -> share of its samples with the required interface."""
 
     @property
     def rates(self) -> dict[str, float]:
-        """Problem -> share of its samples that passed."""
+        """Mapping of problem to the share of its samples that passed."""
         return rates_of(self.counts)
 
     @property
     def interface(self) -> Interval | None:
-        """Share of answers with the demanded interface; None where no answer got that far."""
+        """Share of answers with the required interface; None if no answer reached that stage."""
         return mean_interval(list(self.interfaces.values())) if self.interfaces else None
 
     @property
     def pass_at_1(self) -> Interval:
-        """As recorded when the evaluation ended; found anew from the rollouts where the record has no interval."""
+        """pass@1 as recorded when the evaluation ended; computed from the rollouts if the record has no interval."""
         r = self.record
         if r.pass_at_1 is None or r.lo is None or r.hi is None:
             return mean_interval(list(self.rates.values()))
         return Interval(r.pass_at_1, r.lo, r.hi, r.n_problems)
 
     def of(self, problems: Collection[str]) -> EvaluationView:
-        """The same evaluation as if it had been of these problems alone, of which it must hold some."""
+        """The evaluation restricted to these problems, of which it must contain at least one."""
         counts = {problem: count for problem, count in self.counts.items() if problem in problems}
         least, _ = min(counts.values())
         rates = {k: pass_at_k_interval(counts.values(), k) for k in (1, *self.record.pass_at_k) if k <= least}
@@ -77,7 +77,7 @@ class EvaluationView:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The evaluations that tell how a run went; None where one has not been made yet."""
+    """The main evaluations of a run; None for those that do not exist yet."""
 
     before: EvaluationView | None
     after: EvaluationView | None
@@ -85,35 +85,35 @@ class RunResult:
     student: tuple[EvaluationView, ...]
     """All evaluations of the student, by step: the learning curve."""
     gain: PairedResult | None
-    """Student after against student before, over the problems that both saw."""
+    """Student after minus student before, over the shared problems."""
     warm: EvaluationView | None = None
-    """The student after the warm start and before any reward, where it was evaluated then."""
+    """The student after the warm start and before RL, if it was evaluated then."""
     by_source: dict[str, RunResult] = field(default_factory=dict)
-    """Source -> the result over its problems alone, in the order of the names."""
+    """Source -> the result over its problems, ordered by name."""
 
     @property
     def mixed(self) -> bool:
-        """Whether the problems are of several sources."""
+        """Whether there are problems of several sources."""
         return len(self.by_source) > 1
 
     @property
     def parts(self) -> list[tuple[str, RunResult]]:
-        """(name, result) of each source and then of all of them together; of a single source the whole, without a name."""
+        """(name, result) of each source and of all together; for a single source only the whole, with an empty name."""
         return [*self.by_source.items(), (ALL_SOURCES, self)] if self.mixed else [("", self)]
 
     @property
     def shown(self) -> list[tuple[str, EvaluationView]]:
-        """(name, evaluation) of those that exist, in reading order."""
+        """(name, evaluation) of the existing evaluations, in reading order."""
         named = zip(ROLES, (self.before, self.warm, self.after, self.teacher), strict=True)
         return [(name, view) for name, view in named if view is not None]
 
     @property
     def ks(self) -> list[int]:
-        """The k above 1 of every pass@k that was recorded."""
+        """All k above 1 for which pass@k was recorded."""
         return sorted({k for _, view in self.shown for k in view.record.pass_at_k if k > 1})
 
     def cells(self, view: EvaluationView, ks: Sequence[int]) -> list[str]:
-        """One of `shown` in a table's row: pass@1, pass@k of these k, interface right; gain and p against the student before."""
+        """Table cells of an evaluation: pass@1, pass@k for these k, interface right; gain and p compared with the student before."""
         test = paired(self.before, view) if self.before and view is not self.before else None
         passes = [f"{100 * view.record.pass_at_k[k]:.1f} %" if k in view.record.pass_at_k else "–" for k in ks]
         gain = [gain_in_words(test), p_in_words(test.p_value)] if test else ["", ""]
@@ -121,11 +121,11 @@ class RunResult:
 
 
 def run_result(history: History, run: str) -> RunResult:
-    """Read the finished evaluations of the run's own rhythm; those made later with other samples, another split or prompt
-    template are for `rtl-distill query evaluations`. HistoryError when there is no such run."""
+    """Read the run's scheduled evaluations that are finished; others, with another number of samples, split or template, are listed by
+    `rtl-distill query evaluations`. Raises HistoryError for an unknown run."""
     record = history.existing_run(run)
-    done = [view_of(history, e) for e in evaluations_of_rhythm(history, run)]
-    # Where nothing is trained, the model's only evaluation is the result.
+    done = [view_of(history, e) for e in scheduled_evaluations(history, run)]
+    # Without training, the only evaluation of the model is the result.
     trains = record.config.get("run", {}).get("purpose", "train") == "train"
     warm = record.config.get("learning", {}).get("warm_start_steps", 0)
     parts = {source: _result(views, trains, warm) for source, views in _by_source(history, run, done).items()}
@@ -133,12 +133,12 @@ def run_result(history: History, run: str) -> RunResult:
 
 
 def by_source(history: History, view: EvaluationView) -> dict[str, EvaluationView]:
-    """Source -> the evaluation of its problems alone, in the order of the names."""
+    """Mapping of source to the evaluation restricted to its problems, ordered by name."""
     return {source: views[0] for source, views in _by_source(history, view.record.run, [view]).items()}
 
 
 def _by_source(history: History, run: str, done: Sequence[EvaluationView]) -> dict[str, list[EvaluationView]]:
-    """Source -> those evaluations that saw problems of it, each of its problems alone."""
+    """Mapping of source to the evaluations with problems of it, each restricted to those problems."""
     problems: dict[str, set[str]] = defaultdict(set)
     seen = {problem for view in done for problem in view.counts}
     for row in history.query("SELECT problem_id, source FROM run_problems WHERE run = $run", {"run": run}).to_pylist():
@@ -163,65 +163,61 @@ def _result(
 
 
 def own_evaluations(history: History, run: str) -> list[EvaluationRecord]:
-    """The finished evaluations of a run on its own held-out split and under its own conditions, with any number of samples: only
-    these say which of its weights are better. HistoryError when there is no such run."""
+    """The finished evaluations of a run on its own held-out split and with its own settings, with any number of samples: only
+    these are comparable. Raises HistoryError for an unknown run."""
     sources = history.existing_run(run).config.get("problems", {}).get("sources", [])
     split = next((source["heldout_split"] for source in sources if "heldout_split" in source), "heldout")
     return [e for e in history.evaluations(run) if e.status == "done" and e.split == split and not e.conditions]
 
 
-def evaluations_of_rhythm(history: History, run: str) -> list[EvaluationRecord]:
-    """Those of its own evaluations that have as many samples as the run's configuration names; all where it names none."""
+def scheduled_evaluations(history: History, run: str) -> list[EvaluationRecord]:
+    """The run's own evaluations with the number of samples of its configuration; all of them if it has no such setting."""
     samples = history.existing_run(run).config.get("evaluation", {}).get("samples")
     return [e for e in own_evaluations(history, run) if samples is None or e.samples == samples]
 
 
 def paired(first: EvaluationView, second: EvaluationView) -> PairedResult | None:
-    """Second minus first over the problems that both saw; None when they share none."""
+    """Second minus first over shared problems; None if there are none."""
     return paired_rates(first.rates, second.rates)
 
 
 def paired_rates(first: Mapping[str, float], second: Mapping[str, float]) -> PairedResult | None:
-    """The same of any share by problem."""
+    """Second minus first of shares by problem, over shared problems; None if there are none."""
     shared = sorted(first.keys() & second.keys())
     return paired_test([first[p] for p in shared], [second[p] for p in shared]) if shared else None
 
 
 def same_problems(history: History, first: str, second: str) -> set[str]:
-    """Ids of the problems that two runs hold with the same prompt, context and harness: rates on others tell nothing of the runs."""
+    """Ids of problems with the same prompt, context and harness in both runs; rates on others are not comparable."""
     sql = "SELECT problem_id FROM run_problems WHERE run IN ($first, $second) GROUP BY ALL HAVING count(*) = 2 AND count(DISTINCT fingerprint) = 1"
     return {row["problem_id"] for row in history.query(sql, {"first": first, "second": second}).to_pylist()}
 
 
 def over_warm_start(result: RunResult) -> str | None:
-    """What came after the warm start, in words: pass@1 and interface of the student after against the warm start alone."""
+    """Gains in pass@1 and interface of the student after over the warm start, in words."""
     if result.warm is None or result.after is None:
         return None
     found = (
         ("pass@1", paired(result.warm, result.after)),
         ("interface right", paired_rates(result.warm.interfaces, result.after.interfaces)),
     )
-    parts = [
-        f"{name} {100 * test.gain:+.1f} points [{100 * test.lo:.1f}, {100 * test.hi:.1f}], p {p_in_words(test.p_value)}"
-        for name, test in found
-        if test is not None
-    ]
+    parts = [f"{name} {paired_in_words(test)}" for name, test in found if test is not None]
     return f"Over the warm start alone: {'; '.join(parts)}." if parts else None
 
 
 def view_of(history: History, record: EvaluationRecord) -> EvaluationView:
-    """A finished evaluation with what each problem came to."""
+    """Load a finished evaluation with its results by problem."""
     place, counts = {"run": record.run, "evaluation": record.key}, counts_of(history, record)
     rows = history.query(INTERFACE_SQL, place).to_pylist()
     return EvaluationView(record, counts, {r["problem_id"]: r["share"] for r in rows if r["problem_id"] in counts})
 
 
 def counts_of(history: History, record: EvaluationRecord) -> dict[str, tuple[int, int]]:
-    """Problem -> (samples, passed) of an evaluation."""
+    """Mapping of problem to (samples, passed) for an evaluation."""
     place = {"run": record.run, "evaluation": record.key}
     return {r["problem_id"]: (r["samples"], r["passed"]) for r in history.query(PROBLEMS_SQL, place).to_pylist()}
 
 
 def rates_of(counts: Mapping[str, tuple[int, int]]) -> dict[str, float]:
-    """Problem -> share of its samples that passed."""
+    """Mapping of problem to the share of its samples that passed."""
     return {problem: passed / samples for problem, (samples, passed) in counts.items()}

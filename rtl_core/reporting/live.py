@@ -1,4 +1,4 @@
-"""A run as it goes on, for a terminal: read from the history alone, so it works from anywhere and disturbs nothing."""
+"""Live view of a run for a terminal. It only reads the history, so it works from any process and does not disturb the run."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _STYLES = {
 
 
 def ended(run: RunRecord) -> bool:
-    """Whether nothing more will come unless somebody starts the run again."""
+    """Return whether the run will not continue unless it is started again."""
     return run.status in ("finished", "failed", "cancelled", "paused")
 
 
 def live_view(history: History, run: RunRecord, lines: int = 8) -> RenderableType:
-    """Progress, curves, evaluations, the step under way, the last steps."""
+    """Progress, curves, evaluations, the current step, the last `lines` steps."""
     steps = history.steps(run.name)
     trained = [s for s in steps if s.status == "trained"]
     head = Table.grid(padding=(0, 2))
     head.add_row(
         Text(run.state, style=f"bold {_STYLES.get(run.state, '')}"),
-        _sign_of_life(run),
+        _heartbeat(run),
         Text(f"{run.student} ← {run.teacher or '–'}"),
     )
     parts: list[RenderableType] = [head]
@@ -70,21 +70,18 @@ def live_view(history: History, run: RunRecord, lines: int = 8) -> RenderableTyp
     return Panel(Group(*parts), title=f"run {run.name}", title_align="left", box=box.ROUNDED)
 
 
-def _sign_of_life(run: RunRecord) -> Text:
+def _heartbeat(run: RunRecord) -> Text:
     if run.heartbeat_at is None or ended(run):
         return Text("")
     age = (datetime.now(UTC) - run.heartbeat_at).total_seconds()
-    words = f"last sign of life {duration(max(0.0, age))} ago"
+    words = f"last heartbeat {duration(max(0.0, age))} ago"
     return Text(words, style="bold red" if run.state == "silent" else "dim")
 
 
 def _remaining(history: History, run: str, left: int) -> Text:
-    rows = history.query(
-        "SELECT avg(seconds) AS s FROM (SELECT seconds FROM step_times WHERE run = $run AND stage = 'total' ORDER BY step DESC LIMIT 10)",
-        {"run": run},
-    )
-    mean = rows.column("s").to_pylist()[0]
-    return Text(f"about {duration(mean * left)} to go" if mean and left else "", style="dim")
+    sql = "SELECT avg(seconds) FROM (SELECT seconds FROM step_times WHERE run = $run AND stage = 'total' ORDER BY step DESC LIMIT 10)"
+    (mean,) = history.query(sql, {"run": run}).column(0).to_pylist()
+    return Text(f"about {duration(mean * left)} left" if mean and left else "", style="dim")
 
 
 def _curves(history: History, run: str) -> RenderableType:
@@ -102,6 +99,6 @@ def _evaluations(history: History, run: str) -> Table | None:
     table = Table("evaluation", "steps", "pass@1 [95 %]", box=box.SIMPLE_HEAD)
     for e in found:
         interval = f" [{100 * (e.lo or 0):.1f}, {100 * (e.hi or 0):.1f}]"
-        whose = ", ".join([e.policy, e.split, *e.conditions])
-        table.add_row(whose, str(e.step), e.status if e.pass_at_1 is None else f"{e.pass_at_1:.1%}{interval}")
+        name = ", ".join([e.policy, e.split, *e.conditions])
+        table.add_row(name, str(e.step), e.status if e.pass_at_1 is None else f"{e.pass_at_1:.1%}{interval}")
     return table

@@ -1,4 +1,4 @@
-"""The report's figures as PNG files, drawn by Plotly in a headless browser (kaleido)."""
+"""Writes the report's figures as PNG files, drawn by Plotly in a headless browser (kaleido)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rtl_core.reporting.theme import Theme, resolve
 def write_pngs(
     history: History, run_names: list[str], folder: Path, theme: Theme = "light", own: Sequence[str] = ()
 ) -> list[Path]:
-    """Write every figure of the runs' report to `folder` as `<figure>.png`, twice the size for sharp print.
+    """Write every figure of the runs' report to `folder` as `<figure>.png`, at twice the size for print.
 
     Raises ToolMissingError when kaleido or a browser is missing, HistoryError for an unknown run. `own`: see `sections`.
     """
@@ -46,7 +46,7 @@ def size(figure: Figure) -> dict[str, int]:
 
 
 def drawing(figure: Figure, theme: Theme) -> dict[str, Any]:
-    """The figure as Plotly takes it by itself: colours resolved, its title inside, an opaque background."""
+    """The figure as a standalone Plotly specification: colours resolved, with its title and an opaque background."""
     title = "<br>".join(textwrap.wrap(figure.title, 70))
     margin = figure.layout.get("margin", {})
     layout = {

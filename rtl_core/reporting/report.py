@@ -1,8 +1,8 @@
-"""The report: one HTML file that needs no network, written at any time of a run.
+"""The report: one HTML file that needs no network and can be written at any time of a run.
 
-Everything that a model or a problem set wrote is data here: it reaches the page as JSON with its angle brackets escaped, which the
-script sets with `textContent`, or as text that the template escapes. A content security policy with a nonce forbids any other script and every
-request.
+Texts of models and problem sets are treated as data: they reach the page as JSON with escaped angle brackets, which the
+script inserts with `textContent`, or as text that the template escapes. A content security policy with a nonce forbids any other
+script and every request.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -31,15 +32,22 @@ from rtl_core.reporting.evaluations import EvaluationView, RunResult, run_result
 from rtl_core.reporting.figures import sections
 from rtl_core.reporting.figures.audit import audit_summary
 from rtl_core.reporting.figures.progress import duration
-from rtl_core.reporting.notes import demo_note
 from rtl_core.reporting.text import escaping_templates, p_in_words
 from rtl_core.reporting.theme import OUTCOMES, PALETTE, css_variables
 
+DEMO = (
+    "This is the embedded demo. Its tiny student was deliberately taught to ignore the specification (it writes the textbook interface; "
+    "on the hard tier any variant of a design; with tools it writes before it reads), to imitate what was observed in models of 30 billion "
+    "parameters. What it learns here is to follow the specification, not to design hardware."
+)
+TINY = ("student", "reader", "hard-student", "agent")
+"""Students that this package ships (`rtl_core/tinymodels`, a room above this one)."""
+
 
 def write_report(history: History, run_names: list[str], path: Path, own: Sequence[str] = ()) -> Path:
-    """Write the report of a run, or of several side by side, to `path`, all at once. Returns `path`.
+    """Write the report of a run, or the comparison of several, to `path`, atomically. Returns `path`.
 
-    Raises HistoryError for no run or an unknown one. `own`: sections of the user's, see `sections`.
+    Raises HistoryError without a run and for an unknown one. `own`: sections of the user, see `sections`.
     """
     if not run_names:
         raise HistoryError("a report needs at least one run", "name it: rtl-distill report RUN")
@@ -55,7 +63,6 @@ def write_report(history: History, run_names: list[str], path: Path, own: Sequen
 
 
 def render(history: History, results: dict[str, RunResult], made: list[Section], browser: dict[str, Any] | None) -> str:
-    """The whole page."""
     from plotly.offline import get_plotlyjs
 
     runs = [history.existing_run(name) for name in results]
@@ -69,7 +76,9 @@ def render(history: History, results: dict[str, RunResult], made: list[Section],
     }
     page = files("rtl_core.reporting") / "page"
     templates = escaping_templates("rtl_core.reporting")
-    templates.filters.update(about=_about, indented=_indented, typed=_typed)
+    templates.filters.update(
+        about=_about, indented=partial(json.dumps, indent=2, sort_keys=True, default=str), typed=_typed
+    )
     return templates.get_template("report.html").render(
         nonce=secrets.token_urlsafe(16),
         runs=runs,
@@ -90,13 +99,13 @@ def render(history: History, results: dict[str, RunResult], made: list[Section],
 
 
 def page_style() -> str:
-    """The style sheet of every page in a file."""
+    """The style sheet of all pages that are written to a file."""
     text = (files("rtl_core.reporting") / "page" / "style.css").read_text(encoding="utf-8")
     return text.replace("/*PALETTE*/", css_variables())
 
 
 def safe_json(value: Any) -> str:
-    """JSON that cannot end the script element it stands in, whatever texts it holds; infinities become null."""
+    """JSON whose texts cannot end the enclosing script element; infinities become null."""
     text = json.dumps(_finite(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -114,21 +123,20 @@ def _finite(value: Any) -> Any:
 
 
 def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:
-    """A few figures for the head of the page."""
-    place = {"run": run.name}
+    """(name, value) pairs for the head of the page."""
     counts = history.query(
         "SELECT (SELECT count(*) FROM rollouts WHERE run = $run) AS rollouts,"
         " (SELECT count(*) FROM steps WHERE run = $run AND status = 'trained') AS trained,"
         " (SELECT count(*) FROM steps WHERE run = $run) AS planned,"
         " (SELECT sum(examples) FROM steps WHERE run = $run) AS examples,"
         " (SELECT sum(seconds) FROM step_times WHERE run = $run AND stage = 'total') AS seconds",
-        place,
+        {"run": run.name},
     ).to_pylist()[0]
     found = [("steps", f"{counts['trained']} of {counts['planned']}"), ("rollouts", f"{counts['rollouts']:,}")]
     if counts["examples"] is not None:
         found.append(("trained on", f"{int(counts['examples']):,}"))
     for curve in curves_of(history, run.name):
-        if curve.kind != "raw" and curve.quantity != "pass rate":  # the headline has the one that counts
+        if curve.kind != "raw" and curve.quantity != "pass rate":  # the headline has the held-out one
             found.append((curve.label, " → ".join(f"{end:.2f}" for end in curve.ends)))
     if counts["seconds"]:
         found.append(("training", duration(counts["seconds"])))
@@ -137,8 +145,15 @@ def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:
     return found
 
 
+def demo_note(run: RunRecord) -> str | None:
+    """The note on the demo, for a run whose student is one of the package's tiny models."""
+    tinker = run.config.get("tinker") or {}
+    served = tinker.get("base_url") == "local" and run.student not in (tinker.get("local_models") or {})
+    return DEMO if served and run.student in TINY else None
+
+
 def headline(result: RunResult) -> Markup:
-    """The run in one sentence, for each source of problems where there are several."""
+    """The result in one sentence, by source if there are several."""
     if result.mixed and result.before:
         ends = [Markup("{} on {}").format(_ends(part), source) for source, part in result.by_source.items()]
         return Markup("Held-out pass@1 {}").format(Markup(", ").join(ends))
@@ -154,7 +169,7 @@ def headline(result: RunResult) -> Markup:
 
 
 def _ends(result: RunResult) -> Markup:
-    """`from 10 % to 20 %`, or the start alone."""
+    """`from 10 % to 20 %`, or only the start."""
     named = (("from", "before", result.before), ("to", "after", result.after))
     return Markup(" ").join(Markup("{} {}").format(word, _rate(role, view)) for word, role, view in named if view)
 
@@ -178,7 +193,7 @@ def _detail(result: RunResult) -> Markup:
 
 
 def laid_out(blocks: Sequence[Block]) -> list[Block]:
-    """The blocks in two columns without holes: one that has no neighbour takes both, neighbours are of one height."""
+    """Lay out blocks in two columns without gaps: a block without a neighbour takes both columns, neighbours get the same height."""
     out: list[Block] = []
     for wide, alike in itertools.groupby(blocks, key=lambda block: block.wide):
         run = list(alike)
@@ -194,7 +209,7 @@ def laid_out(blocks: Sequence[Block]) -> list[Block]:
 
 
 def _typed(statements: tuple[Statement, ...]) -> str:
-    """The queries behind a block, as they can be typed again."""
+    """The queries behind a block, ready to be executed again."""
     texts = []
     for sql, given in dict.fromkeys((s.sql, json.dumps(s.params, sort_keys=True, default=str)) for s in statements):
         note = "".join(f"-- ${name} = {value!r}\n" for name, value in json.loads(given).items())
@@ -203,7 +218,7 @@ def _typed(statements: tuple[Statement, ...]) -> str:
 
 
 def _about(run: RunRecord) -> list[tuple[str, object]]:
-    """What stands below the page about a run: (name, value)."""
+    """(name, value) pairs on a run for the foot of the page."""
     return [
         ("run", run.name), ("student", run.student), ("teacher", run.teacher or "–"), ("seed", run.seed),
         ("created", f"{run.created_at:%Y-%m-%d %H:%M} UTC"),
@@ -211,7 +226,3 @@ def _about(run: RunRecord) -> list[tuple[str, object]]:
         ("configuration", run.config_hash[:16] or "–"), ("problems", run.problems_hash[:16] or "–"),
         ("versions", ", ".join(f"{k} {v}" for k, v in sorted(run.versions.items())) or "–"),
     ]  # fmt: skip
-
-
-def _indented(config: dict[str, Any]) -> str:
-    return json.dumps(config, indent=2, sort_keys=True, default=str)

@@ -1,8 +1,9 @@
-"""One rollout on a terminal: problem, answer, verdict, reward by term, KL by token."""
+"""A rollout for the terminal: problem, answer, verdict, audit, reward by term, KL by token."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,16 +20,18 @@ from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.reporting.text import visible
 from rtl_core.reporting.transcript import transcript_view
-from rtl_core.types.problem import Interface, Port
+from rtl_core.types.problem import Interface
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import MismatchKind, Outcome, Verdict
 
 _SHADES = ((0.1, ""), (0.5, "on grey30"), (1.5, "on dark_orange3"), (float("inf"), "bold on red3"))
-"""Up to so many nats |k1|: style of the token."""
+"""(upper limit of |k1| in nats, style of the token)."""
+MOST_STEPS = 40
+"""Maximum steps of the waveform of an audit."""
 
 
 def level_of(history: History, rollout: Rollout) -> str | None:
-    """What kind of failing, and whether another answer of the run solved the problem; None of an answer that did not fail."""
+    """The kind of failure, and whether another answer of the run solved the problem; None if the answer did not fail."""
     sql = "SELECT level, solvable FROM failure_levels WHERE rollout = $key AND run = $run AND step = $step"
     for row in history.query(sql, {"key": rollout.key, "run": rollout.run, "step": rollout.step}).to_pylist():
         other = "another answer" if row["solvable"] else "no answer"
@@ -43,8 +46,8 @@ def rollout_view(
     level: str | None = None,
     messages: Sequence[MessageRecord] = (),
 ) -> RenderableType:
-    """Everything that is known of a rollout. `pieces` are the texts of its T tokens, or None where no tokenizer is at hand; `level` as of
-    `level_of`; `messages` those of its conversation, if it had one."""
+    """Everything about a rollout. `pieces` are the texts of its T tokens, or None without a tokenizer; `level` is the result of
+    `level_of`; `messages` are those of its conversation, if it has one."""
     r = stored.rollout
     where = f"epoch {r.epoch + 1}, step {r.step}" if r.evaluation is None else f"evaluation {r.evaluation}"
     where += f", turn {r.turn}" if r.turn > 1 else ""
@@ -62,9 +65,12 @@ def rollout_view(
     parts += [Rule("answer", align="left"), Syntax(visible(r.text), "markdown", theme="ansi_dark", word_wrap=True)]
     parts += [Rule("verdict", align="left"), verdict_view(stored.verdict)]
     if level:
-        parts.append(Text(f"what kind of failing: {level}", style="bold"))
+        parts.append(Text(f"kind of failure: {level}", style="bold"))
     if stored.verdict and stored.verdict.mismatches and problem and problem.get("interface"):
-        parts.append(interface_view(Interface.model_validate(problem["interface"]), stored.verdict))
+        table = Table("name", "expected", "got", box=box.SIMPLE_HEAD)
+        for *texts, wrong in interface_rows(Interface.model_validate(problem["interface"]), stored.verdict):
+            table.add_row(*map(Text, texts), style="red" if wrong else "")
+        parts.append(table)
     if stored.reward:
         parts += [Rule("reward", align="left"), reward_view(stored.reward, stored.credit)]
     if stored.teacher:
@@ -73,7 +79,6 @@ def rollout_view(
 
 
 def verdict_view(verdict: Verdict | None) -> RenderableType:
-    """Outcome, stages and reasons."""
     if verdict is None:
         return Text("not graded yet", style="dim")
     style = "green" if verdict.outcome is Outcome.PASSED else "red"
@@ -92,16 +97,8 @@ def verdict_view(verdict: Verdict | None) -> RenderableType:
     return Group(head, table, *rest)
 
 
-def interface_view(demanded: Interface, verdict: Verdict) -> RenderableType:
-    """The interface that was asked for beside the one that was written."""
-    table = Table("name", "expected", "got", box=box.SIMPLE_HEAD)
-    for row in interface_rows(demanded, verdict):
-        table.add_row(*(Text(text) for text in (row.name, row.expected, row.got)), style="red" if row.wrong else "")
-    return table
-
-
 class InterfaceRow(NamedTuple):
-    """A port or parameter as it was asked for and as it was written."""
+    """A port or parameter, as required and as written."""
 
     name: str
     expected: str
@@ -109,14 +106,15 @@ class InterfaceRow(NamedTuple):
     wrong: bool
 
 
-def interface_rows(demanded: Interface | None, verdict: Verdict) -> list[InterfaceRow]:
-    """The demanded ports in order, and after them whatever else is wrong."""
+def interface_rows(required: Interface | None, verdict: Verdict) -> list[InterfaceRow]:
+    """The required ports in order, followed by other mismatches."""
     wrong = {m.name: m for m in verdict.mismatches}
-    # A module of another name is not looked at any further.
+    # The ports of a module with another name are not compared.
     other = any(m.kind is MismatchKind.WRONG_MODULE for m in verdict.mismatches)
     rows = []
-    for port in demanded.ports if demanded else ():
-        miss, expected = wrong.pop(port.name, None), port_in_words(port)
+    for port in required.ports if required else ():
+        width = "" if port.width is None else f" of {port.width} bit{'' if port.width == 1 else 's'}"
+        miss, expected = wrong.pop(port.name, None), f"{port.direction or 'port'}{width}"  # as the grader writes it
         right = "not compared" if other else expected
         got = right if miss is None else visible(miss.got or "nothing")
         rows.append(InterfaceRow(port.name, expected, got, miss is not None))
@@ -124,15 +122,9 @@ def interface_rows(demanded: Interface | None, verdict: Verdict) -> list[Interfa
     return rows + [InterfaceRow(name, expected, got, True) for name, expected, got in more]
 
 
-def port_in_words(port: Port) -> str:
-    """`input of 4 bits`, as the grader says it."""
-    width = "" if port.width is None else f" of {port.width} bit{'' if port.width == 1 else 's'}"
-    return f"{port.direction or 'port'}{width}"
-
-
 def reward_view(reward: Reward, credit: Credit | None) -> RenderableType:
-    """Weighted terms, total, and what the answer was trained on."""
-    table = Table("term", "weight", "value", "adds", box=box.SIMPLE_HEAD)
+    """Weighted terms, total, and the trained reward and advantage."""
+    table = Table("term", "weight", "value", "contribution", box=box.SIMPLE_HEAD)
     for column in table.columns[1:]:
         column.justify = "right"
     for term, (weight, value) in reward.terms.items():
@@ -145,8 +137,8 @@ def reward_view(reward: Reward, credit: Credit | None) -> RenderableType:
     return table
 
 
-def kl_view(stored: StoredRollout, pieces: Sequence[str] | None, most: int = 8) -> RenderableType:
-    """The answer shaded by |k1|, and the tokens on which student and teacher part most."""
+def kl_view(stored: StoredRollout, pieces: Sequence[str] | None) -> RenderableType:
+    """The answer shaded by |k1|, and the eight tokens on which student and teacher differ most."""
     assert stored.teacher is not None
     s_T = np.asarray(stored.rollout.logprobs_T, np.float64)
     q_T = np.asarray(stored.teacher.logprobs_T, np.float64)
@@ -155,19 +147,41 @@ def kl_view(stored: StoredRollout, pieces: Sequence[str] | None, most: int = 8) 
     shaded = Text()
     for text, k in zip(texts, k_T, strict=True):
         shaded.append(visible(text), style=next(style for limit, style in _SHADES if abs(k) < limit))
-    legend = Text.assemble("k1 = log p(student) − log p(teacher) in nats; |k1| ", *_legend(), style="dim")
+    *below, (_, last) = _SHADES
+    limits = [*((f" < {limit:g} ", style) for limit, style in below), (f" ≥ {below[-1][0]:g} ", last)]
+    legend = Text.assemble("k1 = log p(student) − log p(teacher) in nats; |k1| ", *limits, style="dim")
     t = stored.teacher
     means = Text(f"mean k1 {t.k1_mean:.4f}, k2 {t.k2_mean:.4f}, k3 {t.k3_mean:.4f} over {t.n_tokens} tokens")
     table = Table("token", "text", "p student", "p teacher", "k1", box=box.SIMPLE_HEAD)
-    for i in sorted(np.argsort(-np.abs(k_T))[:most].tolist()):
+    for i in sorted(np.argsort(-np.abs(k_T))[:8].tolist()):
         shown = Text(repr(visible(texts[i])))
         table.add_row(str(i), shown, f"{np.exp(s_T[i]):.3f}", f"{np.exp(q_T[i]):.3f}", f"{k_T[i]:+.3f}")
     return Group(means, legend, shaded, table)
 
 
-def _legend() -> list[tuple[str, str]]:
-    words, low = [], 0.0
-    for limit, style in _SHADES:
-        words.append((f" < {limit:g} " if limit < float("inf") else f" ≥ {low:g} ", style))
-        low = limit
-    return words
+def audit_of(history: History, rollout: str) -> dict[str, Any] | None:
+    """The audit of a pass, with the inputs that show a difference as `waveform` and its size in words as `netlist`; None without an audit."""
+    for row in history.query("SELECT * FROM audits WHERE rollout = $rollout", {"rollout": rollout}).to_pylist():
+        netlist = ""
+        if row["cells"] is not None:
+            netlist = f"{row['cells']} cells, {row['flip_flops']} of them flip-flops, {row['levels']} levels"
+        if row["relative_area"] is not None:
+            netlist += f"; relative area {row['relative_area']:.2f}, levels {row['relative_levels']:.2f}"
+        return {**row, "waveform": _waveform(json.loads(row["trace"] or "[]")), "netlist": netlist}
+    return None
+
+
+def _waveform(trace: Sequence[Mapping[str, int]]) -> str:
+    """The last `MOST_STEPS` steps as text: a line per input, a column per step. Values are hexadecimal; a dot means no change."""
+    shown = list(trace)[-MOST_STEPS:]
+    if not shown:
+        return ""
+    rows = {name: [f"{step[name]:x}" for step in shown] for name in shown[0]}
+    widths = [max(len(values[at]) for values in rows.values()) for at in range(len(shown))]
+    longest = max(map(len, rows))
+    lines = [f"({len(trace) - len(shown)} earlier steps)"] if len(trace) > len(shown) else []
+    for name, values in rows.items():
+        marks = [value if not at or value != values[at - 1] else "." for at, value in enumerate(values)]
+        columns = " ".join(f"{mark:>{width}}" for mark, width in zip(marks, widths, strict=True))
+        lines.append(f"{name:<{longest}}  {columns}")
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The rollouts that a report can leaf through: a sample, chosen so that rare outcomes and all times of the run are in it."""
+"""The sample of rollouts in a report, chosen so that it contains rare outcomes and all periods of the run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rtl_core.history.store import History
 
 MOST_ROLLOUTS = 500
 MOST_TEXT = 6_000
-"""Characters of one answer or prompt that are shown."""
+"""Maximum characters of an answer or prompt."""
 MOST_BYTES = 4_000_000
-"""Characters of all answers and prompts together."""
+"""Maximum characters of all answers and prompts together."""
 
 _CHOOSE = """
 WITH span AS (SELECT greatest(1, max(step) + 1) AS steps FROM verdicts WHERE run = $run),
@@ -28,9 +28,9 @@ SELECT rollout FROM strata ORDER BY place, hash(rollout) LIMIT $most
 
 
 def sample(history: History, run: str, always: Sequence[str] = ()) -> dict[str, Any]:
-    """Rollouts of a run for the browser, with `always` among them: {total, shown, rollouts, problems}, JSON-able.
+    """Rollouts of a run for the report, including `always`: {total, shown, rollouts, problems}, JSON-serialisable.
 
-    Every outcome of every tenth of the run and of every evaluation is drawn in turn, until the numbers above are reached.
+    Every outcome of every tenth of the run and of every evaluation is drawn in turn, up to the limits above.
     """
     total = history.query("SELECT count(*) AS n FROM verdicts WHERE run = $run", {"run": run}).to_pylist()[0]["n"]
     chosen = [r["rollout"] for r in history.query(_CHOOSE, {"run": run, "most": MOST_ROLLOUTS}).to_pylist()]
@@ -57,7 +57,7 @@ def sample(history: History, run: str, always: Sequence[str] = ()) -> dict[str, 
 
 
 def cut(text: str | None) -> str:
-    """Text as it is shown: its beginning, and how much was left out."""
+    """The beginning of a text, with the number of omitted characters."""
     text = text or ""
     return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}\n… {len(text) - MOST_TEXT} more characters"
 

@@ -1,4 +1,4 @@
-"""Texts of unknown origin, and figures, for people's eyes."""
+"""Formats untrusted texts and numbers for display."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from rtl_core.learning.intervals import Interval, PairedResult
 
 EQUAL_DIFFICULTY = (
-    "At equal difficulty a step counts as if it held all training problems; the raw curve (lighter) may fall while the student gets better, because"
-    " the curriculum makes its steps harder. A step that holds the hardest problems alone still dips."
+    "At equal difficulty, a step counts as if it contained all training problems. The raw curve (lighter) may fall while the student improves, because"
+    " the curriculum makes later steps harder. A step with only the hardest problems still dips."
 )
 
 
 def visible(text: str) -> str:
-    """Text that cannot steer a terminal: control and format characters (but newline and tab) become U+FFFD."""
+    """Text without terminal control: control and format characters, except newline and tab, become U+FFFD."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
 def cell(value: Any) -> str:
-    """A database value for people."""
+    """A database value as display text."""
     if value is None:
         return "–"
     if isinstance(value, float):
@@ -48,13 +48,18 @@ def gain_in_words(test: PairedResult) -> str:
     return f"{100 * test.gain:+.1f} [{100 * test.lo:.1f}, {100 * test.hi:.1f}]"
 
 
+def paired_in_words(test: PairedResult) -> str:
+    """A gain with interval and p-value: `+3.1 points [+0.2, +6.4], p 0.031`."""
+    return f"{100 * test.gain:+.1f} points [{100 * test.lo:+.1f}, {100 * test.hi:+.1f}], p {p_in_words(test.p_value)}"
+
+
 def p_in_words(p: float) -> str:
-    """A p-value as people write it."""
+    """`<0.001`, or three decimals."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def escaping_templates(package: str) -> Environment:
-    """The templates in `page/` of a package, in which every value is escaped and rid of characters that steer."""
+    """The templates in `page/` of a package; every value is escaped and rid of control characters."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(

@@ -1,7 +1,7 @@
-"""One palette for every figure, by role, light and dark.
+"""The palette of all figures, by role, light and dark.
 
-Figures name a colour by its role (`@after`); the page resolves roles when it draws, and draws again when the reader changes
-the theme. Roles keep their meaning across the whole report: what is blue in one figure is the trained student in all.
+Figures name colours by role (`@after`); the page resolves roles when it draws, and redraws when the reader changes
+the theme. A role has the same meaning in the whole report: the trained student is always blue.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ PALETTE: dict[str, tuple[str, str]] = {
     "ink": ("#1c2128", "#e4e7eb"),
     "muted": ("#66707d", "#97a1ad"),
     "rule": ("#e4e7ea", "#2d333b"),
-    # who answered
+    # policies
     "before": ("#9aa4af", "#77828f"),
     "warm": ("#6f9fd0", "#3f74b5"),
     "after": ("#1f5fae", "#6aa9f4"),
     "teacher": ("#bd7420", "#e2a24a"),
-    # how it went
+    # results
     "good": ("#2e8b6f", "#57b894"),
     "mixed": ("#dca63f", "#dcb55c"),
     "bad": ("#b5483f", "#df7a6f"),
-    # stages of grading and terms of the reward: the further, the deeper
+    # stages of grading and terms of the reward: later ones are stronger
     "format": ("#cbd8e8", "#2f4560"),
     "interface": ("#93b4d7", "#4172a8"),
     "syntax": ("#4f86bd", "#74a6dc"),
@@ -36,11 +36,11 @@ PALETTE: dict[str, tuple[str, str]] = {
     "easy": ("#7cc0b3", "#2f7a72"),
     "medium": ("#36938a", "#5cb3a6"),
     "hard": ("#0f4f55", "#bfe9e2"),
-    # outcomes beside good, mixed and bad
+    # other outcomes
     "compile": ("#8a63b8", "#b494dc"),
     "silent": ("#b9c0c8", "#5b6571"),
     "slow": ("#6b7480", "#8b96a3"),
-    # lines without a meaning of their own; runs side by side
+    # lines without a fixed meaning, and compared runs
     "line0": ("#1f5fae", "#6aa9f4"),
     "line1": ("#bd7420", "#e2a24a"),
     "line2": ("#2e8b6f", "#57b894"),
@@ -65,7 +65,7 @@ OUTCOMES: dict[str, tuple[str, str]] = {
     "not_tested": ("@line0", "not tested"),
     "infrastructure_error": ("@muted", "infrastructure error"),
 }
-"""Outcome -> (colour role, words), in the order in which they are stacked and listed."""
+"""Outcome -> (colour role, words), in display order."""
 
 LEVELS: dict[str, str] = {
     "no answer": "@silent",
@@ -81,39 +81,33 @@ LEVELS: dict[str, str] = {
     "wrong in some checks": "@medium",
     "wrong in corner values only": "@easy",
 }
-"""Level of a failed answer (view `failure_levels` of the history) -> colour role, from what comes least far to what is nearly right."""
-
-
-def colours(theme: Theme) -> dict[str, str]:
-    """Role -> colour."""
-    return {role: pair[0 if theme == "light" else 1] for role, pair in PALETTE.items()}
+"""Level of a failed answer (view `failure_levels`) -> colour role, from the least to the most advanced answers."""
 
 
 def css_variables() -> str:
     """The palette as CSS variables, for both themes."""
-    light = "".join(f"--{role}:{pair[0]};" for role, pair in PALETTE.items())
-    dark = "".join(f"--{role}:{pair[1]};" for role, pair in PALETTE.items())
+    light, dark = ("".join(f"--{role}:{pair[i]};" for role, pair in PALETTE.items()) for i in (0, 1))
     return f":root{{{light}}}:root[data-theme=dark]{{{dark}}}"
 
 
 def line(index: int) -> str:
-    """Colour role of the `index`-th of several equals."""
+    """Colour role of the `index`-th line."""
     return f"@line{index % LINES}"
 
 
 def faded(role: str, alpha: float = 0.13) -> str:
-    """A role, see-through: for bands."""
+    """A role with transparency."""
     return f"{role}/{alpha}"
 
 
 def resolve(value: Any, theme: Theme) -> Any:
-    """A figure's specification with every role replaced by its colour (the page does the same in JavaScript)."""
+    """Replace every role in a figure's specification by its colour (page.js has the same function)."""
     if isinstance(value, dict):
         return {k: resolve(v, theme) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [resolve(v, theme) for v in value]
     if isinstance(value, str) and (match := re.fullmatch(r"@(\w+)(?:/([\d.]+))?", value)):
-        colour = colours(theme)[match[1]]
+        colour = PALETTE[match[1]][theme == "dark"]
         if match[2] is None:
             return colour
         red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
@@ -122,7 +116,7 @@ def resolve(value: Any, theme: Theme) -> Any:
 
 
 def layout(**changes: Any) -> dict[str, Any]:
-    """The layout that all figures share, with a figure's own changes merged in one level deep."""
+    """The common layout of all figures; `changes` are merged one level deep."""
     base: dict[str, Any] = {
         "font": {"family": FONT, "size": 12.5, "color": "@ink"},
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -150,7 +144,7 @@ _AXIS = {
 
 
 def axis(title: str, **changes: Any) -> dict[str, Any]:
-    """An axis' changes with its title."""
+    """An axis with a title, as a change of the layout."""
     return {"title": {"text": title, "font": {"color": "@muted", "size": 12}, "standoff": 10}, **changes}
 
 

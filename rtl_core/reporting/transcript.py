@@ -1,4 +1,4 @@
-"""A conversation on a terminal: what the model wrote, each call as a person reads it, and what it gave; what failed is red."""
+"""A conversation for the terminal: the model's texts, and each call with its result; failed calls are red."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rtl_core.history.records import MessageRecord
 from rtl_core.reporting.text import counted, visible
 
 LONG = 400
-"""Characters of an argument that are shown in the line of its call; a longer one stands below it, whole."""
+"""Maximum characters of an argument in the line of its call; a longer one is shown in full below it."""
 
 
 def transcript_view(messages: Sequence[MessageRecord]) -> RenderableType:
-    """All messages, with what the whole conversation took."""
+    """All messages, and the totals of the conversation."""
     mine = [one for one in messages if one.who == "model"]
     parts = [part for message in messages for part in _message(message, mine)]
     return Group(*parts, Text(total(messages), style="dim"))
 
 
 def total(messages: Sequence[MessageRecord]) -> str:
-    """What a conversation took, in words."""
+    """Totals of a conversation: turns, tokens, calls and seconds."""
     mine = [one for one in messages if one.who == "model"]
     told = [one for one in messages if one.who == "tool"]
     return (
@@ -53,8 +53,8 @@ def _message(message: MessageRecord, mine: Sequence[MessageRecord]) -> Iterator[
 
 
 def call_in_words(call: Mapping[str, str] | None) -> tuple[str, list[str]]:
-    """A call in a line, such as `read docs/spec.md, first 1`, and its long arguments. What is no JSON is shown as it is. Without a call the
-    grader speaks."""
+    """A call in one line, such as `read docs/spec.md, first 1`, and its long arguments. Arguments that are not a JSON object are shown
+    unchanged. None stands for a message of the grader."""
     if call is None:
         return "the grader", []
     try:

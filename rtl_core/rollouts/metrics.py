@@ -12,7 +12,7 @@ import numpy as np
 from rtl_core.backend.base import Datum, StepResult
 from rtl_core.learning.curriculum import difficulty_key
 from rtl_core.learning.equal_difficulty import SUFFIX, Floats, Groups, base_rates, equal_difficulty, stratum
-from rtl_core.reporting.evaluations import evaluations_of_rhythm
+from rtl_core.reporting.evaluations import scheduled_evaluations
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import has_signal
 from rtl_core.rollouts.evaluation import is_due
@@ -123,7 +123,7 @@ def equal_difficulty_metrics(session: Session, batch: Batch) -> dict[str, float]
     config = session.config
     if config.curriculum.order == "shuffled" or config.grading.last_stage("train", batch.step) != "tests":
         return {}
-    own = [e for e in evaluations_of_rhythm(session.history, session.run) if e.policy == "student"]
+    own = [e for e in scheduled_evaluations(session.history, session.run) if e.policy == "student"]
     keys = [e.key for e in own if e.step <= batch.step and (e.step == 0 or is_due(config, e.step))]
     weights = config.reward.weights.values()
     low, span = sum(min(weight, 0.0) for weight in weights), sum(map(abs, weights))

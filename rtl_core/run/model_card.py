@@ -19,9 +19,9 @@ from rtl_core.reporting.evaluations import (
     ALL_SOURCES,
     EvaluationView,
     by_source,
-    evaluations_of_rhythm,
     paired,
     run_result,
+    scheduled_evaluations,
     view_of,
 )
 from rtl_core.reporting.text import p_in_words, rate_in_words
@@ -106,7 +106,7 @@ def results_table(history: History, run: str) -> list[str]:
 
 def _of_these_weights(history: History, run: str, steps: int) -> EvaluationView | None:
     """The run's own evaluation of the student after so many steps; None where there is none."""
-    own = (e for e in evaluations_of_rhythm(history, run) if e.policy == "student" and e.step == steps)
+    own = (e for e in scheduled_evaluations(history, run) if e.policy == "student" and e.step == steps)
     return next((view_of(history, e) for e in own), None)
 
 

@@ -1,4 +1,4 @@
-"""Curves and stacks of bars, laid out for the template that draws them as SVG (page/parts.html)."""
+"""Lays out curves and stacked bars for the template that draws them as SVG (page/parts.html)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 WIDTH, HEIGHT = 460, 210
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 10, 26
 MOST_POINTS = 160
-"""Points of a line; longer ones are drawn as means of equal parts, each linked to the last of its part."""
+"""Maximum points of a line; longer lines show the means of equal parts, each linked to the last point of its part."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A value at a step, with what to say of it and where a click goes."""
+    """A value at a step, with its tooltip and link."""
 
     x: float
     y: float
@@ -39,7 +39,7 @@ class Line:
 
 @dataclass
 class Chart:
-    """Lines or bars in the coordinates of the drawing."""
+    """Lines or bars in SVG coordinates."""
 
     title: str
     lines: list[dict[str, object]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Chart:
 
 
 def chart(title: str, lines: Sequence[Line], percent: bool = False, steps: float = 0) -> Chart:
-    """Curves over steps, on one scale that reaches to `steps` at least. Points that are not finite are left out."""
+    """Curves over steps, on an axis that extends at least to `steps`. Points that are not finite are omitted."""
     thin = [(line, thinned([p for p in line.points if math.isfinite(p.y)])) for line in lines]
     every = [p for _, points in thin for p in points]
     made = Chart(title)
@@ -86,18 +86,18 @@ def chart(title: str, lines: Sequence[Line], percent: bool = False, steps: float
 
 
 def stack(title: str, columns: Sequence[tuple[str, Sequence[tuple[str, int, str, str]]]]) -> Chart:
-    """Bars of shares: (label below, parts of (colour, count, words, link) from the ground up), as wide as all together allow."""
+    """Stacked bars of shares, from (label, parts from bottom to top); a part is (colour, count, tooltip, link)."""
     made = Chart(title)
     slot = (WIDTH - LEFT - RIGHT) / max(1, len(columns))
     full = HEIGHT - TOP - BOTTOM
     for index, (label, parts) in enumerate(columns):
-        total, ground = sum(count for _, count, _, _ in parts) or 1, float(HEIGHT - BOTTOM)
+        total, base = sum(count for _, count, _, _ in parts) or 1, float(HEIGHT - BOTTOM)
         left = LEFT + index * slot
         for colour, count, words, link in parts:
             height = full * count / total
-            ground -= height
+            base -= height
             made.bars.append({
-                "x": round(left + 0.5, 2), "y": round(ground, 2), "width": round(max(1.0, slot - 1), 2), "height": round(height, 2),
+                "x": round(left + 0.5, 2), "y": round(base, 2), "width": round(max(1.0, slot - 1), 2), "height": round(height, 2),
                 "colour": colour, "words": words, "link": link,
             })  # fmt: skip
         if index % max(1, len(columns) // 6) == 0:
@@ -107,15 +107,15 @@ def stack(title: str, columns: Sequence[tuple[str, Sequence[tuple[str, int, str,
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """At most `MOST_POINTS` points."""
+    """Reduce a line to at most `MOST_POINTS` points."""
     if len(points) <= MOST_POINTS:
         return list(points)
-    parts = np.array_split(np.arange(len(points)), MOST_POINTS)
     made = []
-    for part in parts:
-        first, last = points[int(part[0])], points[int(part[-1])]
-        mean = float(np.mean([points[int(i)].y for i in part]))
-        made.append(Point(last.x, mean, f"mean {mean:.3f} of steps {first.x:g} to {last.x:g}", last.link))
+    for indices in np.array_split(np.arange(len(points)), MOST_POINTS):
+        part = points[indices[0] : indices[-1] + 1]
+        mean = float(np.mean([p.y for p in part]))
+        words = f"mean {mean:.3f} of steps {part[0].x:g} to {part[-1].x:g}"
+        made.append(Point(part[-1].x, mean, words, part[-1].link))
     return made
 
 

@@ -1,4 +1,4 @@
-"""Source text in colour, line by line, and the difference of two texts. All that comes back is escaped HTML."""
+"""Syntax highlighting, line by line, and the difference of two texts. All results are escaped HTML."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from pygments.lexers import SystemVerilogLexer
 from rtl_core.reporting.text import visible
 
 MOST_CHARACTERS = 60_000
-"""Longer texts are shown without colours: a colouring of hostile text may take long."""
+"""Longer texts are not highlighted, which may take long for hostile text."""
 MOST_WIDTH = 2_000
-"""Characters of the longest line that is coloured."""
+"""Maximum characters of a line in a highlighted text."""
 MOST_LINES = 1_500
-"""Longer texts are not compared: the time of a comparison grows with the product of their lengths."""
-LIGHT, DARK = "friendly", "github-dark"
+"""Longer texts are not compared: the time grows with the product of their lengths."""
 CONTEXT = 4
 """Equal lines that are shown around a difference."""
 
 
 @dataclass(frozen=True)
 class DiffLine:
-    """A line of a difference: `mark` is "+" (this answer alone), "-" (the other alone), " " (both) or "…" (equal lines left out)."""
+    """A line of a difference: `mark` is "+" (only this answer), "-" (only the other), " " (both) or "…" (omitted equal lines)."""
 
     mark: str
     old: int | None
@@ -34,9 +33,9 @@ class DiffLine:
 
 
 def coloured(text: str) -> list[Markup]:
-    """The lines of a text, each as HTML of its own."""
+    """The lines of a text, each as complete HTML."""
     lines = _lines(text)
-    # The lexer looks for the end of every comment that begins: of comments without an end it reads all of the rest, each time.
+    # For each comment without an end the lexer searches the whole rest of the text.
     unended = text.rpartition("*/")[2].count("/*")
     if len(text) > MOST_CHARACTERS or unended > 20 or any(len(line) > MOST_WIDTH for line in lines):
         return [Markup.escape(line) for line in lines]
@@ -45,13 +44,13 @@ def coloured(text: str) -> list[Markup]:
 
 
 def difference(old: str, new: str) -> list[DiffLine] | None:
-    """What turns `old` into `new`, line by line; None where they are too long to compare. Empty where they are equal."""
+    """The lines that turn `old` into `new`; empty if they are equal, None if they are too long to compare."""
     old_lines, new_lines = _lines(old), _lines(new)
     if max(len(old_lines), len(new_lines)) > MOST_LINES:
         return None
     old_html, new_html = coloured(old), coloured(new)
     made: list[DiffLine] = []
-    # Frequent lines of long texts do not count: else hostile ones take minutes.
+    # SequenceMatcher ignores frequent lines of long texts by default; without that, hostile texts take minutes.
     matcher = difflib.SequenceMatcher(None, old_lines, new_lines)
     groups = list(matcher.get_grouped_opcodes(CONTEXT))
     for number, group in enumerate(groups):
@@ -72,8 +71,8 @@ def _lines(text: str) -> list[str]:
 
 
 def style() -> str:
-    """The colours as CSS, light, and dark beneath `[data-theme=dark]`."""
-    light = HtmlFormatter(style=LIGHT).get_style_defs(".code")
-    dark = HtmlFormatter(style=DARK).get_style_defs('[data-theme="dark"] .code')
+    """The colours as CSS, for the light theme and for `[data-theme=dark]`."""
+    light = HtmlFormatter(style="friendly").get_style_defs(".code")
+    dark = HtmlFormatter(style="github-dark").get_style_defs('[data-theme="dark"] .code')
     rules = [line for text in (light, dark) for line in text.splitlines() if ".code ." in line]
     return "\n".join(line for line in rules if ".linenos" not in line and ".hll" not in line)

@@ -1,4 +1,4 @@
-"""What the model gets wrong: clusters of failures over the run, problems that flip, problems never solved, passes to doubt."""
+"""Queries for the page on failures: clusters over the run, problems that flip, problems never solved, doubtful passes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rtl_core.history.store import History
 from rtl_core.view.questions import Row
 
 BINS = 20
-"""Parts of the run that a cluster is counted in."""
+"""Number of parts of the run in which clusters are counted."""
 MOST = 12
-"""Clusters, problems or suspects of a list."""
+"""Maximum rows of a list."""
 LOOKED_AT = 4_000
-"""Newest answers whose text is searched for constructs."""
+"""Maximum number of newest answers whose text is searched for constructs."""
 
 _OUTCOMES = """
 SELECT step * $bins // $steps AS bin, outcome, count(*) AS n, min(step) AS first, max(step) AS last FROM verdicts
@@ -86,7 +86,7 @@ SELECT (SELECT count(*) FROM audits WHERE run = $run) AS audited, (SELECT count(
 KINDS = {
     "module name": "wrong_module", "direction": "wrong_direction", "width": "wrong_width", "port too many": "extra_port", "parameter": "",
 }  # fmt: skip
-"""Name of a mistake (view `named_mistakes`) -> kind of interface mismatch; all others are missing ports."""
+"""Name of a mistake (view `named_mistakes`) -> kind of interface mismatch; other names are missing ports."""
 CONSTRUCTS = {
     "always @(posedge": "clocked block", "always_ff": "always_ff", "always_comb": "always_comb", "always @(*)": "always @(*)", "case": "case",
     "for (": "for loop", "generate": "generate", "function": "function", "signed": "signed", "parameter": "parameter", "?": "conditional ?:",
@@ -96,12 +96,12 @@ CONSTRUCTS = {
 
 @dataclass
 class Cluster:
-    """Failures of one kind."""
+    """Failures of the same kind."""
 
     kind: str
     name: str
     words: str
-    """One of them in full."""
+    """An example in full."""
     example: str = ""
     answers: int = 0
     solvable: int = 0
@@ -120,17 +120,17 @@ def mistakes(history: History, run: str) -> list[Cluster]:
 
 
 def levels(history: History, run: str) -> list[Cluster]:
-    """Failed answers by what kind of failing it is, most frequent first."""
+    """Failed answers by level, most frequent first."""
     return _clusters(history, run, _LEVELS)
 
 
 def reasons(history: History, run: str) -> list[Cluster]:
-    """Failing checks by name, and other failures by their reason without its numbers and names; most frequent first."""
+    """Failing checks by name, and other failures by their reason without numbers and names; most frequent first."""
     return _clusters(history, run, _REASONS)[: 2 * MOST]
 
 
 def _clusters(history: History, run: str, sql: str) -> list[Cluster]:
-    """The clusters of a question that counts failures by kind, name and part of the run; most frequent first."""
+    """The clusters of a query that counts failures by kind, name and part of the run; most frequent first."""
     found: dict[tuple[str, str], Cluster] = {}
     for row in history.query(sql, _parts(history, run)).to_pylist():
         key = row["kind"], row["name"]
@@ -144,17 +144,18 @@ def _clusters(history: History, run: str, sql: str) -> list[Cluster]:
 
 
 def flips(history: History, run: str) -> list[Row]:
-    """Problems that some answers of a group solved and none of the next: {problem_id, visits, lost, record of {step, passed, n}}."""
+    """Problems that were solved in one visit and not in the next: {problem_id, visits, lost, record of {step, passed, n}}."""
     return history.query(_FLIPS, {"run": run, "most": MOST}).to_pylist()
 
 
 def never_solved(history: History, run: str) -> list[Row]:
-    """Problems that the student never solved, each with its best paid answer."""
+    """Problems that the student never solved, each with its best answer."""
     return history.query(_NEVER, {"run": run, "most": 2 * MOST}).to_pylist()
 
 
 def constructs(history: History, run: str) -> tuple[int, list[Row]]:
-    """How many of the newest training answers were looked at, and per construct how many have it and pass with and without it."""
+    """The number of newest training answers that were searched, and for each construct how many contain it and the pass rates with and
+    without it."""
     asked = {"run": run, "most": LOOKED_AT, "texts": list(CONSTRUCTS)}
     found = history.query(_CONSTRUCTS, asked).to_pylist()
     made = [{"name": CONSTRUCTS[row["text"]], **row} for row in found if row["n"]]
@@ -163,7 +164,7 @@ def constructs(history: History, run: str) -> tuple[int, list[Row]]:
 
 
 def suspects(history: History, run: str) -> dict[str, Any]:
-    """Passes to doubt: {different, changed, weak: rows; audited, unknown, regraded, doubted: counts}."""
+    """Doubtful passes: {different, changed, weak: rows; audited, unknown, regraded, doubted: counts}."""
     values = {"run": run, "most": MOST}
     found: dict[str, Any] = history.query(_CHECKED, {"run": run}).to_pylist()[0]
     for name, there, sql in (
@@ -176,7 +177,5 @@ def suspects(history: History, run: str) -> dict[str, Any]:
 
 
 def _parts(history: History, run: str) -> dict[str, Any]:
-    rows = history.query(
-        "SELECT max(step) + 1 AS steps FROM verdicts WHERE run = $run AND purpose = 'train'", {"run": run}
-    )
-    return {"run": run, "bins": BINS, "steps": rows.to_pylist()[0]["steps"] or 1}
+    sql = "SELECT max(step) + 1 FROM verdicts WHERE run = $run AND purpose = 'train'"
+    return {"run": run, "bins": BINS, "steps": history.query(sql, {"run": run}).column(0).to_pylist()[0] or 1}

@@ -1,4 +1,4 @@
-"""One rollout whole: what was asked, answered, found, paid, and what it is compared with."""
+"""Everything about a rollout: problem, answer, verdict, reward, and the answers that it can be compared with."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from rtl_core.errors import HistoryError
 from rtl_core.history.records import MessageRecord, RunRecord, StoredRollout
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
-from rtl_core.reporting.rollout import level_of
-from rtl_core.reporting.stimulus import audit_of
+from rtl_core.reporting.rollout import audit_of, level_of
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.view.questions import Row
@@ -31,33 +30,31 @@ SELECT rollout, text FROM rollouts WHERE rollout = coalesce($here, (
 
 @dataclass
 class Whole:
-    """A rollout with all that its page shows."""
+    """A rollout with everything that its page shows."""
 
     stored: StoredRollout
     run: RunRecord | None
     problem: Problem | None
     answer: Answer | None
-    """The files that stand in the response; None where the problem is not stored."""
+    """The files in the response; None if the problem is not stored."""
     group: list[Row]
     metrics: dict[str, float]
     audit: Row | None
     regrades: list[Row]
     level: str | None
-    """What kind of failing, in words; None where it did not fail."""
+    """The kind of failure in words; None if it did not fail."""
     others: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """What the answer can be compared with: `AGAINST` -> (key of that rollout or "", response)."""
+    """Answers that it can be compared with: key of `AGAINST` -> (key of that rollout or "", response)."""
     messages: list[MessageRecord] = field(default_factory=list)
-    """Those of its conversation, if it had one."""
+    """The messages of its conversation, if it has one."""
 
 
 def whole(history: History, key: str) -> Whole:
-    """Everything that is stored of a rollout, read at once. HistoryError when there is none of that key."""
+    """Everything that is stored about a rollout, read in one transaction. Raises HistoryError for an unknown key."""
     with history.reading():
         stored = history.rollout(key)
         if stored is None:
-            raise HistoryError(
-                f"there is no rollout {key!r} in {history.path}", "search for it by its run, problem or text"
-            )
+            raise HistoryError(f"there is no rollout {key!r} in {history.path}", "search by run, problem or text")
         r = stored.rollout
         place = {"run": r.run, "problem": r.problem_id}
         record = history.problem_record(r.run, r.problem_id)
@@ -89,7 +86,7 @@ def whole(history: History, key: str) -> Whole:
 
 
 def other_files(found: Whole, against: str) -> dict[str, str]:
-    """The files of what a rollout is compared with: path -> text."""
+    """Files of the compared answer: path -> text."""
     assert found.problem is not None
     if against == "golden":
         return dict(found.problem.golden or {})

@@ -1,4 +1,4 @@
-"""A function a page: reads what it shows in one short opening of the history, and gives the template its values."""
+"""One function per page: reads its data from the history, and returns the values of the template."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rtl_core.errors import HistoryError, RtlDistillError
 from rtl_core.history.records import EvaluationRecord, MessageRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.curves import Curve, curves_of
-from rtl_core.reporting.evaluations import evaluations_of_rhythm
+from rtl_core.reporting.evaluations import scheduled_evaluations
 from rtl_core.reporting.rollout import interface_rows
 from rtl_core.reporting.text import EQUAL_DIFFICULTY, counted
 from rtl_core.reporting.theme import LINES, OUTCOMES
@@ -26,29 +26,29 @@ from rtl_core.view.questions import PAGE, Filters, Row
 
 Values = dict[str, Any]
 MOST_RUNS = 6
-"""Runs whose curves are drawn on one page."""
+"""Maximum runs whose curves are drawn on a page."""
 MOST_TEXT = 20_000
-"""Characters of a text of a conversation that are shown."""
+"""Maximum characters of a text in a conversation."""
 
 
 def home(history: History, chosen: list[str]) -> Values:
-    """Runs side by side: those chosen, or the newest."""
+    """All runs, and the curves of the chosen or newest ones."""
     with history.reading():
         rows = questions.runs_with_counts(history)
         names = [row["run"] for row in rows]
         drawn = [run for run in chosen if run in names][:MOST_RUNS] or names[: min(3, len(names))]
-        curves = {run: (list(curves_of(history, run)), evaluations_of_rhythm(history, run)) for run in drawn}
+        curves = {run: (list(curves_of(history, run)), scheduled_evaluations(history, run)) for run in drawn}
     colours = {run: f"line{i % LINES}" for i, run in enumerate(drawn)}
     live = any(row["status"] == "running" for row in rows)
     return {"runs": rows, "drawn": drawn, "colours": colours, "charts_": _curves(curves, colours), "live": live}
 
 
 def run(history: History, name: str, page: int) -> Values:
-    """A run: its curves, evaluations and steps."""
+    """The curves, evaluations and steps of a run."""
     with history.reading():
         record = history.existing_run(name)
         curves = list(curves_of(history, name))
-        every, own = history.evaluations(name), evaluations_of_rhythm(history, name)
+        every, own = history.evaluations(name), scheduled_evaluations(history, name)
         steps = questions.steps(history, name, page)
         purposes = history.query(
             "SELECT purpose, count(*) AS n FROM rollouts WHERE run = $run GROUP BY 1"
@@ -69,10 +69,10 @@ def run(history: History, name: str, page: int) -> Values:
 
 
 def step(history: History, filters: Filters, order: str) -> Values:
-    """The groups of a step or of an evaluation."""
+    """The groups of a step or an evaluation."""
     with history.reading():
         record = history.existing_run(filters.run)
-        rows = questions.groups(history, filters, order, filters.page)
+        rows = questions.groups(history, filters, order)
         metrics: dict[str, float] = {}
         near: list[int] = []
         if filters.step and not filters.evaluation:
@@ -83,7 +83,7 @@ def step(history: History, filters: Filters, order: str) -> Values:
                 {"run": filters.run, "a": step_ - 1, "b": step_ + 1},
             ).column(0).to_pylist()  # fmt: skip
     if not rows and filters.page == 0 and record.status != "running":
-        raise HistoryError(f"no rollouts of run {filters.run!r} are stored there", "go back to the run's steps")
+        raise HistoryError(f"no rollouts of run {filters.run!r} are stored for it", "go back to the run's steps")
     return {
         "record": record,
         "filters": filters,
@@ -97,7 +97,7 @@ def step(history: History, filters: Filters, order: str) -> Values:
 
 
 def group(history: History, filters: Filters) -> Values:
-    """The rollouts of a group beside each other."""
+    """The rollouts of a group."""
     with history.reading():
         rows = questions.rollouts(history, filters, newest=False, most=200)
         record = history.problem_record(filters.run, filters.problem)
@@ -107,21 +107,18 @@ def group(history: History, filters: Filters) -> Values:
             {"run": filters.run, "problem": filters.problem},
         ).to_pylist()[::-1]  # fmt: skip
     if not rows:
-        raise HistoryError(f"no rollouts of problem {filters.problem!r} are stored there", "go back to the run's steps")
-    return {
-        "filters": filters,
-        "rollouts": rows,
-        "prompt": None if record is None else record["prompt"],
-        "visits": visits,
-    }
+        raise HistoryError(
+            f"no rollouts of problem {filters.problem!r} are stored for it", "go back to the run's steps"
+        )
+    return {"filters": filters, "rollouts": rows, "prompt": record and record["prompt"], "visits": visits}
 
 
 def rollouts(history: History, filters: Filters) -> Values:
-    """A list of rollouts by filters and search; of the newest run where none is named."""
+    """A list of rollouts by filters and search; by default of the newest run."""
     with history.reading():
         names = [record.name for record in history.runs()]
         if not filters.run and names:
-            filters = filters.but(run=names[0], page=filters.page)
+            filters = filters.model_copy(update={"run": names[0]})
         if filters.run not in names:
             history.existing_run(filters.run)
         rows = questions.rollouts(history, filters)
@@ -131,7 +128,7 @@ def rollouts(history: History, filters: Filters) -> Values:
 
 
 def wrong(history: History, name: str) -> Values:
-    """What the model gets wrong. Its questions are long ones: each opens the history for itself, so that a writer gets in between."""
+    """What the model gets wrong. Its queries are long, so each one opens the history separately, to let a writer proceed in between."""
     record = history.existing_run(name)
     return {
         "record": record,
@@ -147,7 +144,7 @@ def wrong(history: History, name: str) -> Values:
 
 
 def mistakes(history: History, name: str) -> Values:
-    """Interface mistakes: the longest question of what goes wrong, which its page asks for when the rest is there."""
+    """Kinds of failure and interface mistakes: the longest queries on what goes wrong, which the page `wrong` loads last."""
     return {
         "run": history.existing_run(name).name,
         "levels": failures.levels(history, name),
@@ -157,16 +154,17 @@ def mistakes(history: History, name: str) -> Values:
 
 
 def rollout(history: History, key: str, against: str, overlay: str, start: int) -> Values:
-    """One rollout whole."""
+    """Everything about a rollout."""
     found = one.whole(history, key)
     stored = found.stored
     overlays = tokens.overlays(history, stored, found.metrics)
     overlay = overlay if overlay in overlays else "kl" if overlays["kl"].values is not None else "surprise"
     texts = pieces.pieces(found.run, stored.rollout.tokens_T)
-    said = tokens.would_have_written(history, key, partial(pieces.pieces, found.run))
+    said = tokens.teacher_choices(history, key, partial(pieces.pieces, found.run))
     against = against if against in found.others and found.problem is not None else ""
     files = found.answer.files if found.answer else {}
-    demanded, verdict = found.problem.interface if found.problem else None, stored.verdict
+    other = one.other_files(found, against) if against else {}
+    required, verdict = found.problem.interface if found.problem else None, stored.verdict
     keys = [row["rollout"] for row in found.group]
     at = keys.index(key) if key in keys else 0
     return {
@@ -175,8 +173,11 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
         "r": stored.rollout,
         "files": [(path, text, code.coloured(text)) for path, text in files.items()],
         "against": against,
-        "differences": _differences(found, files, against) if against else [],
-        "ports": interface_rows(demanded, verdict) if verdict is not None and verdict.mismatches else [],
+        "differences": [
+            (path, code.difference(other.get(path, ""), files.get(path, "")))
+            for path in ({**files, **other} if against else ())
+        ],
+        "ports": interface_rows(required, verdict) if verdict is not None and verdict.mismatches else [],
         "overlays": overlays,
         "overlay": overlays[overlay],
         "tokens": tokens.drawn(stored, overlays, overlay, texts, said, start),
@@ -195,7 +196,7 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
 
 
 def _conversation(messages: list[MessageRecord]) -> list[tuple[Turn, list[Row]]]:
-    """Turns, each with its calls, or the grader's words: in a line, what is too long for it, and what the call gave."""
+    """Turns, each with its calls or the grader's messages: the call in a line, its long arguments, and its result."""
     return [
         (turn, [dict(zip(("line", "long"), call_in_words(asdict(call) if call else None), strict=True), result=result)
                 for call, result in turn.told])
@@ -204,7 +205,7 @@ def _conversation(messages: list[MessageRecord]) -> list[tuple[Turn, list[Row]]]
 
 
 def waves(history: History, key: str) -> Values:
-    """The waveform around a rollout's failing check, or why there is none; grades the answer again."""
+    """The waveform around a rollout's failing check, or an error; grades the answer again."""
     try:
         found = waves_of(history, key)
     except RtlDistillError as error:
@@ -221,15 +222,8 @@ def waves(history: History, key: str) -> Values:
     }
 
 
-def _differences(found: one.Whole, files: dict[str, str], against: str) -> list[tuple[str, list[code.DiffLine] | None]]:
-    other = one.other_files(found, against)
-    return [
-        (path, code.difference(other.get(path, ""), files.get(path, ""))) for path in dict.fromkeys([*files, *other])
-    ]
-
-
 def _curves(curves: dict[str, tuple[list[Curve], list[EvaluationRecord]]], colours: dict[str, str]) -> list[Chart]:
-    """Held-out pass@1, reward, pass rate and KL, a line a run; of a single run also, lighter, what is raw."""
+    """Held-out pass@1, reward, pass rate and KL, one line per run; for a single run also the raw curves, lighter."""
     rates: list[Line] = []
     for run, (_, evaluations) in curves.items():
         points = [
@@ -252,7 +246,7 @@ def _curves(curves: dict[str, tuple[list[Curve], list[EvaluationRecord]]], colou
     for quantity, title, unit in (
         ("reward", "Training reward", ""),
         ("pass rate", "Training pass rate", ""),
-        ("teacher KL", "Reverse KL to the teacher", " nats a token"),
+        ("teacher KL", "Reverse KL to the teacher", " nats per token"),
     ):
         mine = [(run, curve) for run, curve in reversed(shown) if curve.quantity == quantity]
         lines = [

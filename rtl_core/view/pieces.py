@@ -1,4 +1,4 @@
-"""The text of each token, by a tokenizer that is on this machine; nothing is downloaded."""
+"""The text of each token, by a tokenizer on this machine; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Decoder = Callable[[list[int]], str]
 
 
 def pieces(run: RunRecord | None, tokens: Sequence[int], tokenizer: str | None = None) -> list[str] | None:
-    """The text of each token, or None where no tokenizer can be found: that of `tokenizer` (folder or name), else the student's."""
+    """The text of each token by `tokenizer` (folder or name), by default the student's; None if there is no tokenizer."""
     source = tokenizer or _tokenizer_of(run)
     decode = None if source is None else _decoder(source)
     if decode is None:
@@ -24,7 +24,7 @@ def pieces(run: RunRecord | None, tokens: Sequence[int], tokenizer: str | None =
 
 
 def _tokenizer_of(run: RunRecord | None) -> str | None:
-    """Where the run's student has its tokenizer: a local folder, or the hub's name for it."""
+    """The tokenizer of the run's student: a local folder, or a name on the Hugging Face hub."""
     if run is None or not run.student:
         return None
     tinker = run.config.get("tinker") or {}
@@ -40,7 +40,7 @@ def _tokenizer_of(run: RunRecord | None) -> str | None:
 
 @functools.lru_cache(maxsize=4)
 def _decoder(source: str) -> Decoder | None:
-    """Of a folder, or of what an earlier run has downloaded by that name."""
+    """The tokenizer in a folder, or in the hub's cache under that name."""
     file = Path(source) / "tokenizer.json"
     if not file.exists():
         from huggingface_hub import try_to_load_from_cache
@@ -61,7 +61,7 @@ def _decoder(source: str) -> Decoder | None:
 
 
 def _other(source: str) -> Decoder | None:
-    """A tokenizer without tokenizer.json, which takes seconds to import."""
+    """A tokenizer without tokenizer.json; importing transformers takes seconds."""
     from transformers import AutoTokenizer
 
     try:

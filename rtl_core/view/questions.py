@@ -1,4 +1,4 @@
-"""What the pages ask of runs, steps, groups and lists of rollouts. Every answer is a list of plain dicts, aggregated and cut by SQL."""
+"""Queries for runs, steps, groups and lists of rollouts. Results are lists of dicts, aggregated and limited by SQL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rtl_core.history.store import History
 from rtl_core.reporting.theme import LEVELS
 
 PAGE = 50
-"""Rows of a page of a list."""
+"""Rows per page of a list."""
 Row = dict[str, Any]
 Name = Annotated[str, Field(max_length=400)]
 Page = Annotated[int, Field(ge=0, le=1_000_000)]
@@ -47,8 +47,8 @@ WHERE r.rollout IN ({holders})
 
 
 def _facts(place: str) -> str:
-    """Joins of verdict, reward, advantage and teacher's score to each rollout `r`. `place` is a condition on columns that all these tables have:
-    without it DuckDB reads them whole, which takes seconds at millions of rollouts."""
+    """Joins of verdict, reward, advantage and teacher score to each rollout `r`. `place` is a condition on columns of all these tables;
+    without it DuckDB reads the whole tables, which takes seconds for millions of rollouts."""
     tables = {"verdicts": "v", "rewards": "w", "advantages": "a", "teacher_scores": "t"}
     return " ".join(
         f"LEFT JOIN (SELECT * FROM {table} WHERE {place}) {name} USING (rollout)" for table, name in tables.items()
@@ -56,39 +56,35 @@ def _facts(place: str) -> str:
 
 
 class Filters(BaseModel):
-    """Which rollouts of a run a list shows; empty asks nothing. Every field is a parameter of the list's address."""
+    """Filters of a list of rollouts; an empty field does not filter. Every field is a parameter of the URL."""
 
     model_config = ConfigDict(frozen=True)
     run: Name = ""
     outcome: Name = ""
-    """An outcome, `failed` for all that failed, or a level of failing (LEVELS)."""
+    """An outcome, `failed` for all failures, or a kind of failure (LEVELS)."""
     mistake: Name = ""
     """A kind of interface mismatch, or KIND:NAME with the port, parameter or module."""
     check: Name = ""
-    """Name of a failing check, or other beginning of a reason."""
+    """Name of a failing check, or other text in the reasons."""
     family: Name = ""
     problem: Name = ""
     step: Name = ""
     """A step, or FROM-TO."""
     evaluation: Name = ""
     purpose: Name = ""
-    """A purpose; or `episodes`, of any purpose, or `episodes: HOW`, by how they ended."""
+    """A purpose; or `episodes` (of any purpose), or `episodes: HOW` by how they ended."""
     doubt: Name = ""
-    """`audit`: passes that behave otherwise than the golden answer; `regrade`: verdicts that did not hold."""
+    """`audit`: passes that differ from the golden answer; `regrade`: verdicts that changed."""
     q: Name = ""
-    """Words of the answer's text, as they stand there (upper and lower case are alike)."""
+    """A text that the answer contains, ignoring case."""
     page: Page = 0
 
     def given(self) -> dict[str, Any]:
-        """Those that ask for something."""
+        """The fields that are not empty."""
         return {name: value for name, value in self if value}
 
-    def but(self, **changes: Any) -> Filters:
-        """With some changed, on the first page."""
-        return self.model_copy(update={"page": 0, **changes})
-
     def where(self) -> tuple[str, dict[str, Any]]:
-        """The condition on `rollouts r` and its parameters. HistoryError for a step that is none."""
+        """The condition on `rollouts r` and its parameters. Raises HistoryError for an invalid step."""
         parts, values = ["r.run = $run"], {"run": self.run}
 
         def ask(condition: str, **given: Any) -> None:
@@ -101,10 +97,10 @@ class Filters(BaseModel):
         if self.step:
             first, _, last = self.step.partition("-")
             if not (first.isdecimal() and (last or first).isdecimal() and len(self.step) < 20):
-                raise HistoryError(f"{self.step!r} is no step", "a number, or FROM-TO such as 10-20")
+                raise HistoryError(f"{self.step!r} is not a step", "use a number, or FROM-TO such as 10-20")
             ask("r.step BETWEEN $first AND $last", first=int(first), last=int(last or first))
             if not (self.evaluation or self.purpose):
-                # Evaluations and measurements note a step, too: that of their weights.
+                # Evaluations and measurements also have a step: that of their weights.
                 ask("r.evaluation IS NULL AND r.purpose IN ('train', 'refinement')")
         if self.outcome == "failed":
             among("verdicts", "outcome NOT IN ('passed', 'infrastructure_error')")
@@ -141,7 +137,7 @@ class Filters(BaseModel):
 
 
 def runs_with_counts(history: History) -> list[Row]:
-    """Every run, newest first, with how far it got."""
+    """All runs, newest first, with their numbers of rollouts and results."""
     return history.query(
         f"SELECT r.*, n.rollouts, e.first, e.last FROM ({named_query('runs').sql}) r"
         " LEFT JOIN (SELECT run, count(*) AS rollouts FROM rollouts GROUP BY run) n USING (run)"
@@ -152,42 +148,39 @@ def runs_with_counts(history: History) -> list[Row]:
 
 
 def steps(history: History, run: str, page: int) -> list[Row]:
-    """A page of the run's steps, newest first, and one row more where there are more."""
+    """A page of the run's steps, newest first, plus one row if there are further pages."""
     shown = history.query(_SHOWN, {"run": run, "most": PAGE + 1, "skip": page * PAGE}).column(0).to_pylist()
     if not shown:
         return []
     return history.query(_STEPS, {"run": run, "low": min(shown), "high": max(shown)}).to_pylist()
 
 
-def groups(history: History, filters: Filters, order: str = "position", page: int = 0) -> list[Row]:
-    """Groups of a step or evaluation: outcome by outcome; one row more where there are more."""
+def groups(history: History, filters: Filters, order: str) -> list[Row]:
+    """A page of the groups of a step or evaluation, plus one row if there are further pages."""
     where, values = filters.where()
-    ways = {"position": "min(r.rowid)", "passed": "passed / answers, r.problem_id", "reward": "reward, r.problem_id"}
+    orders = {"passed": "passed / answers, r.problem_id", "reward": "reward, r.problem_id"}
     place = "run = $run"
     if filters.step:
         place += " AND step BETWEEN $first AND $last"
     if filters.evaluation:
         place += " AND evaluation = $evaluation"
-    sql = _GROUPS.format(facts=_facts(place), where=where, order=ways.get(order, ways["position"]))
-    return history.query(sql, {**values, "most": PAGE + 1, "skip": page * PAGE}).to_pylist()
+    sql = _GROUPS.format(facts=_facts(place), where=where, order=orders.get(order, "min(r.rowid)"))
+    return history.query(sql, {**values, "most": PAGE + 1, "skip": filters.page * PAGE}).to_pylist()
 
 
 def count(history: History, filters: Filters) -> int:
-    """How many rollouts a list holds."""
+    """The number of rollouts of a list."""
     where, values = filters.where()
-    found: list[Row] = history.query(f"SELECT count(*) AS n FROM rollouts r WHERE {where}", values).to_pylist()
-    return int(found[0]["n"])
+    (found,) = history.query(f"SELECT count(*) FROM rollouts r WHERE {where}", values).column(0).to_pylist()
+    return int(found)
 
 
 def rollouts(history: History, filters: Filters, newest: bool = True, most: int = PAGE) -> list[Row]:
-    """A page of a list: newest step first, or in order of problem, turn and sample."""
+    """A page of a list, ordered by step (newest first), or by problem, turn and sample."""
     where, values = filters.where()
-    way = (
-        "r.step DESC, r.evaluation, r.problem_id, r.turn, r.sample"
-        if newest
-        else "r.problem_id, r.turn, r.sample, r.step"
-    )
-    sql = f"SELECT rollout, step FROM rollouts r WHERE {where} ORDER BY {way} LIMIT $most OFFSET $skip"
+    sample = "r.problem_id, r.turn, r.sample"
+    order = f"r.step DESC, r.evaluation, {sample}" if newest else f"{sample}, r.step"
+    sql = f"SELECT rollout, step FROM rollouts r WHERE {where} ORDER BY {order} LIMIT $most OFFSET $skip"
     keys, steps = history.query(sql, {**values, "most": most, "skip": filters.page * PAGE}).to_pydict().values()
     if not keys:
         return []
@@ -200,13 +193,13 @@ def rollouts(history: History, filters: Filters, newest: bool = True, most: int 
 
 
 def ended(history: History, key: str) -> str | None:
-    """How an episode ended; None of an answer that is none."""
+    """How an episode ended; None for a single-shot answer."""
     found = history.query("SELECT ended FROM episodes WHERE rollout = $key", {"key": key}).column(0).to_pylist()
     return found[0] if found else None
 
 
 def choices(history: History, run: str) -> dict[str, list[str]]:
-    """What the filters of a run's list can be set to."""
+    """The possible values of the filters for a run."""
     asked = {
         "family": "SELECT DISTINCT coalesce(family, category) FROM run_problems WHERE run = $run ORDER BY 1",
         "mistake": "SELECT DISTINCT kind FROM interface_mismatches WHERE run = $run ORDER BY 1",

@@ -1,8 +1,8 @@
-"""The server of the view: loopback only, for one person.
+"""The web server of the view: on loopback only, for a single user.
 
-A page on the Internet must not read it through the reader's browser: requests that name another host are refused (DNS rebinding), and
-what starts a simulator takes a header that only our own script can send. What models wrote is escaped, and the policy that goes
-with every answer lets no script, style or address but our own work. Other users of the machine can reach loopback, too.
+Other websites must not read it through the user's browser: requests for another host name are refused (DNS rebinding), and
+starting a simulator needs a header that only our own script can send. Model texts are escaped, and the content security policy of
+every response allows only our own scripts, styles and URLs. Other users of the machine can also reach loopback.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from importlib.resources import files
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Query, Request, Response
@@ -50,19 +49,19 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 KEPT = 64
-"""Pages that are kept until the history changes."""
+"""Maximum pages in the cache."""
 Asked = Annotated[Filters, Query()]
 
 
 def create_app(history: History) -> FastAPI:
-    """The view of a history that is opened for reading only."""
+    """The view of a history that is opened read-only."""
     app = FastAPI(title="rtl-distill view", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
 
     @app.middleware("http")
     async def guard(request: Request, answer: Callable[[Request], Any]) -> Response:
         if request.method not in ("GET", "HEAD") and request.headers.get("x-rtl-distill-view") != "1":
-            return Response("this takes the view's own page", 403, HEADERS)
+            return Response("only the view's own pages may send this request", 403, HEADERS)
         response: Response = await answer(request)
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
@@ -76,8 +75,7 @@ def create_app(history: History) -> FastAPI:
 
     @app.get("/stamp")
     def stamp() -> Response:
-        """Changes whenever the history does; a look at the file's entry alone."""
-        return JSONResponse({"stamp": shown.kept.stamp()})
+        return JSONResponse({"stamp": shown.stamp()})
 
     @app.get("/static/{name}")
     def file(name: str) -> Response:
@@ -90,22 +88,37 @@ def create_app(history: History) -> FastAPI:
 
 
 class _Shown:
-    """The templates filled with what a history holds."""
+    """Renders pages of a history, and caches them until the history changes."""
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self.kept = _Kept(history.path)
         self._templates = _templates()
+        self._pages: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._guard = threading.Lock()
 
     def fill(self, template: str, **values: Any) -> str:
         return self._templates.get_template(template).render(values, history=str(self.history.path))
 
-    def page(self, request: Request, template: str, values: Callable[[], pages.Values]) -> Response:
-        def made() -> str:
-            stamp = self.kept.stamp()
-            return self.fill(template, **{"live": False, **values()}, stamp=stamp)
+    def stamp(self) -> str:
+        """A value that changes with the history, from the file's metadata."""
+        try:
+            found = self.history.path.stat()
+        except FileNotFoundError:
+            return ""
+        return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
 
-        return HTMLResponse(self.kept.get(str(request.url), made))
+    def page(self, request: Request, template: str, values: Callable[[], pages.Values]) -> Response:
+        key = str(request.url), self.stamp()
+        with self._guard:
+            if key in self._pages:
+                self._pages.move_to_end(key)
+                return HTMLResponse(self._pages[key])
+        page = self.fill(template, **{"live": False, **values()}, stamp=key[1])
+        with self._guard:
+            self._pages[key] = page
+            while len(self._pages) > KEPT:
+                self._pages.popitem(last=False)
+        return HTMLResponse(page)
 
     def error(self, status: int, message: str, hint: str | None = None) -> Response:
         text = self.fill("error.html", status=status, message=message, hint=hint or "", stamp="", live=False)
@@ -124,7 +137,7 @@ def _answer_errors(app: FastAPI, shown: _Shown) -> None:
     @app.exception_handler(RequestValidationError)
     def misread(request: Request, error: RequestValidationError) -> Response:
         what = ", ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
-        return shown.error(400, f"this address cannot be read: {what}", "follow a link, or begin at the list of runs")
+        return shown.error(400, f"this address is not valid: {what}", "follow a link, or start at the list of runs")
 
 
 def _answer_pages(app: FastAPI, shown: _Shown) -> None:
@@ -165,7 +178,7 @@ def _answer_pages(app: FastAPI, shown: _Shown) -> None:
     def rollout(
         request: Request, key: Name, against: Name = "", overlay: Name = "kl", token: Page = 0, waves: bool = False
     ) -> Response:
-        # A link of another page does not start a simulator.
+        # A link on another website must not start a simulator.
         waves = waves and request.headers.get("sec-fetch-site") in (None, "none", "same-origin")
         return shown.page(
             request, "rollout.html", lambda: pages.rollout(history, key, against, overlay, token) | {"waves": waves}
@@ -177,10 +190,10 @@ def _answer_waves(app: FastAPI, shown: _Shown) -> None:
 
     @app.post("/waves")
     async def waves(request: Request, key: Annotated[str, Body(embed=True, max_length=400)]) -> Response:
-        """Grades the rollout again with dumping on, one at a time: the simulators of a run want the cores, too."""
+        """Grade the rollout again and record waves, one at a time, since the simulators of a run need the cores."""
         async with simulating:
             if await request.is_disconnected():
-                return Response(status_code=204)  # the reader went on while others were drawn
+                return Response(status_code=204)  # the user left the page while waiting
             if key in drawn:
                 return HTMLResponse(drawn[key])
             values = await run_in_threadpool(pages.waves, shown.history, key)
@@ -190,35 +203,6 @@ def _answer_waves(app: FastAPI, shown: _Shown) -> None:
                 while len(drawn) > KEPT:
                     drawn.popitem(last=False)
             return HTMLResponse(page)
-
-
-class _Kept:
-    """Pages as they were put together, until the history changes: going back costs nothing, neither does a second reader."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._pages: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self._guard = threading.Lock()
-
-    def stamp(self) -> str:
-        try:
-            found = self._path.stat()
-        except FileNotFoundError:
-            return ""
-        return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
-
-    def get(self, address: str, make: Callable[[], str]) -> str:
-        key = address, self.stamp()
-        with self._guard:
-            if key in self._pages:
-                self._pages.move_to_end(key)
-                return self._pages[key]
-        page = make()
-        with self._guard:
-            self._pages[key] = page
-            while len(self._pages) > KEPT:
-                self._pages.popitem(last=False)
-        return page
 
 
 def _templates() -> Environment:
@@ -235,13 +219,11 @@ def _words(outcome: str | None) -> str:
 
 
 def _static() -> dict[str, tuple[str, str]]:
-    """File name -> (kind, text) of all that a page loads."""
-    folder = files("rtl_core.view") / "static"
-    kinds = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+    """Mapping of file name to (media type, text) of the static files."""
+    kinds = {"css": "text/css", "js": "text/javascript"}
     found = {
-        f.name: (kinds[f.name.rsplit(".")[-1]], f.read_text(encoding="utf-8"))
-        for f in folder.iterdir()
-        if f.name.rsplit(".")[-1] in kinds
+        file.name: (kinds[file.name.rpartition(".")[2]], file.read_text(encoding="utf-8"))
+        for file in (files("rtl_core.view") / "static").iterdir()
     }
     colours = [
         f".fill-{role} {{ fill: var(--{role}); }} .line-{role} {{ stroke: var(--{role}); }} .ink-{role} {{ color: var(--{role}); }}"
@@ -252,7 +234,7 @@ def _static() -> dict[str, tuple[str, str]]:
 
 
 def serve(history: History, port: int, announce: Callable[[str], None]) -> None:
-    """Serve the view until Ctrl-C; `announce` gets its address once it answers."""
+    """Serve the view until Ctrl-C; `announce` receives its address once it accepts requests."""
     listener = http_server.listen("127.0.0.1", port)
     threading.Thread(target=_warm, daemon=True).start()
 
@@ -263,7 +245,7 @@ def serve(history: History, port: int, announce: Callable[[str], None]) -> None:
 
 
 def _warm() -> None:
-    """Import what the first rollout needs, while the reader looks at the runs."""
+    """Import what the page of a rollout needs, while the user looks at the runs."""
     import huggingface_hub.errors  # noqa: F401
     import tokenizers  # noqa: F401
 
@@ -271,5 +253,5 @@ def _warm() -> None:
 
 
 def has_screen() -> bool:
-    """Whether a browser of this machine has somewhere to show itself."""
+    """Return whether this machine has a display for a browser."""
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

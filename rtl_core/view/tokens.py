@@ -1,4 +1,4 @@
-"""What is known of each token of an answer, as overlays; an overlay whose data are not stored says so."""
+"""Overlays of an answer's tokens; an overlay without stored data explains why."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rtl_core.learning.kl import k1
 from rtl_core.run.folder import config_of
 
 MOST = 3_000
-"""Tokens of one page."""
+"""Maximum tokens per page."""
 SHADES = (0.05, 0.2, 0.6, 1.2, 2.5)
-"""From so many nats on a token has the first, second, ... shade."""
+"""Lower limits of the shades, in nats."""
 
-NOT_TRAINED_ON = "not recorded: the answer was not trained on (or not yet)"
+NOT_TRAINED_ON = "not recorded, because the answer was not trained on (or not yet)"
 
 
 @dataclass(frozen=True)
 class Overlay:
-    """A value for each of the T tokens, or why there is none. Positive values are red, negative ones blue, unless `good` turns it around."""
+    """A value for each of the T tokens, or the reason why it is missing. Positive values are red and negative ones blue; `good` swaps them."""
 
     name: str
     title: str
@@ -43,7 +43,7 @@ class Overlay:
         return f"{'up' if (value > 0) != self.good else 'down'}{depth}"
 
     def legend(self) -> list[tuple[str, str]]:
-        """(class, words) of each shade that the values can have, lowest first."""
+        """(CSS class, label) of each possible shade, lowest value first."""
         high, low = ("down", "up") if self.good else ("up", "down")
         made = [(f"{high}{i + 1}", f"≥ {limit:.2g}") for i, limit in enumerate(self.shades)]
         if self.values is not None and (self.values < 0).any():
@@ -54,7 +54,7 @@ class Overlay:
 
 @dataclass(frozen=True)
 class Token:
-    """One token as it is drawn."""
+    """A token as displayed; `words` is its tooltip."""
 
     text: str
     shade: str
@@ -62,27 +62,27 @@ class Token:
 
 
 def overlays(history: History, stored: StoredRollout, metrics: Mapping[str, float]) -> dict[str, Overlay]:
-    """All overlays of a rollout by name. `metrics` are those of its step."""
+    """All overlays of a rollout by name; `metrics` are the metrics of its step."""
     student_T = np.asarray(stored.rollout.logprobs_T, np.float64)
     kl = Overlay(
         "kl",
         "teacher KL",
-        "k1 = log p(student) − log p(teacher), in nats: red where the student is surer than the teacher",
+        "k1 = log p(student) − log p(teacher), in nats; red: the student gives the token a higher probability than the teacher",
     )
     if stored.teacher is None:
         kl = replace(kl, missing="the teacher has not scored this answer")
     else:
         kl = replace(kl, values=k1(student_T, np.asarray(stored.teacher.logprobs_T, np.float64)))
-    about = "−log p(student) of the sampled token, in nats: its mean is the entropy that a step tells (optim/entropy)"
+    about = "−log p(student) of the sampled token, in nats; its mean is the entropy of a step (optim/entropy)"
     surprise = Overlay("surprise", "surprise", about, values=-student_T)
     made = [kl, _advantage(history, stored, metrics), surprise, _mask(stored), _mismatch(history, stored)]
     return {overlay.name: overlay for overlay in made}
 
 
-def would_have_written(
+def teacher_choices(
     history: History, key: str, texts_of: Callable[[list[int]], Sequence[str] | None]
 ) -> dict[int, str]:
-    """Position -> the teacher's first choices there in words, of the tokens of a rollout at which they are stored."""
+    """Mapping of position to the teacher's first choices in words, for the tokens of a rollout at which they are stored."""
     asked = "SELECT position, tokens, logprobs FROM teacher_choices WHERE rollout = ? ORDER BY position"
     said = {}
     for row in history.query(asked, [key]).to_pylist():
@@ -95,14 +95,14 @@ def would_have_written(
 
 
 def _advantage(history: History, stored: StoredRollout, metrics: Mapping[str, float]) -> Overlay:
-    """What the run's own algorithm trained each token with, at the λ that the step recorded."""
-    bare = Overlay("advantage", "advantage", "the token's advantage in the loss: reward against the group, less λ times the KL (with distributions the reward alone); blue pushes it up, red down", good=True)  # fmt: skip
+    """The advantage of each token, computed by the run's own algorithm with the λ that the step recorded."""
+    bare = Overlay("advantage", "advantage", "the token's advantage in the loss: reward relative to the group, minus λ times the KL (with distributions only the reward); blue increases its probability, red decreases it", good=True)  # fmt: skip
     if stored.credit is None:
-        return replace(bare, missing="no credit is recorded for this answer: it was not trained on (or not yet)")
+        return replace(bare, missing=NOT_TRAINED_ON)
     if not stored.credit.counts:
-        return replace(bare, missing="the answer was masked: no part of the loss")
+        return replace(bare, missing="the answer was masked and is not part of the loss")
     if stored.rollout.purpose == "warm_start":
-        return replace(bare, missing="a warm start imitates the answer: every token has the weight 1")
+        return replace(bare, missing="a warm start imitates the answer; every token has the weight 1")
     weight = metrics.get("learning/kl_weight")
     if weight is None:
         why = f"λ of step {stored.rollout.step} is not recorded: the step has not been trained yet"
@@ -111,11 +111,11 @@ def _advantage(history: History, stored: StoredRollout, metrics: Mapping[str, fl
         config = config_of(history, stored.rollout.run)
         for control in ("permute_advantages", "permute_teacher"):
             if getattr(config.learning, control):
-                why = f"learning.{control} gave each answer the signal of another one; which one is not stored"
+                why = f"learning.{control} gave each answer the signal of another one, and which one is not stored"
                 return replace(bare, missing=why)
         values_T = np.asarray(chosen(config)(config).loss_inputs(stored, weight)["advantages"], np.float64)
     except Exception as error:  # the algorithm may be the user's own
-        return replace(bare, missing=f"the run's algorithm cannot be asked here: {error}")
+        return replace(bare, missing=f"the run's algorithm cannot be used here: {error}")
     most = float(np.abs(values_T).max(initial=0.0)) or 1.0
     return replace(bare, values=values_T, shades=tuple(most * share for share in (0.02, 0.2, 0.4, 0.6, 0.8)))
 
@@ -147,20 +147,16 @@ def drawn(
     said: Mapping[int, str],
     start: int = 0,
 ) -> list[Token]:
-    """At most `MOST` tokens from `start` on, shaded by one overlay; each says the values of all, and what the teacher would have written."""
+    """At most `MOST` tokens from `start` on, shaded by one overlay; tooltips show the values of all overlays and the teacher's choices."""
     s_T = stored.rollout.logprobs_T
-    there = [
-        (overlay.title, overlay.values)
-        for overlay in found.values()
-        if overlay.values is not None and overlay.name not in ("mask", "surprise")
-    ]
+    present = [o for o in found.values() if o.values is not None and o.name not in ("mask", "surprise")]
     shown = found[name]
     made = []
     for i in range(start, min(len(s_T), start + MOST)):
         words = [f"token {i}, number {stored.rollout.tokens_T[i]}", f"p student {math.exp(s_T[i]):.3f}"]
         if stored.teacher is not None:
             words.append(f"p teacher {math.exp(stored.teacher.logprobs_T[i]):.3f}")
-        words += [f"{title} {values[i]:+.3f}" for title, values in there]
+        words += [f"{overlay.title} {overlay.values[i]:+.3f}" for overlay in present if overlay.values is not None]
         words += [said[i]] if i in said else []
         shade = "" if shown.values is None else shown.shade(float(shown.values[i]))
         text = texts[i] if texts is not None else f"#{stored.rollout.tokens_T[i]} "
@@ -171,7 +167,7 @@ def drawn(
 def strongest(
     found: Mapping[str, Overlay], name: str, texts: Sequence[str] | None, most: int = 6
 ) -> list[tuple[int, str, float]]:
-    """The tokens with the largest values of an overlay: (position, text, value), by position."""
+    """The tokens with the largest absolute values of an overlay, ordered by position: (position, text, value)."""
     values = found[name].values
     if values is None or name == "mask":
         return []

@@ -1,6 +1,6 @@
-"""The waveform of a failing check, laid out for the template that draws it as SVG (page/waves.html).
+"""Lays out the waveform of a failing check for the template that draws it as SVG (page/waves.html).
 
-Every moment at which a signal changes is as wide as any other: edges stay apart however long nothing happens between them.
+All intervals between changes have the same width, so that edges stay distinguishable across long idle times.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from rtl_core.debugging.table import hexadecimal
 from rtl_core.debugging.waves import Waves
 
 NAMES, ROW, HEAD = 170, 30, 34
-"""Pixels: the column of names, the height of a signal, the room above for the failing check."""
+"""Pixels: width of the names, height of a signal, height of the header with the failing check."""
 LEAST, ROOM = 16, 1090
-"""Pixels: the least width of a moment; what all of them share where that is more."""
+"""Pixels: minimum width of an interval; total width that the intervals share if that is more."""
 _LETTER = 6.4
 MOST_SIGNALS = 48
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A value for as long as it stands: a box of a bus with its text."""
+    """A value of a bus during an interval: a box with its text."""
 
     x: float
     width: float
@@ -32,7 +32,7 @@ class Piece:
 
 @dataclass
 class Track:
-    """One signal as it is drawn: a line for a single bit, else boxes."""
+    """A drawn signal: a line for a single bit, else boxes."""
 
     name: str
     words: str
@@ -49,7 +49,7 @@ class Drawing:
     width: float
     height: float
     moment: float | None
-    """Where the failing check stands."""
+    """Horizontal position of the failing check."""
     ticks: list[tuple[float, str]]
     tracks: list[Track]
     said: str
@@ -57,7 +57,7 @@ class Drawing:
 
 
 def draw(waves: Waves) -> Drawing:
-    """The window of a failing check with its signals, and where the bench tells it what it expected."""
+    """The window of a failing check with its signals, and expected values where the bench has them."""
     times = sorted({waves.begin, waves.end, waves.failed_at, *waves.times})
     step = max(LEAST, ROOM / len(times))
 
@@ -72,7 +72,7 @@ def draw(waves: Waves) -> Drawing:
         width = "" if signal.width == 1 else f" [{signal.width - 1}:0]"
         rows = [(signal.name + width, signal.changes, signal.direction or "", signal.name == named)]
         if signal.expected:
-            rows.append((f"{signal.name} expected", signal.expected, "of the bench's reference design", False))
+            rows.append((f"{signal.name} expected", signal.expected, "from the bench's reference design", False))
         for name, changes, words, wrong in rows:
             track = Track(name, words, HEAD + ROW * len(tracks), wrong)
             ends = [across(time) for time, _ in changes[1:]] + [right]

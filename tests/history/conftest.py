@@ -1,4 +1,4 @@
-"""A made-up run that the reading tests share."""
+"""A synthetic run that the reading tests share."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests import synthetic
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory):
-    """A history with the one run `demo`; not to be written to."""
+    """A history with the run `demo`; tests must not write to it."""
     return synthetic.write_run(tmp_path_factory.mktemp("history") / "h.duckdb")
 
 

@@ -1,5 +1,6 @@
-"""What goes wrong outside leaves the history whole: kill -9, a second process, files that are not ours."""
+"""The history survives kill -9, a second process, and files that are damaged or not histories."""
 
+import contextlib
 import os
 import random
 import subprocess
@@ -22,8 +23,8 @@ from tests.history.writer_child import writing
 from tests.waiting import wait_for
 
 
-def test_kill_minus_nine_loses_nothing_acknowledged_and_leaves_nothing_in_part(tmp_path):
-    """A writer is started, killed at a random moment, and looked after; again and again on the same file."""
+def test_kill_minus_nine_loses_no_acknowledged_batch_and_leaves_no_partial_one(tmp_path):
+    """Start a writer on the same file several times, kill it at a random moment, and check the file."""
     path, chance, times = tmp_path / "h.duckdb", random.Random(11), 4
     acknowledged: set[int] = set()
     for attempt in range(times):
@@ -48,7 +49,7 @@ def test_kill_minus_nine_loses_nothing_acknowledged_and_leaves_nothing_in_part(t
 
 
 def torn_files(before: bytes, after: bytes) -> list[bytes]:
-    """`before` with some of the blocks of `after`: all up to one, and half of that one. The headers come last."""
+    """`before` with some blocks of `after`: all blocks up to one, and half of that one. The headers come last."""
     block, files, whole = 262_144, [], bytearray(before.ljust(len(after), b"\0"))
     for at in range(undo.HEADERS, len(after), block):
         if whole[at : at + block] != after[at : at + block]:
@@ -58,7 +59,7 @@ def torn_files(before: bytes, after: bytes) -> list[bytes]:
     return [*files, bytes(whole)]
 
 
-def test_a_commit_that_ended_half_way_is_as_if_never_begun(tmp_path, monkeypatch):
+def test_an_incomplete_commit_is_undone(tmp_path, monkeypatch):
     path, shape = tmp_path / "h.duckdb", synthetic.Shape(steps=2, train=6, heldout=3)
     history = synthetic.write_run(path, name="first", shape=shape, at_once=False)
     before = path.read_bytes()
@@ -80,7 +81,7 @@ def test_a_commit_that_ended_half_way_is_as_if_never_begun(tmp_path, monkeypatch
             assert [r.name for r in History(damaged, read_only=read_only).runs()] == ["first"]
             assert History(damaged).query("SELECT count(*) AS n FROM rollouts") == rollouts
             assert not undo.path_of(damaged).exists()
-    assert unreadable > 0, "DuckDB itself survives this: rtl_core/history/undo.py is no longer needed"
+    assert unreadable > 0, "DuckDB survives this by itself: rtl_core/history/undo.py is no longer needed"
 
 
 def test_another_process_reads_while_one_writes(tmp_path):
@@ -121,40 +122,41 @@ def test_threads_of_one_process_share_the_file(tmp_path):
     assert len(history.runs()) == 1 + 24
 
 
-def test_a_file_that_stays_locked_names_its_holder(tmp_path, monkeypatch):
-    path = tmp_path / "h.duckdb"
-    History(path).start_run(RunRecord(name="r"))
+@contextlib.contextmanager
+def holding(path: Path):
+    """Another process that keeps the file open during the block."""
     hold = f"import duckdb; c = duckdb.connect({str(path)!r}); print('held', flush=True); import time; time.sleep(600)"
-    monkeypatch.setattr(connection, "READ_PATIENCE_S", 0.2)
     with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE) as holder:
         holder.stdout.readline()
         try:
-            with pytest.raises(HistoryBusyError, match=f"PID {holder.pid}"):
-                History(path, read_only=True).runs()
+            yield holder
         finally:
             holder.kill()
-    assert History(path, read_only=True).run("r") is not None
 
 
-def test_a_run_waits_for_another_program_that_has_its_history_open_and_says_for_whom(tmp_path, monkeypatch, caplog):
-    history = History(tmp_path / "h.duckdb")
+def test_the_error_for_a_locked_file_names_the_process_that_holds_it(history, monkeypatch):
     history.start_run(RunRecord(name="r"))
-    hold = f"import duckdb; c = duckdb.connect({str(history.path)!r}); print('held', flush=True); import time; time.sleep(600)"
+    monkeypatch.setattr(connection, "READ_PATIENCE_S", 0.2)
+    reader = History(history.path, read_only=True)
+    with holding(history.path) as holder, pytest.raises(HistoryBusyError, match=f"PID {holder.pid}"):
+        reader.runs()
+    assert reader.run("r") is not None
+
+
+def test_a_run_waits_for_another_program_that_has_its_history_open_and_logs_which(history, monkeypatch, caplog):
+    history.start_run(RunRecord(name="r"))
     monkeypatch.setattr(connection, "READ_PATIENCE_S", 0.0)
     monkeypatch.setattr(connection, "TOLD_AFTER_S", 0.0)
-    with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE) as holder, ThreadPoolExecutor() as pool:
-        holder.stdout.readline()
-        try:
+    with ThreadPoolExecutor() as pool:
+        with holding(history.path) as holder:
             asked = pool.submit(history.runs)
             wait_for(lambda: caplog.messages or asked.done(), "a line")
-        finally:
-            holder.kill()
         assert [record.name for record in asked.result()] == ["r"]
     assert f"PID {holder.pid}" in caplog.text
     assert "close the other program" in caplog.text
 
 
-def test_a_path_that_the_database_cannot_spell_is_refused(tmp_path):
+def test_a_path_that_is_not_utf_8_is_refused(tmp_path):
     path = tmp_path / os.fsdecode(b"\xff.duckdb")
     for history in (History(path), History(path, read_only=True)):
         with pytest.raises(HistoryError, match="is not UTF-8"):
@@ -162,8 +164,8 @@ def test_a_path_that_the_database_cannot_spell_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_place_that_takes_no_history_is_told_with_what_to_check(tmp_path):
-    with pytest.raises(HistoryError, match=r"/proc/h.duckdb cannot be made: .*No such file") as told:
+def test_the_error_for_a_path_that_cannot_be_written_says_what_to_check(tmp_path):
+    with pytest.raises(HistoryError, match=r"/proc/h.duckdb cannot be created: .*No such file") as told:
         History(Path("/proc/h.duckdb")).runs()
     assert "permissions" in told.value.hint
     error = connection.unreadable(tmp_path, f'IO Error: Cannot open file "{tmp_path}": Read-only file system')
@@ -179,14 +181,6 @@ def write_newer(path: Path) -> None:
     History(path).start_run(RunRecord(name="r"))
     with connection.connect(path, read_only=False) as con:
         con.execute("INSERT INTO schema_version VALUES (999, '2030-01-01', '9.9', '')")
-
-
-def write_garbage(path: Path) -> None:
-    path.write_bytes(b"not a database " * 1000)
-
-
-def write_empty(path: Path) -> None:
-    path.write_bytes(b"")
 
 
 def write_cut(path: Path) -> None:
@@ -212,14 +206,14 @@ def write_stray_log(path: Path) -> None:
     [
         (write_foreign, "not a history of rtl-distill"),
         (write_newer, "newer rtl-distill"),
-        (write_garbage, "cannot be read"),
-        (write_empty, "cannot be read|not a history"),
+        (lambda path: path.write_bytes(b"not a database " * 1000), "cannot be read"),
+        (lambda path: path.write_bytes(b""), "cannot be read|not a history"),
         (write_cut, "cannot be read"),
         (write_header_only, "cannot be read"),
         (write_stray_log, "do not belong together"),
     ],
 )
-def test_a_file_that_is_not_ours_is_named_and_left_untouched(tmp_path, damage, words):
+def test_a_file_that_is_not_a_readable_history_is_named_and_left_untouched(tmp_path, damage, words):
     path = tmp_path / "h.duckdb"
     damage(path)
     connection.forget_checks()
@@ -234,7 +228,7 @@ def test_a_file_that_is_not_ours_is_named_and_left_untouched(tmp_path, damage, w
     assert sorted(p.name for p in tmp_path.iterdir()) == names
 
 
-def test_creation_is_all_or_nothing(tmp_path, monkeypatch):
+def test_an_interrupted_creation_leaves_no_file(tmp_path, monkeypatch):
     def fail(con):
         con.execute("BEGIN")
         con.execute("CREATE TABLE half (x INTEGER)")

@@ -1,4 +1,4 @@
-"""The history keeps what it is given, once, and gives it back as it was."""
+"""The history stores each record once and returns it unchanged."""
 
 import contextlib
 
@@ -8,16 +8,18 @@ import pytest
 
 from rtl_core.errors import HistoryError
 from rtl_core.grading.cache import MemoryCache
+from rtl_core.history.columns import table_names
 from rtl_core.history.connection import ROW_GROUP
 from rtl_core.history.records import RunRecord, StepPlan, StepRecord
 from rtl_core.history.store import History
 from rtl_core.learning.credit import Credit
+from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
 from tests import synthetic
-from tests.nouns import a_rollout
+from tests.nouns import a_rollout, a_verdict
 
 
-def test_a_run_comes_back_as_it_was(tmp_path):
+def test_a_run_is_returned_unchanged(tmp_path):
     history = History(tmp_path / "new" / "h.duckdb")
     record = RunRecord(name="r", config={"a": [1, {"b": "ü"}]}, seed=3, student="s", teacher="t", versions={"x": "1"})
     history.start_run(record)
@@ -26,7 +28,7 @@ def test_a_run_comes_back_as_it_was(tmp_path):
     assert history.run("other") is None
 
 
-def test_starting_a_run_again_goes_on_with_it(history):
+def test_starting_an_existing_run_resumes_it(history):
     first = RunRecord(name="r", config={"a": 1}, seed=3)
     history.start_run(first)
     history.set_run_status("r", "failed", "power cut")
@@ -38,12 +40,12 @@ def test_starting_a_run_again_goes_on_with_it(history):
     assert len(history.runs()) == 1
 
 
-def test_status_of_an_unknown_run_is_an_error(tmp_path):
+def test_the_status_of_an_unknown_run_is_an_error(history):
     with pytest.raises(HistoryError, match="no run 'x'"):
-        History(tmp_path / "h.duckdb").set_run_status("x", "failed")
+        history.set_run_status("x", "failed")
 
 
-def test_rollouts_come_back_with_all_that_was_found_out_about_them(history):
+def test_rollouts_are_returned_with_all_recorded_facts(history):
     rng = np.random.default_rng(1)
     p = synthetic.problem(1, "train")
     shape = synthetic.Shape()
@@ -72,14 +74,14 @@ def test_rollouts_come_back_with_all_that_was_found_out_about_them(history):
 
 
 def test_every_write_may_be_repeated(tmp_path):
-    history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=2, train=6, heldout=3))
-    tables = [row["table_name"] for row in history.query("SELECT table_name FROM duckdb_tables()").to_pylist()]
-    counts = {t: history.query(f"SELECT count(*) AS n FROM {t}").to_pylist()[0]["n"] for t in tables}
+    def written():
+        history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=2, train=6, heldout=3))
+        return {name: history.query(f"SELECT 1 FROM {name}").num_rows for name in table_names()}
+
+    counts = written()
     assert counts["rollouts"] == 2 * 6 * 4 + 3 * 3 * 4
-    assert all(counts[t] > 0 for t in tables if t not in ("regrades", "verdict_cache", "audits"))
-    synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=2, train=6, heldout=3))
-    again = {t: history.query(f"SELECT count(*) AS n FROM {t}").to_pylist()[0]["n"] for t in tables}
-    assert again == counts
+    assert {name for name, n in counts.items() if n == 0} == {"regrades", "verdict_cache", "audits"}
+    assert written() == counts
 
 
 def test_a_rollout_keeps_its_first_text(history):
@@ -89,7 +91,7 @@ def test_a_rollout_keeps_its_first_text(history):
     assert history.rollout(first.key).rollout == first
 
 
-def test_what_is_stored_is_known_whoever_stored_it(history, tmp_path):
+def test_rollouts_that_another_object_stored_are_known(history, tmp_path):
     History(tmp_path / "h.duckdb").record_rollouts([a_rollout(step=3, sample=i) for i in range(2)])
     new = [a_rollout(step=step) for step in (3, 4)]
     assert history.record_rollouts([*new, new[1]]) == 1
@@ -102,7 +104,7 @@ def test_what_is_stored_is_known_whoever_stored_it(history, tmp_path):
     assert history.record_rollouts([new[1].model_copy(update={"step": 5})]) == 1
 
 
-def test_questions_may_share_a_connection(history):
+def test_queries_can_share_a_connection(history):
     history.start_run(RunRecord(name="r"))
     with history.reading():
         assert [r.name for r in history.runs()] == ["r"]
@@ -115,13 +117,13 @@ def test_questions_may_share_a_connection(history):
     assert history.take_spent().busy_s == 0
 
 
-def test_a_verdict_without_its_rollout_is_refused(tmp_path):
+def test_a_verdict_without_its_rollout_is_refused(history):
     verdict, reward = synthetic.judge(synthetic.problem(0, "train"), 1.0, np.random.default_rng(0))
     with pytest.raises(HistoryError, match="first 'r/step/00001/x/0'"):
-        History(tmp_path / "h.duckdb").record_verdicts([("r/step/00001/x/0", verdict, reward)])
+        history.record_verdicts([("r/step/00001/x/0", verdict, reward)])
 
 
-def test_what_the_trainer_said_is_kept_once_and_the_last_word_counts(history):
+def test_the_trainers_log_probabilities_replace_earlier_ones(history):
     history.record_trainer_tokens([("a", [-0.5, -1.0]), ("b", np.array([-2.0]))])
     history.record_trainer_tokens([("a", [-0.25, -1.5])])
     found = history.query("SELECT rollout, logprobs_T FROM trainer_tokens ORDER BY rollout").to_pylist()
@@ -139,7 +141,7 @@ def test_a_planned_step_keeps_its_plan(history):
     assert history.last_trained_step("r") is None
 
 
-def test_a_finished_step_knows_its_weights(history):
+def test_a_finished_step_has_its_weights(history):
     history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=("a",)), StepPlan(step=1, problem_ids=("b",))])
     record = StepRecord(
         run="r", epoch=0, step=0, state_path="st", sampler_path="sa", examples=3, train_tokens=90, times={"total": 2.0}, metrics={"m": 1}
@@ -153,7 +155,7 @@ def test_a_finished_step_knows_its_weights(history):
     assert history.query("SELECT name, value FROM step_metrics").to_pylist() == [{"name": "m", "value": 1.0}]
 
 
-def test_evaluations_come_back(demo):
+def test_evaluations_are_returned(demo):
     final = demo.evaluation("demo-student-12")
     assert (final.status, final.policy, final.step, final.n_problems) == ("done", "student", 12, 16)
     assert final.lo <= final.pass_at_1 <= final.hi
@@ -170,15 +172,13 @@ def test_validations_are_found_by_fingerprint_and_tools(demo):
     assert demo.validations("other tools") == {}
 
 
-def test_problems_come_back_whole(demo):
-    from rtl_core.types.problem import Problem
-
+def test_problems_are_returned_unchanged(demo):
     found = demo.problems_of("demo")
     assert len(found) == 24 + 16
     assert Problem.model_validate(found[-1].record) == synthetic.problem(23, "train")
 
 
-def test_cached_verdicts_come_back(history):
+def test_cached_verdicts_are_returned(history):
     verdict, _ = synthetic.judge(synthetic.problem(0, "train"), 0.0, np.random.default_rng(0))
     odd = verdict.model_copy(update={"reasons": ("a\ud800b\x00",)})
     history.record_cached_verdicts([("k", verdict), ("odd", odd), ("k", verdict)])
@@ -192,7 +192,7 @@ def test_cached_verdicts_come_back(history):
     assert [key for key, _ in history.cached_verdicts(1)] == ["k"]
 
 
-def test_of_more_cached_verdicts_than_a_process_holds_the_newest_are_held(history):
+def test_a_full_cache_keeps_the_newest_verdicts(history):
     verdict, _ = synthetic.judge(synthetic.problem(0, "train"), 0.0, np.random.default_rng(0))
     for key in "bca":
         history.record_cached_verdicts([(key, verdict)])
@@ -203,24 +203,18 @@ def test_of_more_cached_verdicts_than_a_process_holds_the_newest_are_held(histor
     assert list(cache.drain()) == ["d"]
 
 
-def test_what_known_good_answers_took_is_found_again(tmp_path):
-    history, rng = History(tmp_path / "h.duckdb"), np.random.default_rng(1)
+def test_the_cpu_time_of_known_good_answers_is_found(history):
     problem, other = synthetic.problem(1, "train"), synthetic.problem(2, "train")
     assert history.cpu_of_known_good() == ({}, {})
     history.record_problems("r", [(problem, "train", 0), (other, "train", 1)])
     for tools, evidence in (("old", {"cpu_s": 0.5}), ("new", {"cpu_s": 0.25}), ("without", {"digest": "x"})):
-        found = synthetic.validation(problem, 0).model_copy(
-            update={"tools_key": tools, "evidence": {"golden": evidence}}
-        )
-        history.record_validation("r", [found])
+        changes = {"tools_key": tools, "evidence": {"golden": evidence}}
+        history.record_validation("r", [synthetic.validation(problem, 0).model_copy(update=changes)])
     given = [a_rollout(problem_id=other.id, sample=i) for i in range(3)]
     history.record_rollouts(given)
     took = [(Outcome.PASSED, 0.5), (Outcome.PASSED, 0.75), (Outcome.TIMEOUT, 2.0)]
-    judged = [
-        synthetic.judge(other, 1.0, rng)[0].model_copy(update={"outcome": outcome, "cpu_s": cpu_s})
-        for outcome, cpu_s in took
-    ]
-    history.record_verdicts([(r.key, verdict, None) for r, verdict in zip(given, judged, strict=True)])
+    verdicts = [a_verdict(outcome).model_copy(update={"cpu_s": cpu_s}) for outcome, cpu_s in took]
+    history.record_verdicts([(r.key, verdict, None) for r, verdict in zip(given, verdicts, strict=True)])
     assert history.cpu_of_known_good() == ({problem.fingerprint: 0.25}, {other.fingerprint: 0.75})
 
 
@@ -231,7 +225,7 @@ def test_a_batch_is_all_or_nothing(history, tmp_path):
         with history.batch():
             history.set_run_status("r", "failed")
             assert history.run("r").status == "failed"
-            assert History(tmp_path / "h.duckdb").run("r").status == "failed"  # another face, the same transaction
+            assert History(tmp_path / "h.duckdb").run("r").status == "failed"  # another object, the same transaction
             raise RuntimeError("interrupted")
 
     with pytest.raises(RuntimeError, match="interrupted"):
@@ -244,14 +238,14 @@ def test_a_reader_can_neither_write_nor_create(tmp_path, demo):
         History(tmp_path / "absent.duckdb", read_only=True).runs()
     assert not (tmp_path / "absent.duckdb").exists()
     reader = History(demo.path, read_only=True)
-    with pytest.raises(HistoryError, match="read only"):
+    with pytest.raises(HistoryError, match="opened as read-only"):
         reader.heartbeat("demo")
     with pytest.raises(HistoryError, match="read-only"):
         reader.query("DELETE FROM runs")
     assert reader.run("demo").status == "finished"
 
 
-def test_the_last_verdict_replaces_the_earlier_ones_whole_beside_another_face_of_the_file(history, tmp_path):
+def test_the_last_verdict_replaces_earlier_ones_from_any_object(history, tmp_path):
     rng, p = np.random.default_rng(4), synthetic.problem(0, "train")
     given = [a_rollout(sample=i) for i in range(3)]
     with pytest.raises(HistoryError, match="3 rollouts are not in"):
@@ -260,15 +254,15 @@ def test_the_last_verdict_replaces_the_earlier_ones_whole_beside_another_face_of
     stages, reasons = (StageResult(stage=Stage.FORMAT, status="passed"),), ("the engine died",)
     broken = Verdict(outcome=Outcome.INFRASTRUCTURE_ERROR, stages=stages, reasons=reasons, executor="docker")
     verdicts = [(broken, None), *(synthetic.judge(p, skill, rng) for skill in (0.0, 1.0))]
-    for face in (history, History(tmp_path / "h.duckdb"), history):
+    for writer in (history, History(tmp_path / "h.duckdb"), history):
         for verdict, reward in verdicts:
             for _ in range(2):
-                face.record_verdicts([(r.key, verdict, reward) for r in given])
+                writer.record_verdicts([(r.key, verdict, reward) for r in given])
             assert [(s.verdict, s.reward) for s in history.rollouts_of("r", 0)] == [(verdict, reward)] * 3
     assert history.query("SELECT count(*) AS n FROM verdict_stages").to_pylist() == [{"n": 12}]
 
 
-def test_a_step_that_is_set_aside_keeps_its_answers_and_can_be_sampled_anew(history):
+def test_a_step_that_is_set_aside_keeps_its_answers_and_can_be_sampled_again(history):
     rng = np.random.default_rng(1)
     p = synthetic.problem(1, "train")
     given = [a_rollout(step=2, sample=i) for i in range(3)]
@@ -290,12 +284,10 @@ def test_a_step_that_is_set_aside_keeps_its_answers_and_can_be_sampled_anew(hist
         history.set_step_aside("r", 2)
 
 
-def test_a_commit_rewrites_no_more_of_a_table_than_a_group_of_its_rows(history):
-    """DuckDB writes a table's last group anew with each commit: one group for all steps would cost each step more than the one before."""
+def test_a_commit_rewrites_at_most_one_row_group_of_a_table(history):
+    """DuckDB rewrites a table's last row group with each commit: with one group for all steps, each step would cost more than the last."""
     history.start_run(RunRecord(name="r"))
     for step in range(3):
         history.record_rollouts([a_rollout(step=step, sample=number) for number in range(ROW_GROUP // 2)])
-    groups = (
-        history.query("SELECT count(DISTINCT row_group_id) FROM pragma_storage_info('tokens')").column(0).to_pylist()
-    )
-    assert groups == [2]
+    groups = history.query("SELECT DISTINCT row_group_id FROM pragma_storage_info('tokens')")
+    assert groups.num_rows == 2

@@ -1,4 +1,4 @@
-"""An older history comes forward with nothing lost, or stays as it was."""
+"""An older history is migrated without loss, or left unchanged."""
 
 from pathlib import Path
 
@@ -27,20 +27,17 @@ VALUES = {
 
 
 def write_oldest(path: Path, version: int = schema.OLDEST) -> dict[str, list[tuple]]:
-    """A file as the oldest version that is read wrote it, with two rows in every table; returns the rows."""
+    """Write a file of the oldest supported version, with two rows in every table; returns the rows."""
     with duckdb.connect(str(path)) as con:
         con.execute(OLDEST)
         con.execute("INSERT INTO schema_version VALUES (?, '2026-01-01', '0.2.0', '')", [version])
         tables = [t for (t,) in con.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()]
         for table in tables:
             if table != "schema_version":
-                columns = con.execute(
-                    f"SELECT data_type FROM duckdb_columns() WHERE table_name = '{table}' ORDER BY column_index"
-                ).fetchall()
+                sql = f"SELECT data_type FROM duckdb_columns() WHERE table_name = '{table}' ORDER BY column_index"
+                kinds = [kind for (kind,) in con.execute(sql).fetchall()]
                 for i in (1, 2):
-                    con.execute(
-                        f"INSERT INTO {table} VALUES ({', '.join(VALUES[kind].format(i=i) for (kind,) in columns)})"
-                    )
+                    con.execute(f"INSERT INTO {table} VALUES ({', '.join(VALUES[kind].format(i=i) for kind in kinds)})")
         return {table: rows_of(con, table) for table in tables}
 
 
@@ -48,8 +45,8 @@ def rows_of(con: duckdb.DuckDBPyConnection, table: str, columns: str = "*") -> l
     return con.execute(f"SELECT {columns} FROM {table} ORDER BY ALL").fetchall()
 
 
-def test_the_oldest_version_and_the_shipped_migrations_make_the_current_schema(tmp_path):
-    """Whoever edits schema.sql and forgets the migration meets this test."""
+def test_the_shipped_migrations_turn_the_oldest_version_into_the_current_schema(tmp_path):
+    """Fails when schema.sql was edited without a migration."""
     write_oldest(tmp_path / "old.duckdb")
     History(tmp_path / "old.duckdb").heartbeat("r")
     History(tmp_path / "new.duckdb").heartbeat("r")
@@ -58,14 +55,11 @@ def test_the_oldest_version_and_the_shipped_migrations_make_the_current_schema(t
         assert old.execute(KEYS).fetchall() == new.execute(KEYS).fetchall()
         views = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal ORDER BY 1"
         assert old.execute(views).fetchall() == new.execute(views).fetchall()
-        assert (
-            schema.state_of(old, "old")
-            == schema.state_of(new, "new")
-            == (schema.current_version(), schema.views_hash())
-        )
+        state = schema.current_version(), schema.views_hash()
+        assert schema.state_of(old, "old") == schema.state_of(new, "new") == state
 
 
-def test_nothing_of_the_oldest_version_is_lost(tmp_path):
+def test_no_row_of_the_oldest_version_is_lost(tmp_path):
     before = write_oldest(tmp_path / "h.duckdb")
     History(tmp_path / "h.duckdb").start_run(RunRecord(name="after"))
     with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
@@ -86,11 +80,11 @@ STEPS = {
 
 @pytest.fixture
 def newer(monkeypatch):
-    """A later release: two migrations more than today's."""
+    """A later release with two more migrations."""
     monkeypatch.setattr(schema, "migrations", lambda: STEPS)
 
 
-def test_a_writer_brings_an_old_file_forward_step_by_step(tmp_path, monkeypatch):
+def test_a_writer_migrates_an_old_file_step_by_step(tmp_path, monkeypatch):
     history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=2, train=6, heldout=3))
     stored = history.rollouts_of("demo", 1)
     monkeypatch.setattr(schema, "migrations", lambda: STEPS)
@@ -104,7 +98,7 @@ def test_a_writer_brings_an_old_file_forward_step_by_step(tmp_path, monkeypatch)
 
 
 @pytest.mark.usefixtures("newer")
-def test_a_reader_leaves_an_old_file_and_says_what_to_do(tmp_path):
+def test_a_reader_refuses_an_old_file_and_leaves_it_unchanged(tmp_path):
     path = tmp_path / "h.duckdb"
     write_oldest(path)
     before = path.read_bytes()
@@ -115,7 +109,7 @@ def test_a_reader_leaves_an_old_file_and_says_what_to_do(tmp_path):
     assert len(History(copy, read_only=True).query("SELECT note FROM runs")) == 2
 
 
-def test_resume_brings_an_older_history_forward_and_goes_on_although_something_changed(tmp_path, monkeypatch):
+def test_resume_migrates_an_older_history_and_accepts_changes(tmp_path, monkeypatch):
     path, called = tmp_path / "h.duckdb", []
     write_oldest(path)
     stored = load_config("demo", ["run.name=v1", f"run.directory={tmp_path}"]).model_dump_json()
@@ -132,7 +126,7 @@ def test_resume_brings_an_older_history_forward_and_goes_on_although_something_c
 @pytest.mark.parametrize(
     "use", [lambda path: History(path).heartbeat("r"), lambda path: take_snapshot(path, path.with_name("copy"))]
 )
-def test_a_file_older_than_what_is_read_is_refused_and_left_as_it_was(tmp_path, use):
+def test_a_file_that_is_too_old_is_refused_and_left_unchanged(tmp_path, use):
     path = tmp_path / "h.duckdb"
     write_oldest(path, version=1)
     before = path.read_bytes()
@@ -168,9 +162,5 @@ def test_a_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
 
 
 def test_migration_files_are_numbered_without_gaps():
-    files = sorted(Path(schema.__file__).parent.glob("migrations/*.sql"))
-    assert (
-        [int(file.name[:3]) for file in files]
-        == list(range(schema.OLDEST + 1, schema.OLDEST + 1 + len(files)))
-        == sorted(schema.migrations())
-    )
+    numbers = [int(file.name[:3]) for file in sorted(Path(schema.__file__).parent.glob("migrations/*.sql"))]
+    assert numbers == sorted(schema.migrations()) == list(range(schema.OLDEST + 1, schema.current_version() + 1))

@@ -1,4 +1,4 @@
-"""Each mistake gets its name: polarity and name of a reset, ports, widths, the check that failed."""
+"""Mistakes are named: polarity and name of a reset, ports, widths, the failing check."""
 
 import pytest
 
@@ -38,14 +38,14 @@ def history(tmp_path_factory):
     return history
 
 
-@pytest.mark.parametrize("number", range(len(CASES)), ids=list(CASES))
-def test_interface_mistakes(history, number):
-    name, (_, (expected, got)) = list(CASES.items())[number]
+@pytest.mark.parametrize(("number", "name"), enumerate(CASES), ids=list(CASES))
+def test_an_interface_mistake_is_named(history, number, name):
+    _, (expected, got) = CASES[name]
     rows = history.query("SELECT mistake, expected, got FROM named_mistakes WHERE problem_id = $p", {"p": f"p{number}"})
     assert [tuple(row.values()) for row in rows.to_pylist()] == [(name, expected, got)]
 
 
-def test_failing_checks(history):
+def test_failing_checks_are_named(history):
     rows = history.query("SELECT mistake, expected FROM named_mistakes WHERE problem_id = $p", {"p": f"p{len(CASES)}"})
     found = {row["mistake"] for row in rows.to_pylist()}
     assert found == {"reset behaviour", "bit order", "failing check"}
@@ -58,7 +58,7 @@ def test_the_query_counts_answers_by_epoch(history):
     assert all(row["answers"] == 1 and row["per_answer"] == pytest.approx(1 / 9) for row in rows)
 
 
-def test_the_report_shows_them(history):
+def test_the_report_shows_the_mistakes(history):
     table = named(Source(history, "r"))
     shown = {row[0]: row[1:3] for row in table.rows}
     assert shown["reset polarity"] == ["rst", "rst_n"]

@@ -1,4 +1,4 @@
-"""The named queries answer the daily questions, and their figures agree with the rollouts themselves."""
+"""The results of the named queries agree with the rollouts."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ from rtl_core.history.records import AuditRecord, EvaluationRecord, RunRecord, S
 from rtl_core.learning.reward import Graded, Reward, reward
 from rtl_core.reporting.live import live_view
 from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import MismatchKind, Outcome, Stage
+from rtl_core.types.verdict import Outcome, Stage
 from rtl_core.view.questions import runs_with_counts
 from tests.command import run
 from tests.nouns import a_problem, a_rollout, a_verdict
@@ -32,12 +32,12 @@ def ask(history, name: str, **given: str) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def rollouts(demo):
-    """All training rollouts, read back as nouns."""
+    """All training rollouts."""
     return [stored for step in range(12) for stored in demo.rollouts_of("demo", step)]
 
 
 @pytest.mark.parametrize("name", list(named_queries()))
-def test_every_named_query_runs_and_says_what_it_answers(demo, name):
+def test_every_named_query_runs_and_has_a_description(demo, name):
     query = named_query(name)
     assert query.about.endswith(".")
     rows = ask(demo, name)
@@ -71,13 +71,11 @@ def test_the_ten_most_common_interface_mistakes(demo, rollouts):
     assert [r["rollouts"] for r in found] == [n for _, n in counts.most_common(10)]
     assert all(counts[r["kind"], r["name"], r["expected"], r["got"]] == r["rollouts"] for r in found)
     example = demo.rollout(found[0]["example"])
-    assert any(
-        m.kind is MismatchKind(found[0]["kind"]) and m.name == found[0]["name"] for m in example.verdict.mismatches
-    )
+    assert (found[0]["kind"], found[0]["name"]) in {(m.kind.value, m.name) for m in example.verdict.mismatches}
     assert len(ask(demo, "mistakes", limit="3")) == 3
 
 
-def test_the_funnel_counts_every_answer_once_a_stage(demo, rollouts):
+def test_the_funnel_counts_every_answer_once_per_stage(demo, rollouts):
     for row in ask(demo, "funnel"):
         mine = [s.verdict for s in rollouts if s.rollout.epoch == row["epoch"]]
         statuses = [v.stage(Stage(row["stage"])).status for v in mine]
@@ -92,9 +90,8 @@ def test_group_mix(demo, rollouts):
     for row in ask(demo, "group-mix"):
         mine = [g for (step, _), g in groups.items() if step == row["step"]]
         good = [sum(s.verdict.passed for s in g) / len(g) for g in mine]
-        assert (row["all_good"], row["mixed"], row["all_bad"]) == (
-            good.count(1.0), len(good) - good.count(1.0) - good.count(0.0), good.count(0.0),
-        )  # fmt: skip
+        assert (row["all_good"], row["all_bad"]) == (good.count(1.0), good.count(0.0))
+        assert row["mixed"] == len(good) - good.count(1.0) - good.count(0.0)
         assert row["no_signal"] == sum(np.ptp([s.reward.total for s in g]) < 1e-9 for g in mine)
 
 
@@ -110,19 +107,17 @@ def test_counterfactual_rewards_in_sql_are_those_of_the_reward_function(demo, ro
     found = ask(demo, "counterfactual-rollouts", weights=json.dumps(WEIGHTS))
     assert {r["rollout"]: r["reward_now"] for r in found} == pytest.approx(expected)
     assert {r["rollout"]: r["reward_was"] for r in found} == {s.rollout.key: s.reward.total for s in rollouts}
-    groups, paid = defaultdict(list), defaultdict(list)
-    for s in rollouts:
-        groups[s.rollout.step, s.rollout.problem_id].append(expected[s.rollout.key])
-        paid[s.rollout.step, s.rollout.problem_id].append(s.reward.total)
-    for r, s in zip(
-        found, sorted(rollouts, key=lambda s: (s.rollout.step, s.rollout.problem_id, s.rollout.key)), strict=True
-    ):
-        group = groups[s.rollout.step, s.rollout.problem_id]
-        assert r["advantage_now"] == pytest.approx(expected[s.rollout.key] - np.mean(group))
-        # What the run trained on is divided by the group's spread.
-        assert r["advantage_was"] == pytest.approx(
-            r["reward_was"] - np.mean(paid[s.rollout.step, s.rollout.problem_id])
-        )
+    groups = {s.rollout.key: (s.rollout.step, s.rollout.problem_id) for s in rollouts}
+    now, was = defaultdict(list), defaultdict(list)
+    for r in found:
+        now[groups[r["rollout"]]].append(r["reward_now"])
+        was[groups[r["rollout"]]].append(r["reward_was"])
+    for r in found:
+        group = groups[r["rollout"]]
+        assert r["advantage_now"] == pytest.approx(r["reward_now"] - np.mean(now[group]))
+        # The run's own advantage is also divided by the group's spread.
+        assert r["advantage_was"] == pytest.approx(r["reward_was"] - np.mean(was[group]))
+    assert [r["rollout"] for r in found] == sorted(groups, key=lambda key: (*groups[key], key))
 
 
 def test_counterfactual_group_signal(demo, rollouts):
@@ -141,13 +136,13 @@ def test_counterfactual_names_an_unknown_term(demo):
         ask(demo, "counterfactual", weights='{"test": 1.0}')
 
 
-def test_pass_at_k_in_sql_is_the_estimator(demo):
+def test_pass_at_k_in_sql_equals_the_estimator(demo):
     found = {(r["policy"], r["step"], r["k"]): r["pass_at_k"] for r in ask(demo, "pass-at-k")}
     for e in demo.evaluations("demo"):
         assert {k: found[e.policy, e.step, k] for k in e.pass_at_k} == pytest.approx(e.pass_at_k)
 
 
-def test_evaluations_of_the_same_weights_under_other_conditions_stay_apart(history):
+def test_evaluations_of_the_same_weights_with_other_settings_stay_separate(history):
     history.start_run(RunRecord(name="r"))
     history.record_problems("r", [(a_problem(), "heldout", None)])
     for key, outcome, more in (
@@ -179,7 +174,7 @@ def test_evaluations_of_the_same_weights_under_other_conditions_stay_apart(histo
     assert "student, heldout, turns 4" in shown.get()
 
 
-def test_a_run_without_a_sign_of_life_is_silent_wherever_runs_are_shown(history, monkeypatch):
+def test_a_run_without_a_heartbeat_is_silent_wherever_runs_are_shown(history, monkeypatch):
     for minutes, name in ((6, "dead"), (4, "slow")):
         monkeypatch.setattr(store, "utc_now", lambda minutes=minutes: records.utc_now() - timedelta(minutes=minutes))
         history.start_run(RunRecord(name=name, status="running"))
@@ -193,7 +188,7 @@ def test_a_run_without_a_sign_of_life_is_silent_wherever_runs_are_shown(history,
     assert "silent" in shown.get()
 
 
-def test_a_stage_that_few_steps_have_has_a_small_share_of_the_total(history):
+def test_a_stage_of_few_steps_has_a_small_share_of_the_total(history):
     for run_, last in (("r", {"train": 4.0, "score": 3.0, "total": 10.0}), ("other", {"train": 50.0, "total": 50.0})):
         history.start_run(RunRecord(name=run_))
         history.plan_epoch(run_, 0, [StepPlan(step=step, problem_ids=("p",)) for step in (0, 1)])
@@ -210,7 +205,7 @@ def test_an_unknown_name_or_parameter_gets_help():
         named_query("pasrate")
     with pytest.raises(HistoryError, match="it has: limit"):
         named_query("mistakes").bind({"most": "3"}, "demo")
-    with pytest.raises(HistoryError, match="kind int"):
+    with pytest.raises(HistoryError, match="type int"):
         named_query("mistakes").bind({"limit": "many"}, "demo")
 
 
@@ -226,13 +221,11 @@ def test_the_command_prints_tables_csv_and_json(demo):
     table = command(demo, "query", "pass-rate").stdout
     assert "difficulty" in table
     assert table.count("hard") == 3
-    summed = command(
-        demo, "query", "SELECT sum(n_tokens) AS n, now()::TIMESTAMP AS t FROM rollouts WHERE run = $run", "-o", "json"
-    )
-    assert isinstance(json.loads(summed.stdout)[0]["n"], int)
+    sql = "SELECT sum(n_tokens) AS n, now()::TIMESTAMP AS t FROM rollouts WHERE run = $run"
+    assert isinstance(json.loads(command(demo, "query", sql, "-o", "json").stdout)[0]["n"], int)
 
 
-def test_a_wide_answer_is_one_line_a_row_in_a_pipe_and_one_record_a_row_on_a_narrow_terminal(demo):
+def test_a_wide_row_is_one_line_in_a_pipe_and_one_record_on_a_narrow_terminal(demo):
     wide = "SELECT * FROM evaluations ORDER BY evaluation LIMIT 2"
     heading, _, *rows = command(demo, "query", wide).stdout.strip().splitlines()
     assert {"evaluation", "pass_at_1", "by_family"} <= set(heading.split())
@@ -242,7 +235,7 @@ def test_a_wide_answer_is_one_line_a_row_in_a_pipe_and_one_record_a_row_on_a_nar
     assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", records).splitlines())) <= 60
 
 
-def test_the_command_cannot_be_steered_by_what_a_model_wrote(demo):
+def test_model_texts_cannot_control_the_terminal(demo):
     out = command(demo, "query", "SELECT text FROM rollouts WHERE contains(text, 'pwned') LIMIT 2").stdout
     assert "pwned" in out
     assert "\x1b" not in out

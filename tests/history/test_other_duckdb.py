@@ -1,4 +1,4 @@
-"""A history opens with every DuckDB that the package allows, whichever of them wrote it."""
+"""Every DuckDB version that the package allows can open a history, whichever of them wrote it."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from rtl_core.history.store import History
 from tests.conftest import REPOSITORY
 
 STORAGE_OF_1_5 = 68
-"""What a file's header says that DuckDB 1.5 can read."""
+"""Storage version that DuckDB 1.5 can read."""
 
 WRITE = """\
 import sys
@@ -33,16 +33,16 @@ def storage_version(path: Path) -> int:
     return struct.unpack_from("<Q", path.read_bytes()[:64], 12)[0]
 
 
-def test_what_we_write_can_be_read_by_the_oldest_version_that_is_allowed(tmp_path):
+def test_the_oldest_allowed_version_can_read_our_files(tmp_path):
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r"))
     history.heartbeat("r")
     assert storage_version(history.path) <= STORAGE_OF_1_5
     oldest = re.search(r'"duckdb>=([\d.]+)', (REPOSITORY / "pyproject.toml").read_text())
-    assert oldest[1] == "1.5", "another floor has another storage version"
+    assert oldest[1] == "1.5", "another minimum version has another storage version"
 
 
-def test_a_file_of_a_newer_version_is_refused_with_what_to_do(tmp_path):
+def test_a_file_of_a_newer_version_is_refused_with_a_hint(tmp_path):
     said = "IO Error: Trying to read a database file with version number 69, but we can only read versions between 64 and 68."
     refused = unreadable(tmp_path / "h.duckdb", said)
     assert "another version of DuckDB" in refused.message
@@ -50,7 +50,7 @@ def test_a_file_of_a_newer_version_is_refused_with_what_to_do(tmp_path):
 
 
 @pytest.mark.slow
-def test_duckdb_1_5_and_the_locked_one_take_turns_at_one_history(tmp_path):
+def test_duckdb_1_5_and_the_locked_version_alternate_on_one_history(tmp_path):
     older = tmp_path / "older"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(older), "duckdb==1.5.*"]
     subprocess.run(pip, check=True)

@@ -1,4 +1,4 @@
-"""Copies and exports hold what the history holds, while a run may be writing it."""
+"""Snapshots and exports contain the data of the history, even while a run writes it."""
 
 import json
 import subprocess
@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rtl_core.errors import HistoryError
+from rtl_core.history.columns import table_names
 from rtl_core.history.export import export_parquet, export_rollouts, metrics, take_snapshot
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
@@ -17,20 +18,17 @@ from tests.history.writer_child import writing
 
 
 def counts(history: History) -> dict[str, int]:
-    tables = history.query(
-        "SELECT table_name AS t FROM duckdb_tables() WHERE database_name = current_database()"
-    ).to_pylist()
-    return {row["t"]: history.query(f"SELECT count(*) AS n FROM {row['t']}").to_pylist()[0]["n"] for row in tables}
+    return {name: history.query(f"SELECT 1 FROM {name}").num_rows for name in table_names()}
 
 
-def test_a_snapshot_is_the_history(demo, tmp_path):
+def test_a_snapshot_equals_the_history(demo, tmp_path):
     copy = History(take_snapshot(demo.path, tmp_path / "deep" / "copy.duckdb"), read_only=True)
     assert counts(copy) == counts(demo)
     assert copy.rollouts_of("demo", 3) == demo.rollouts_of("demo", 3)
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["copy.duckdb"]
 
 
-def test_a_snapshot_never_replaces_a_file_unasked(demo, tmp_path):
+def test_a_snapshot_replaces_a_file_only_if_asked(demo, tmp_path):
     target = tmp_path / "copy.duckdb"
     target.write_text("precious")
     with pytest.raises(HistoryError, match="exists"):
@@ -42,8 +40,8 @@ def test_a_snapshot_never_replaces_a_file_unasked(demo, tmp_path):
         take_snapshot(demo.path, demo.path, overwrite=True)
 
 
-def test_a_snapshot_holds_what_a_killed_writer_left_in_its_log(tmp_path):
-    """A writer that dies between commit and checkpoint leaves a write-ahead log; the copy has it inside."""
+def test_a_snapshot_contains_the_log_of_a_killed_writer(tmp_path):
+    """A writer that dies between commit and checkpoint leaves a write-ahead log, which the copy includes."""
     path = tmp_path / "h.duckdb"
     History(path).start_run(RunRecord(name="before"))
     code = (
@@ -59,7 +57,7 @@ def test_a_snapshot_holds_what_a_killed_writer_left_in_its_log(tmp_path):
     assert {r.name for r in History(path, read_only=True).runs()} == {"before", "late"}
 
 
-def test_snapshots_of_a_history_under_constant_writing_are_whole(tmp_path):
+def test_snapshots_during_constant_writing_are_consistent(tmp_path):
     path = tmp_path / "h.duckdb"
     with writing(path) as writer:
         writer.stdout.readline()
@@ -75,7 +73,7 @@ def test_snapshots_of_a_history_under_constant_writing_are_whole(tmp_path):
         assert writer.poll() is None
 
 
-def test_parquet_files_hold_the_run_and_nothing_else(tmp_path):
+def test_parquet_files_contain_only_the_run(tmp_path):
     history = synthetic.write_run(tmp_path / "h.duckdb", "a", synthetic.Shape(steps=1, train=6, heldout=3))
     synthetic.write_run(tmp_path / "h.duckdb", "b'; --", synthetic.Shape(steps=2, train=6, heldout=3), seed=2)
     written = {p.stem: pq.read_table(p).num_rows for p in export_parquet(history, "b'; --", tmp_path / "b")}
@@ -87,10 +85,16 @@ def test_parquet_files_hold_the_run_and_nothing_else(tmp_path):
     assert all(everything[t] > 0 for t in ("tokens", "prompts", "reward_terms"))
 
 
-def test_rollouts_come_out_as_json_lines(demo, tmp_path):
-    assert export_rollouts(demo, "demo", tmp_path / "r.jsonl", tokens=True) == 480
-    lines = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert len({line["rollout"] for line in lines}) == 480
+def exported(history: History, path: Path, **options: bool) -> list[dict]:
+    count = export_rollouts(history, "demo", path, **options)
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len({line["rollout"] for line in lines}) == len(lines) == count
+    return lines
+
+
+def test_rollouts_are_exported_as_json_lines(demo, tmp_path):
+    lines = exported(demo, tmp_path / "r.jsonl", tokens=True)
+    assert len(lines) == 480
     for line in lines[::60]:
         stored = demo.rollout(line["rollout"])
         assert line["text"] == stored.rollout.text
@@ -98,52 +102,40 @@ def test_rollouts_come_out_as_json_lines(demo, tmp_path):
         assert line["logprobs"] == list(stored.rollout.logprobs_T)
         assert line["verdict"]["outcome"] == stored.verdict.outcome
         assert line["reward"] == stored.reward.total
-        credit = stored.credit
-        assert (line["trained_reward"], line["advantage"]) == (
-            (credit.reward, credit.advantage) if credit else (None, None)
-        )
+        trained = line["trained_reward"], line["advantage"]
+        assert trained == ((stored.credit.reward, stored.credit.advantage) if stored.credit else (None, None))
         assert line["prompt"].startswith("Write module")
-    export_rollouts(demo, "demo", tmp_path / "plain.jsonl")
-    assert "tokens" not in json.loads((tmp_path / "plain.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    assert "tokens" not in exported(demo, tmp_path / "plain.jsonl")[0]
 
 
-def test_episodes_come_out_with_all_their_turns(demo, tmp_path):
+def test_episodes_are_exported_with_all_turns(demo, tmp_path):
     (key, *_) = demo.query("SELECT rollout FROM episodes WHERE run = 'demo'").column(0).to_pylist()
-    export_rollouts(demo, "demo", tmp_path / "r.jsonl")
-    lines = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = exported(demo, tmp_path / "r.jsonl")
     (line,) = (line for line in lines if line["rollout"] == key)
     first, second, told, third, last = line["messages"]
     assert first == {"role": "user", "content": line["prompt"]}
-    assert (second["role"], second["content"], second["reasoning_content"]) == (
-        "assistant",
-        synthetic.HOSTILE,
-        synthetic.HOSTILE,
-    )
+    hostile = synthetic.HOSTILE
+    assert (second["role"], second["content"], second["reasoning_content"]) == ("assistant", hostile, hostile)
     (call,) = second["tool_calls"]
-    assert json.loads(call["function"]["arguments"]) == {"top": synthetic.HOSTILE}
+    assert json.loads(call["function"]["arguments"]) == {"top": hostile}
     assert (told["role"], told["tool_call_id"], told["name"], told["ok"]) == ("tool", call["id"], "compile", False)
-    assert third == {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [{**call, "id": "submit", "function": {**call["function"], "name": "submit"}}],
-    }
+    submit = {**call, "id": "submit", "function": {**call["function"], "name": "submit"}}
+    assert third == {"role": "assistant", "content": "", "tool_calls": [submit]}
     assert last["content"] == "submitted"
     assert line["n_tokens"] == 17
     assert sum("messages" in line for line in lines) == len(demo.query("FROM episodes"))
 
 
-def test_later_turns_come_out_after_the_first(tmp_path):
+def test_later_turns_are_exported_with_their_parent(tmp_path):
     history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=1, train=6, heldout=3))
     first = history.rollouts_of("demo", 0)[0].rollout
     second = first.model_copy(update={"purpose": "refinement", "turn": 2, "parent": first.key})
     history.record_rollouts([second])
-    export_rollouts(history, "demo", tmp_path / "r.jsonl")
-    lines = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text(encoding="utf-8").splitlines()]
-    (later,) = (line for line in lines if line["turn"] == 2)
+    (later,) = (line for line in exported(history, tmp_path / "r.jsonl") if line["turn"] == 2)
     assert (later["rollout"], later["parent"]) == (second.key, first.key)
 
 
-def test_metrics_have_the_names_that_the_community_reads(demo):
+def test_metrics_have_the_names_of_the_cookbook(demo):
     lines = list(metrics(demo, "demo"))
     names = {
         "env/all/reward/total", "env/all/format_valid", "env/all/syntax_valid", "env/all/tests_passed", "teacher_kl", "optim/entropy",

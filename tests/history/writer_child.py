@@ -1,4 +1,4 @@
-"""Child process of the crash tests: writes batches without end and says so after each is acknowledged."""
+"""Child process of the crash tests: writes batches forever and prints the number of each acknowledged one."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from tests.conftest import REPOSITORY
 
 @contextlib.contextmanager
 def writing(path, start=0):
-    """The process that writes batches to a history, their numbers from `start` on, until the block ends."""
+    """A process that writes batches to a history, numbered from `start`, until the block ends."""
     paths = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, __file__, str(path), str(start)]

@@ -1,4 +1,4 @@
-"""A run under way has a report, and no step waits for it."""
+"""A running run has a report, and no step waits for it."""
 
 from contextlib import closing
 
@@ -12,42 +12,42 @@ from tests.waiting import wait_for
 
 
 @pytest.mark.slow
-def test_a_run_under_way_has_a_report_written_beside_it(tmp_path, monkeypatch):
+def test_a_running_run_has_a_report_written_by_a_child_process(tmp_path, monkeypatch):
     gate = tmp_path / "gate"
     wait = f"import pathlib, time\nwhile not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)\n"
     monkeypatch.setattr(live_report, "PROGRAM", wait + live_report.PROGRAM)
     history, path, said = History(tmp_path / "h.duckdb"), tmp_path / "runs" / "report.html", []
     history.start_run(RunRecord(name="r", status="running", student="tiny"))
     with closing(LiveReport(history.path, "r", path, said.append, every_s=0.0)) as report:
-        report.after_step()  # it only begins here
+        report.after_step()  # only starts it
         assert report.running()
-        history.heartbeat("r")  # a step goes on
+        history.heartbeat("r")  # a step continues
         gate.touch()
         wait_for(lambda: not report.running(), "the report")
         assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
         written = path.stat().st_mtime_ns
-        report.after_step()  # rests for many times as long as that took
+        report.after_step()  # pauses for many times as long as that took
         assert not report.running()
         assert path.stat().st_mtime_ns == written
     assert said == []
     assert [p.name for p in path.parent.iterdir()] == ["report.html"]
 
 
-def test_before_its_time_nothing_is_written(tmp_path):
+def test_no_report_is_written_before_it_is_due(tmp_path):
     with closing(LiveReport(tmp_path / "h.duckdb", "r", tmp_path / "report.html", print, every_s=60)) as report:
         report.after_step()
         assert not report.running()
 
 
 @pytest.mark.slow
-def test_one_that_fails_is_told_and_one_under_way_ends_with_the_run(tmp_path):
+def test_a_failed_report_is_logged_and_a_running_one_ends_with_the_run(tmp_path):
     said: list[str] = []
     missing = LiveReport(tmp_path / "none.duckdb", "r", tmp_path / "report.html", said.append, every_s=0.0)
     with closing(missing) as report:
         report.after_step()
         wait_for(lambda: not report.running(), "the report")
-    assert len(said) == 1
-    assert "no report of the run so far could be written" in said[0]
+    (told,) = said
+    assert "the live report could not be written" in told
     History(tmp_path / "h.duckdb").start_run(RunRecord(name="r"))
     report = LiveReport(tmp_path / "h.duckdb", "r", tmp_path / "report.html", said.append, every_s=0.0)
     report.after_step()
@@ -55,11 +55,11 @@ def test_one_that_fails_is_told_and_one_under_way_ends_with_the_run(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["h.duckdb"]
 
 
-def test_a_report_for_which_no_process_can_be_started_is_told_and_ends_no_run(tmp_path, monkeypatch):
+def test_a_report_whose_process_cannot_start_is_logged_and_the_run_continues(tmp_path, monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(live_report.sys, "executable", str(tmp_path / "gone"))
     with closing(LiveReport(tmp_path / "h.duckdb", "r", tmp_path / "r.html", said.append, every_s=0.0)) as report:
         report.after_step()
         assert not report.running()
-    assert len(said) == 1
-    assert f"no report of the run so far could be written: [Errno 2] No such file or directory: '{tmp_path}" in said[0]
+    (told,) = said
+    assert f"the live report could not be written: [Errno 2] No such file or directory: '{tmp_path}" in told

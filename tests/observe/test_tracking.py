@@ -1,4 +1,4 @@
-"""Metrics reach Weights & Biases' own files, each step once, also after a crash between record and sending."""
+"""Metrics reach the files of Weights & Biases, each step once, even after a crash between recording and sending."""
 
 import json
 import struct
@@ -26,13 +26,13 @@ def records(data: bytes) -> Iterator[bytes]:
         length, kind = struct.unpack_from("<HB", data, place + 4)
         parts += data[place + 7 : place + 7 + length]
         place += 7 + length
-        if kind in (1, 4):  # whole, or its last part
+        if kind in (1, 4):  # a whole record, or its last part
             yield parts
             parts = b""
 
 
 def logged(folder: Path) -> list[dict[str, float]]:
-    """Every row in the files that wandb wrote, in the order of the files."""
+    """All rows in the files that wandb wrote, in the order of the files."""
     from wandb.proto import wandb_internal_pb2
 
     rows = []
@@ -73,7 +73,7 @@ def test_every_recorded_step_is_sent_once_and_in_order(history, tmp_path, monkey
     assert len(logged(folder)) == 3
 
 
-def test_what_could_not_be_sent_in_time_is_told_and_sent_by_the_next_run(history, tmp_path, monkeypatch):
+def test_unsent_metrics_are_logged_and_sent_by_the_next_run(history, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setattr(tracking, "PATIENCE_S", 0.01)
     config = load_config("demo", [f"run.directory={tmp_path}", "tracking.wandb_project=rtl"])
@@ -81,7 +81,7 @@ def test_what_could_not_be_sent_in_time_is_told_and_sent_by_the_next_run(history
     starting, told = threading.Event(), []
     with monkeypatch.context() as slow, Tracker(history, config, told.append):
         slow.setattr(History, "step_metrics", lambda *_: starting.wait(600) and {})
-    assert told == ["after 0 s not all metrics are sent to Weights & Biases; the same command sends the rest"]
+    assert told == ["not all metrics reached Weights & Biases within 0 s; run the same command to send the rest"]
     starting.set()
     for thread in threading.enumerate():
         if thread.name == "tracking":

@@ -1,4 +1,4 @@
-"""A real browser for the tests: headless Chromium over its DevTools protocol, in sixty lines and one library (websockets)."""
+"""A browser for the tests: headless Chromium, controlled over its DevTools protocol with websockets."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
 
 
 class Page:
-    """One tab. `events` are all DevTools events so far."""
+    """A tab; `events` are all DevTools events so far."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
@@ -28,7 +28,7 @@ class Page:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """One DevTools command and its answer."""
+        """Send a DevTools command and return its result."""
         self._number += 1
         self._socket.send(json.dumps({"id": self._number, "method": method, "params": params}))
         while True:
@@ -40,26 +40,25 @@ class Page:
             self.events.append(message)
 
     def js(self, expression: str) -> Any:
-        """The value of an expression in the page; promises are awaited."""
+        """Evaluate an expression in the page; promises are awaited."""
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in found:
             raise AssertionError(found["exceptionDetails"])
         return found["result"].get("value")
 
-    def open(self, path: Path, ready: str = "document.documentElement.dataset.ready === 'yes'") -> float:
-        """Open a file and wait until it is ready; returns the seconds since navigation began."""
-        return self.visit(path.resolve().as_uri(), ready)
+    def open(self, path: Path) -> None:
+        """Open a file and wait until its script is ready."""
+        self.visit(path.resolve().as_uri())
 
-    def visit(self, address: str, ready: str = "document.documentElement.dataset.ready === 'yes'") -> float:
-        """Open an address and wait until it is ready; returns the seconds since navigation began."""
-        start = time.perf_counter()
+    def visit(self, address: str) -> None:
+        """Open a URL and wait until its script is ready."""
         self.call("Page.navigate", url=address)
+        ready = "document.documentElement.dataset.ready === 'yes'"
         self.wait(f"location.href.startsWith({json.dumps(address)}) && {ready}")
-        return time.perf_counter() - start
 
     def click(self, element: str) -> None:
-        """Press and release the mouse on the middle of the element that an expression finds, as a person does."""
-        # Chromium drops what is pressed before a page is painted for the first time.
+        """Click the middle of the element that an expression returns."""
+        # Chromium drops clicks before the first paint of a page.
         self.wait(f"performance.getEntriesByType('paint').length && {element}")
         x, y = self.js(
             f"(() => {{ const e = {element}; e.scrollIntoView({{block: 'center', behavior: 'instant'}});"
@@ -69,7 +68,7 @@ class Page:
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def press(self, key: str) -> None:
-        """Press a key where the focus is."""
+        """Press a key on the focused element."""
         self.wait("performance.getEntriesByType('paint').length")
         more = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **more)
@@ -83,35 +82,27 @@ class Page:
             time.sleep(0.02)
 
     def requests(self) -> list[str]:
-        """All addresses that the page asked for."""
+        """All URLs that the page requested."""
         self.js("0")
         return [e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"]
 
     def complaints(self) -> list[str]:
-        """Errors that the page, its scripts or its policy raised."""
-        self.js("0")
-        thrown = [
-            e["params"]["exceptionDetails"]["text"] for e in self.events if e["method"] == "Runtime.exceptionThrown"
-        ]
-        logged = [
-            e["params"]["entry"]["text"]
-            for e in self.events
-            if e["method"] == "Log.entryAdded" and e["params"]["entry"]["level"] == "error"
-        ]
-        return thrown + logged + list(self.js("window.reportErrors || []"))
+        """Errors that the page, its scripts or its content security policy raised."""
+        reported = self.js("window.reportErrors || []")
+        thrown = [e["params"] for e in self.events if e["method"] == "Runtime.exceptionThrown"]
+        logged = [e["params"]["entry"] for e in self.events if e["method"] == "Log.entryAdded"]
+        errors = [entry["text"] for entry in logged if entry["level"] == "error"]
+        return [params["exceptionDetails"]["text"] for params in thrown] + errors + reported
 
 
 @contextlib.contextmanager
 def browser() -> Iterator[Page]:
-    """A fresh Chromium with one tab, ended with the block."""
+    """A new Chromium with one tab, which ends with the block."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert program, "these tests look at the report in a real browser: apt-get install chromium"
+    assert program, "these tests need a browser: apt-get install chromium"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        process = subprocess.Popen(
-            [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        command = [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             port_file, deadline = Path(profile) / "DevToolsActivePort", time.monotonic() + 300
             while not (port_file.exists() and port_file.read_text().count("\n")):

@@ -1,4 +1,4 @@
-"""Made-up runs, written through the public History, that the reporting tests look at."""
+"""Synthetic runs for the reporting tests, written through the public History."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests import synthetic
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory):
-    """A history with the runs `demo` and `other`, and `fresh`, which has only started."""
+    """A history with the runs `demo`, `other`, and `fresh`, which has only started."""
     path = tmp_path_factory.mktemp("reporting") / "h.duckdb"
     synthetic.write_run(path, "demo")
     synthetic.write_run(path, "other", synthetic.Shape(steps=8), seed=5, gain=0.2)

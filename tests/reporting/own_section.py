@@ -1,4 +1,4 @@
-"""A section of the report of a user's own, whole: how long answers are, by what became of them."""
+"""A complete user-defined section of the report: the length of answers by outcome."""
 
 from rtl_core.reporting.blocks import Block, Figure, Source, draw
 from rtl_core.reporting.figures import section

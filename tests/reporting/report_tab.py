@@ -1,4 +1,4 @@
-"""A report in a browser's tab or on a terminal, for the tests that look at it."""
+"""Helpers for tests that look at a report in a browser tab or on a terminal."""
 
 import io
 import json
@@ -11,7 +11,7 @@ from tests.reporting.chromium import Page
 
 
 def open_whole(page: Page, path: Path) -> None:
-    """Open a report in light colours, with every figure drawn."""
+    """Open a report in the light theme and draw all figures."""
     page.events.clear()
     page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "light"}])
     page.open(path)
@@ -19,20 +19,20 @@ def open_whole(page: Page, path: Path) -> None:
 
 
 def assert_quiet(page: Page) -> None:
-    """No errors, nothing blocked, nothing asked of the network, nothing that a model wrote has run."""
+    """Assert no errors, no blocked content, no network requests, and no executed model text."""
     assert page.complaints() == []
     assert {address.split(":")[0] for address in page.requests()} <= {"file", "data", "blob"}
     assert page.js("typeof window.pwned") == "undefined"
 
 
 def traces(page: Page, figure: str) -> dict[str, dict]:
-    """Name -> trace of a figure as Plotly holds it, without the bands."""
+    """Mapping of name to Plotly trace of a figure, without the bands."""
     script = f"JSON.stringify(document.getElementById('plot-{figure}').data.map(({{name, x, y, z, showlegend}}) => ({{name, x, y, z, showlegend}})))"
-    return {t["name"]: t for t in json.loads(page.js(script)) if not str(t["name"]).endswith("95 %")}
+    return {t.get("name"): t for t in json.loads(page.js(script)) if not str(t.get("name")).endswith("95 %")}
 
 
 def cells(page: Page, table: str) -> list[list[str]]:
-    """Texts of a table's body, row by row."""
+    """The cell texts of a table's body, row by row."""
     return page.js(f"[...document.querySelectorAll('#{table} tbody tr')].map(r => [...r.cells].map(c => c.innerText))")
 
 
@@ -41,7 +41,7 @@ def rows(demo: History, sql: str) -> list[dict]:
 
 
 def text_of(renderable, width: int = 160) -> str:
-    """What a terminal of that width shows."""
+    """The output on a terminal of that width."""
     console = Console(width=width, file=io.StringIO())
     console.print(renderable)
     return console.file.getvalue()

@@ -1,4 +1,4 @@
-"""The table of a benchmark: a cell for each category and difficulty, and what the figures rest on."""
+"""The table of a benchmark: a cell for each category and difficulty, and notes on the sampling."""
 
 import pytest
 
@@ -26,7 +26,7 @@ SAMPLES = 5
 
 
 def write(history: History, run: str, purpose: str = "evaluation", plus: int = 0) -> None:
-    """A finished evaluation, and one problem of which only a single answer was graded; `plus` more answers pass of each."""
+    """Write a finished evaluation in which one problem has only a single graded answer; `plus` more answers to each problem pass."""
     config = {
         "run": {"purpose": purpose},
         "prompting": {"template": "cvdp"},
@@ -66,7 +66,7 @@ def history(tmp_path):
     return found
 
 
-def test_each_cell_is_the_mean_over_its_problems_with_their_number(history):
+def test_each_cell_is_the_mean_over_its_problems_with_interval_and_number(history):
     one, five = tables_of(history, "bench")
     assert [name for name, _ in one.columns] == ["category", "easy", "hard", "all"]
     rows = {row[0]: row[1:] for row in one.rows}
@@ -74,16 +74,13 @@ def test_each_cell_is_the_mean_over_its_problems_with_their_number(history):
     easy = mean_interval([1.0, 0.2])
     assert rows["cid003 specification to RTL"][0] == f"60.0 %\n[{100 * easy.lo:.1f}, {100 * easy.hi:.1f}]\nn = 2"
     assert rows["cid016 debugging"][0] == "–"
-    # A problem of which not every answer was graded is in no figure.
-    assert [cell.split("\n")[::2] for cell in rows["all"]] == [
-        ["60.0 %", "n = 2"],
-        ["20.0 %", "n = 2"],
-        ["40.0 %", "n = 4"],
-    ]
+    # A problem with missing grades is excluded.
+    rates = [["60.0 %", "n = 2"], ["20.0 %", "n = 2"], ["40.0 %", "n = 4"]]
+    assert [cell.split("\n")[::2] for cell in rows["all"]] == rates
     assert [row[-1].split("\n")[0] for row in five.rows] == ["66.7 %", "100.0 %", "75.0 %"]
 
 
-def test_a_problem_that_was_graded_in_part_is_in_no_other_figure_either(history):
+def test_a_problem_with_missing_grades_is_excluded_everywhere(history):
     result = run_result(history, "bench")
     figure = pass_at_k(Source(history, "bench"), result)
     curve = figure.data[-1]
@@ -92,20 +89,20 @@ def test_a_problem_that_was_graded_in_part_is_in_no_other_figure_either(history)
     assert (result.after.interface.mean, result.after.interface.n) == (1.0, 4)
 
 
-def test_the_table_says_how_it_was_sampled_what_was_not_answered_and_what_is_left_out(history):
+def test_the_caption_names_sampling_settings_unanswered_and_excluded_problems(history):
     caption = tables_of(history, "bench")[-1].caption
     assert "4 problems, 5 answers each" in caption
     assert "some/model; template cvdp, temperature 0.2, top_p 0.7, max_tokens 4096." in caption
-    assert "Not answered and counted as failed: 1 problem whose prompt fills the model's context." in caption
-    assert "Left out of the figures: 298 (it needs a commercial tool)." in caption
+    assert "Counted as failed without an answer: 1 problem whose prompt fills the model's context." in caption
+    assert "Excluded problems: 298 (it needs a commercial tool)." in caption
 
 
-def test_a_run_that_trains_has_no_such_table(history):
+def test_a_training_run_has_no_benchmark_table(history):
     write(history, "trained", purpose="train")
     assert tables_of(history, "trained") == []
 
 
-def test_query_report_and_compare_know_such_an_evaluation(history, tmp_path):
+def test_query_report_and_compare_show_a_benchmark(history, tmp_path):
     rows = history.query(named_query("categories").sql, {"run": "bench"}).to_pylist()
     assert [(r["category"], r["difficulty"], r["problems"], r["pass_at_1"], r["pass_at_5"]) for r in rows] == [
         ("cid003", "easy", 2, pytest.approx(0.6), 1.0),

@@ -1,4 +1,4 @@
-"""The detail of an evaluation: its rates agree with the counts, and its pairs with the problems that both have."""
+"""The detail of an evaluation: rates agree with the counts, and paired comparisons with the shared problems."""
 
 import pytest
 
@@ -27,13 +27,11 @@ def test_each_slice_is_the_mean_over_its_problems(problems):
     assert found["difficulty", "easy"].n == len(easy)
     mean = sum(counts[p.id][1] for p in easy) / (4 * len(easy))
     assert found["difficulty", "easy"].pass_at[1].mean == pytest.approx(mean)
-    assert "category" not in {
-        kind for kind, _ in found
-    }  # all are of one category: a slice that is everything says nothing
+    assert "category" not in {kind for kind, _ in found}  # all problems have the same one
     assert sum(s.n for (kind, _), s in found.items() if kind == "family") == 20
 
 
-def test_an_evaluation_is_compared_with_the_others_of_its_problems(demo):
+def test_an_evaluation_is_compared_with_others_of_its_split(demo):
     done = demo.evaluations("demo")
     last = [e for e in done if e.policy == "student"][-1]
     found = comparisons(demo, last)

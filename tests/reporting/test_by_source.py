@@ -1,4 +1,4 @@
-"""A run with problems of several sources shows a result for each: a rate over a mixture is comparable with nobody's."""
+"""A run with problems of several sources shows a result for each, since rates over a mixture are not comparable."""
 
 import duckdb
 import pytest
@@ -17,7 +17,7 @@ from tests.reporting.report_tab import text_of
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory):
-    """A history with `both`, of cvdp and starter, and `one`, whose problems are the same and all of starter."""
+    """A history with `both`, from cvdp and starter, and `one` with the same problems, all from starter."""
     path = tmp_path_factory.mktemp("mixed") / "h.duckdb"
     synthetic.write_run(path, "both", synthetic.Shape(sources=("starter", "cvdp", "starter")))
     synthetic.write_run(path, "one", synthetic.Shape(sources=("starter",)), seed=3, gain=0.3)
@@ -25,7 +25,7 @@ def mixed(tmp_path_factory):
 
 
 def rate_by_hand(history: History, source: str) -> tuple[float, float, float, int]:
-    """pass@1 of the student after training over the problems of a source, straight from the verdicts."""
+    """pass@1 of the student after training over the problems of a source, computed from the verdicts."""
     rows = history.query(
         "SELECT v.problem_id, avg(CAST(v.outcome = 'passed' AS INTEGER)) AS rate FROM verdicts v JOIN run_problems p"
         " ON p.run = v.run AND p.problem_id = v.problem_id WHERE v.evaluation = 'both-student-12' AND p.source = $source"
@@ -38,25 +38,21 @@ def rate_by_hand(history: History, source: str) -> tuple[float, float, float, in
 
 @pytest.mark.parametrize("source", ["cvdp", "starter"])
 def test_each_source_has_its_own_rates_with_intervals_and_paired_gain(mixed, source):
-    part = run_result(mixed, "both").by_source[source]
+    found = run_result(mixed, "both")
+    part, rate = found.by_source[source], found.by_source[source].after.pass_at_1
     mean, lo, hi, n = rate_by_hand(mixed, source)
-    assert (part.after.pass_at_1.mean, part.after.pass_at_1.lo, part.after.pass_at_1.hi) == pytest.approx(
-        (mean, lo, hi)
-    )
+    assert (rate.mean, rate.lo, rate.hi) == pytest.approx((mean, lo, hi))
     assert part.after.record.n_problems == part.gain.n == n
     assert part.after.record.pass_at_k[1] == pytest.approx(mean)
-    for shown in (
-        text_of(before_after_table(mixed, "both")),
-        "\n".join(" ".join(row) for row in result.table(Source(mixed, "both"), run_result(mixed, "both")).rows),
-    ):
+    table = "\n".join(" ".join(row) for row in result.table(Source(mixed, "both"), found).rows)
+    for shown in (text_of(before_after_table(mixed, "both")), table):
         assert f"{100 * mean:.1f} %" in shown
         assert f"[{100 * lo:.1f}, {100 * hi:.1f}]" in shown
-    assert f"| student | 12 | heldout | {source} | {mean:.3f} | {lo:.3f} to {hi:.3f} | {n} × 4 |" in results_table(
-        mixed, "both"
-    )
+    row = f"| student | 12 | heldout | {source} | {mean:.3f} | {lo:.3f} to {hi:.3f} | {n} × 4 |"
+    assert row in results_table(mixed, "both")
 
 
-def test_the_sources_come_first_and_all_together_last_with_a_word_of_caution(mixed):
+def test_sources_come_first_and_the_total_last_with_a_note(mixed):
     shown = text_of(before_after_table(mixed, "both"))
     places = [shown.index(f"{name}:") for name in ("cvdp", "starter", ALL_SOURCES)]
     assert places == sorted(places)
@@ -66,14 +62,14 @@ def test_the_sources_come_first_and_all_together_last_with_a_word_of_caution(mix
     assert f"{100 * whole.mean:.1f} %" in shown[places[-1] :]
 
 
-def test_a_run_of_one_source_is_shown_as_before(mixed):
+def test_a_run_with_one_source_has_no_rows_by_source(mixed):
     shown = text_of(before_after_table(mixed, "one"))
     assert ALL_SOURCES not in shown
     assert "starter:" not in shown
     assert "of the teacher's pass@1" in shown
 
 
-def test_a_narrow_terminal_cuts_no_figure_of_a_mixture(mixed):
+def test_a_narrow_terminal_shows_all_numbers_of_a_mixture(mixed):
     narrow = text_of(before_after_table(mixed, "both"), 80)
     assert "…" not in narrow
     assert all(len(line.rstrip()) <= 80 for line in narrow.splitlines())
@@ -96,20 +92,17 @@ def test_a_problem_that_changed_between_two_runs_is_not_compared(tmp_path):
     for run, gain in (("first", 0.6), ("other", 0.3)):
         synthetic.write_run(path, run, synthetic.Shape(), gain=gain)
     with duckdb.connect(path) as con:
-        heldout = con.execute(
-            "SELECT problem_id FROM run_problems WHERE run = 'other' AND split = 'heldout'"
-        ).fetchall()
-        con.executemany(
-            "UPDATE run_problems SET fingerprint = 'ab' WHERE run = 'other' AND problem_id = ?", heldout[1:]
-        )
-    *_, apart = comparison(History(path), ["first", "other"])
+        heldout = "FROM run_problems WHERE run = 'other' AND split = 'heldout'"
+        _, *changed = (name for (name,) in con.execute(f"SELECT problem_id {heldout}").fetchall())
+        con.execute("UPDATE run_problems SET fingerprint = 'ab' WHERE run = 'other' AND problem_id IN ?", [changed])
+    *_, differences = comparison(History(path), ["first", "other"])
     table = compare.table([Source(History(path), "first"), Source(History(path), "other")])
     assert [row[-2] for row in table.rows] == ["–", "1"]
-    assert f"is not shared: {len(heldout) - 1}, such as {min(name for (name,) in heldout[1:])}, " in table.caption
-    assert not any(name in text_of(apart) for (name,) in heldout[1:])
+    assert f"are not compared: {len(changed)}, such as {min(changed)}, " in table.caption
+    assert not any(name in text_of(differences) for name in changed)
 
 
-def test_the_report_says_each_source_in_its_first_sentence(mixed, tmp_path):
+def test_the_headline_names_each_source(mixed, tmp_path):
     said = headline(run_result(mixed, "both"))
     assert " on cvdp, " in said
     assert said.endswith(" on starter")

@@ -1,5 +1,6 @@
-"""Every figure and table of the report, as a browser has drawn it, shows what the database holds."""
+"""Every figure and table of the report, as drawn by a browser, agrees with the database."""
 
+import itertools
 import json
 from collections import defaultdict
 from collections.abc import Callable
@@ -18,14 +19,14 @@ COMPARED = {
     "kl-position", "entropy", "health", "failure-flow", "mistake-kinds", "curriculum", "time-by-step",
     "episode-turns", "episode-endings", "episode-tools",
 }  # fmt: skip
-"""Figures that a test below holds against the database; those of controllers and of more evaluations have a module of their own."""
+"""Figures that the tests below compare with the database; test_report_controls.py has those of controllers."""
 PLACES = {"student before": ("student", 0), "student after": ("student", 12), "teacher": ("teacher", 0)}
 """Name of a policy in the figures -> policy and step of its evaluation."""
 
 
 @pytest.fixture(scope="module")
 def drawn(path):
-    """The report with all its figures, in a tab that no test changes."""
+    """The report with all figures, in a tab that no test changes."""
     with browser() as tab:
         open_whole(tab, path)
         yield tab
@@ -38,14 +39,13 @@ def named(demo: History, name: str) -> list[dict]:
 
 def test_the_page_opens_without_errors_and_without_the_network(drawn):
     assert_quiet(drawn)
-    found = drawn.js(
-        "[...document.querySelectorAll('.plot')].map(p => [p.id, p.querySelectorAll('svg.main-svg').length])"
-    )
+    script = "[...document.querySelectorAll('.plot')].map(p => [p.id, p.querySelectorAll('svg.main-svg').length])"
+    found = drawn.js(script)
     assert {id_.removeprefix("plot-") for id_, _ in found} == COMPARED
     assert all(count > 0 for _, count in found), found
 
 
-def test_the_headline_is_the_evaluations(drawn, demo):
+def test_the_headline_shows_the_evaluations(drawn, demo):
     before, after = (demo.evaluation(f"demo-student-{step}").pass_at_1 for step in (0, 12))
     said = f"Held-out pass@1 rose from {100 * before:.1f}\u00a0% to {100 * after:.1f}\u00a0%"
     assert drawn.js("document.querySelector('h1').innerText") == said
@@ -77,13 +77,11 @@ def test_pass_by_label_equals_the_query(drawn, demo, label, who):
     assert shown == pytest.approx(found)
 
 
-def test_intervals_equal_those_that_were_recorded(drawn, demo):
+def test_intervals_equal_the_recorded_ones(drawn, demo):
     script = "document.getElementById('plot-result').data.map(t => [t.name, t.x[0] - t.error_x.arrayminus[0], t.x[0] + t.error_x.array[0]])"
     found = {(e.policy, e.step): (e.lo, e.hi) for e in demo.evaluations("demo")}
-    shown = {name: (lo, hi) for name, lo, hi in drawn.js(script)}
-    assert shown.keys() == PLACES.keys()
-    for name, place in PLACES.items():
-        assert shown[name] == pytest.approx(found[place])
+    shown = {name: bounds for name, *bounds in drawn.js(script)}
+    assert shown == {name: pytest.approx(list(found[place])) for name, place in PLACES.items()}
 
 
 TRACES: list[tuple[str, str, str, Callable[[dict], float]]] = [
@@ -98,7 +96,7 @@ TRACES: list[tuple[str, str, str, Callable[[dict], float]]] = [
     ("groups", "equal rewards", "group-mix", lambda row: row["no_signal"] / row["groups"]),
     ("time-by-step", "total", "steps", lambda row: row["seconds"]),
 ]
-"""Figure, trace, named query with a row for each step, and what of a row is shown."""
+"""Figure, trace, named query with a row for each step, and the value of a row that is shown."""
 
 
 @pytest.mark.parametrize(("figure", "trace", "query", "value"), TRACES)
@@ -110,13 +108,11 @@ def test_a_curve_equals_its_query(drawn, demo, figure, trace, query, value):
 
 def test_parts_add_up_to_the_whole(drawn):
     terms, outcomes = traces(drawn, "reward"), traces(drawn, "outcomes")
-    whole = terms.pop("total")["y"]
-    assert np.sum([terms[name]["y"] for name in ("format", "interface", "syntax", "tests")], axis=0) == pytest.approx(
-        whole
-    )
+    parts = [terms[name]["y"] for name in ("format", "interface", "syntax", "tests")]
+    assert np.sum(parts, axis=0) == pytest.approx(terms["total"]["y"])
     assert np.sum([trace["y"] for trace in outcomes.values()], axis=0) == pytest.approx(np.ones(12))
     told = drawn.js("document.getElementById('equal-difficulty').innerText")
-    assert "the raw curve (lighter) may fall while the student gets better" in told
+    assert "The raw curve (lighter) may fall while the student improves" in told
 
 
 def test_pass_rate_by_difficulty_equals_the_query(drawn, demo):
@@ -168,36 +164,22 @@ def test_mistakes_equal_the_query(drawn, demo):
     found, shown = named(demo, "mistakes"), cells(drawn, "mistakes")
     assert 0 < len(found) <= len(shown)
     for row, r in zip(shown, found, strict=False):
-        assert row[:6] == [
-            r["kind"].replace("_", " "),
-            r["name"],
-            r["expected"] or "–",
-            r["got"] or "–",
-            str(r["rollouts"]),
-            str(r["problems"]),
-        ]
+        names = [r["kind"].replace("_", " "), r["name"], r["expected"] or "–", r["got"] or "–"]
+        assert row[:6] == [*names, str(r["rollouts"]), str(r["problems"])]
         assert int(row[4]) == int(row[6]) + int(row[7])
-    kinds = traces(drawn, "mistake-kinds")
-    answers = rows(demo, "SELECT count(*) AS n FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND step = 0")[0][
-        "n"
-    ]
-    first = rows(
-        demo,
-        "SELECT count(*) AS n FROM interface_mismatches WHERE run = 'demo' AND purpose = 'train' AND step = 0 AND kind = 'missing_port'",
-    )
-    assert kinds["missing port"]["y"][0] == pytest.approx(first[0]["n"] / answers)
+    kinds, first = traces(drawn, "mistake-kinds"), "run = 'demo' AND purpose = 'train' AND step = 0"
+    answers = len(rows(demo, f"SELECT 1 FROM verdicts WHERE {first}"))
+    missing = len(rows(demo, f"SELECT 1 FROM interface_mismatches WHERE {first} AND kind = 'missing_port'"))
+    assert kinds["missing port"]["y"][0] == pytest.approx(missing / answers)
 
 
 def test_the_curriculum_equals_the_query(drawn, demo):
-    (shown,) = json.loads(
-        drawn.js("JSON.stringify(document.getElementById('plot-curriculum').data.map(({x, y, z}) => ({x, y, z})))")
-    )
+    (shown,) = traces(drawn, "curriculum").values()
     sql = "SELECT problem_id, epoch, sum(passed) / sum(samples) AS share FROM group_record WHERE run = 'demo' GROUP BY ALL"
     found = {(r["problem_id"], f"epoch {r['epoch'] + 1}"): r["share"] for r in rows(demo, sql)}
-    filled = {
-        (x, y): z for y, line in zip(shown["y"], shown["z"], strict=True) for x, z in zip(shown["x"], line, strict=True)
-    }
-    assert {k: v for k, v in filled.items() if v is not None} == pytest.approx(found)
+    places, shares = itertools.product(shown["y"], shown["x"]), itertools.chain(*shown["z"])
+    filled = {(x, y): share for (y, x), share in zip(places, shares, strict=True) if share is not None}
+    assert filled == pytest.approx(found)
 
 
 def test_tables_equal_the_queries(drawn, demo):
@@ -207,21 +189,18 @@ def test_tables_equal_the_queries(drawn, demo):
     for stage, _, mean, share in shown:
         found = times[stage.replace(" ", "_")]
         assert (mean, share) == (f"{found['mean_s']:.2f} s", f"{found['share_of_total']:.1%}")
-    assert [row[0] for row in cells(drawn, "never-solved")] == [r["problem_id"] for r in named(demo, "never-solved")][
-        :12
-    ]
+    never = [r["problem_id"] for r in named(demo, "never-solved")]
+    assert [row[0] for row in cells(drawn, "never-solved")] == never[:12]
     unfit = {r["problem_id"]: r["status"] for r in named(demo, "validation") if not r["status"].startswith("fit")}
     shown = {row[0]: row[2] for row in cells(drawn, "harness-problems")}
     assert 0 < len(shown) <= len(unfit)
     assert shown.items() <= unfit.items()
     after = demo.evaluation("demo-student-12")
-    assert (
-        cells(drawn, "result-table")[1][1]
-        == f"{100 * after.pass_at_1:.1f} % [{100 * after.lo:.1f}, {100 * after.hi:.1f}]"
-    )
+    rate = f"{100 * after.pass_at_1:.1f} % [{100 * after.lo:.1f}, {100 * after.hi:.1f}]"
+    assert cells(drawn, "result-table")[1][1] == rate
 
 
-def test_every_block_says_what_it_shows_and_how_it_was_asked(drawn, demo):
+def test_every_block_has_a_caption_and_its_sql(drawn, demo):
     found = drawn.js(
         "[...document.querySelectorAll('figure')].map(f => [f.id, f.querySelector('figcaption').firstChild.textContent,"
         " f.querySelector('details.sql pre').textContent])"
@@ -236,7 +215,7 @@ def test_every_block_says_what_it_shows_and_how_it_was_asked(drawn, demo):
             demo.query("\n".join(line for line in lines if not line.startswith("-- $")), values or None)
 
 
-def test_the_flow_carries_every_answer_of_both_evaluations(drawn, demo):
+def test_the_flow_contains_all_answers_of_both_evaluations(drawn, demo):
     (sankey,) = drawn.js("document.getElementById('plot-failure-flow').data.map(t => ({node: t.node, link: t.link}))")
     labels, link = sankey["node"]["label"], sankey["link"]
     for step, ends in ((0, link["source"]), (12, link["target"])):
@@ -247,8 +226,6 @@ def test_the_flow_carries_every_answer_of_both_evaluations(drawn, demo):
         shares: dict[str, float] = defaultdict(float)
         for end, value in zip(ends, link["value"], strict=True):
             shares[labels[end].rsplit(" ", 1)[0]] += value
-        assert shares == pytest.approx(
-            {r["level"].removeprefix("wrong in "): r["share"] for r in demo.query(sql).to_pylist()}
-        )
+        assert shares == pytest.approx({r["level"].removeprefix("wrong in "): r["share"] for r in rows(demo, sql)})
     drawn_names = drawn.js("[...document.querySelectorAll('#plot-failure-flow .node-label')].map(t => t.textContent)")
     assert sorted(drawn_names) == sorted(labels)

@@ -1,11 +1,13 @@
-"""The report in a real browser: it works under a reader's hands, keeps foreign text text, and asks nothing of the network."""
+"""The report in a browser: its controls work, untrusted text stays text, and it makes no network requests."""
 
 import base64
 import json
 
 import pytest
 
+from rtl_core.history.store import History
 from rtl_core.reporting.report import write_report
+from tests import synthetic
 from tests.reporting.chromium import Page, browser
 from tests.reporting.report_tab import assert_quiet, open_whole, rows, traces
 
@@ -18,7 +20,7 @@ def page():
 
 @pytest.fixture
 def opened(page, path):
-    """The report opened anew, for tests that touch it."""
+    """The report opened again, for tests that change it."""
     open_whole(page, path)
     return page
 
@@ -37,6 +39,13 @@ def set_value(page: Page, control: str, value: str) -> None:
     )
 
 
+def choose(page: Page, demo: History, sql: str) -> str:
+    """Select the first rollout of a query in the page; returns its key."""
+    key = demo.query(sql).column(0).to_pylist()[0]
+    page.js(f"document.querySelector('#rows tr[data-key=\"{key}\"]').click()")
+    return key
+
+
 def shown_keys(page: Page) -> list[str]:
     return page.js("[...document.querySelectorAll('#rows tr')].map(r => r.dataset.key)")
 
@@ -46,10 +55,8 @@ def test_the_browser_filters_by_outcome_purpose_and_text(opened, demo):
     assert len(sampled) == 480
     assert "All 480 graded rollouts" in opened.js("document.querySelector('#rollouts .lead').innerText")
     set_value(opened, "filter-outcome", "compile_failed")
-    found = {
-        r["rollout"]
-        for r in rows(demo, "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'compile_failed'")
-    }
+    sql = "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'compile_failed'"
+    found = {r["rollout"] for r in rows(demo, sql)}
     assert set(shown_keys(opened)) == found
     set_value(opened, "filter-purpose", "evaluation")
     assert set(shown_keys(opened)) == {key for key in found if "/eval/" in key}
@@ -60,49 +67,35 @@ def test_the_browser_filters_by_outcome_purpose_and_text(opened, demo):
     assert opened.js("document.getElementById('count').textContent") == f"{len(shown_keys(opened))} of 480"
 
 
-def test_a_rollout_is_shown_whole_with_both_interfaces(opened, demo):
-    key = rows(
-        demo,
-        "SELECT rollout FROM interface_mismatches WHERE run = 'demo' AND purpose = 'train' AND kind = 'extra_port' ORDER BY rollout",
-    )[0]["rollout"]
-    opened.js(f"document.querySelector('#rows tr[data-key=\"{key}\"]').click()")
-    stored = demo.rollout(key)
-    assert opened.js("document.querySelector('#detail .key').textContent") == key
+def test_a_rollout_is_shown_with_both_interfaces(opened, demo):
+    sql = "SELECT rollout FROM interface_mismatches WHERE run = 'demo' AND purpose = 'train' AND kind = 'extra_port' ORDER BY rollout"
+    stored = demo.rollout(choose(opened, demo, sql))
+    assert opened.js("document.querySelector('#detail .key').textContent") == stored.rollout.key
     assert opened.js("document.querySelector('#detail pre.answer').textContent").startswith(stored.rollout.text[:80])
-    cells = opened.js(
-        "[...document.querySelectorAll('#interface tr.wrong')].map(r => [...r.cells].map(c => c.textContent))"
-    )
+    script = "[...document.querySelectorAll('#interface {}')].map(r => [...r.cells].map(c => c.textContent))".format
+    wrong, right = opened.js(script("tr.wrong")), opened.js(script("tr:not(.wrong)"))
     missing, extra = stored.verdict.mismatches
-    assert [missing.name, missing.expected, "nothing"] in cells
-    assert [extra.name, "nothing", extra.got] in cells
-    right = opened.js(
-        "[...document.querySelectorAll('#interface tr:not(.wrong)')].map(r => [...r.cells].map(c => c.textContent))"
-    )
+    assert [missing.name, missing.expected, "nothing"] in wrong
+    assert [extra.name, "nothing", extra.got] in wrong
     assert ["result", right[-1][1], right[-1][1]] in right
 
 
-def test_a_mistake_leads_to_an_example(opened):
+def test_a_mistake_links_to_an_example(opened):
     opened.js("document.querySelector('#mistakes button.link').click()")
     key = opened.js("document.querySelector('#mistakes button.link').dataset.rollout")
     assert opened.js("document.querySelector('#detail .key').textContent") == key
 
 
-def test_what_a_model_wrote_stays_text(opened, demo):
-    key = rows(demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND contains(text, 'pwned') LIMIT 1")[0][
-        "rollout"
-    ]
-    opened.js(f"document.querySelector('#rows tr[data-key=\"{key}\"]').click()")
-    assert "</script><script>window.pwned=1</script>" in opened.js(
-        "document.querySelector('#detail pre.answer').textContent"
-    )
+def test_model_text_stays_text(opened, demo):
+    choose(opened, demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND contains(text, 'pwned') LIMIT 1")
+    answer = opened.js("document.querySelector('#detail pre.answer').textContent")
+    assert "</script><script>window.pwned=1</script>" in answer
     assert opened.js("document.querySelectorAll('#detail script, #detail img').length") == 0
     assert "\x1b" not in opened.js("document.getElementById('detail').textContent")
     assert_quiet(opened)
 
 
 def test_names_from_a_problem_set_stay_text(page, tmp_path):
-    from tests import synthetic
-
     odd = "<img src=x onerror=window.pwned=3>"
     history = synthetic.write_run(tmp_path / "h.duckdb", f"r{odd}", synthetic.Shape(steps=2, train=6, heldout=3))
     open_whole(page, write_report(history, [f"r{odd}"], tmp_path / "r.html"))
@@ -110,7 +103,7 @@ def test_names_from_a_problem_set_stay_text(page, tmp_path):
     assert odd in page.js("document.querySelector('.eyebrow').textContent")
 
 
-def test_light_and_dark_follow_the_reader_and_the_button(page, path):
+def test_light_and_dark_follow_the_system_and_the_button(page, path):
     page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     page.open(path)
     assert page.js("document.documentElement.dataset.theme") == "dark"
@@ -124,7 +117,7 @@ def test_light_and_dark_follow_the_reader_and_the_button(page, path):
     assert background == "rgb(251, 251, 249)"
 
 
-def test_it_prints_in_light_with_every_figure(page, path):
+def test_it_prints_all_figures_in_the_light_theme(page, path):
     page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     page.open(path)
     pdf = base64.b64decode(page.call("Page.printToPDF", printBackground=True)["data"])
@@ -135,19 +128,19 @@ def test_it_prints_in_light_with_every_figure(page, path):
 
 
 @pytest.mark.parametrize("width", [1440, 1280, 1000, 420])
-def test_nothing_sticks_out_at_any_width(opened, width):
+def test_no_width_causes_horizontal_scrolling(opened, width):
     opened.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
     opened.wait(f"document.documentElement.clientWidth <= {width}")
     opened.wait(f"document.documentElement.scrollWidth <= {width}")  # Plotly follows a resize with a delay
 
 
-def test_a_run_that_has_just_begun_has_a_page_too(page, demo, tmp_path):
+def test_a_run_that_has_just_started_has_a_page(page, demo, tmp_path):
     open_whole(page, write_report(demo, ["fresh"], tmp_path / "fresh.html"))
     assert_quiet(page)
     assert page.js("document.querySelector('h1').innerText") == "No evaluation has ended yet"
 
 
-def test_runs_are_compared_side_by_side(page, demo, tmp_path):
+def test_runs_are_compared(page, demo, tmp_path):
     open_whole(page, write_report(demo, ["demo", "other"], tmp_path / "both.html"))
     assert_quiet(page)
     at_equal_difficulty = "(SELECT run, step, value FROM step_metrics WHERE name = '{}_equal_difficulty')".format

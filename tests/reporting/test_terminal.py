@@ -1,4 +1,4 @@
-"""show, compare, watch, report, snapshot and export as a user types them."""
+"""The commands show, compare, watch, report, snapshot and export."""
 
 import os
 import subprocess
@@ -10,12 +10,14 @@ import pytest
 from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
+from rtl_core.reporting.png import write_pngs
+from rtl_core.tinymodels import model_path
 from rtl_distill import cli
 from tests.command import command, invoke
 
 
 def run(history: History, *arguments: str) -> str:
-    """What a command prints; errors for users are raised."""
+    """The output of a command; user errors are raised."""
     done = invoke(*arguments, COLUMNS="140", RTL_DISTILL_DB=str(history.path))
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -27,7 +29,7 @@ def key_of(history: History, condition: str) -> str:
     return history.query(sql).column(0).to_pylist()[0]
 
 
-def test_show_prints_a_rollout_whole(demo):
+def test_show_prints_everything_about_a_rollout(demo):
     key = key_of(demo, "outcome = 'interface_mismatch' AND verdicts.purpose = 'train'")
     stored, out = demo.rollout(key), run(demo, "show", key)
     assert "Write module" in out
@@ -42,9 +44,7 @@ def test_show_prints_a_rollout_whole(demo):
     assert "tokens are shown by number" in out
 
 
-def test_show_spells_tokens_with_the_tokenizer(demo):
-    from rtl_core.tinymodels import model_path
-
+def test_show_prints_token_texts_with_a_tokenizer(demo):
     key = key_of(demo, "verdicts.purpose = 'train'")
     out = run(demo, "show", key, "--tokenizer", str(model_path("student")))
     assert "shown by number" not in out
@@ -60,7 +60,7 @@ def test_show_spells_tokens_with_the_tokenizer(demo):
         (["query", "SELECT 1", "--db", "folder"], "folder: Is a directory"),
     ],
 )
-def test_a_path_that_cannot_be_used_is_a_sentence(demo, tmp_path, monkeypatch, capsys, words, said):
+def test_an_unusable_path_gives_a_readable_error(demo, tmp_path, monkeypatch, capsys, words, said):
     (tmp_path / "folder" / ".advantages.parquet.part").mkdir(parents=True)
     (tmp_path / "file").touch()
     monkeypatch.chdir(tmp_path)
@@ -73,7 +73,7 @@ def test_a_path_that_cannot_be_used_is_a_sentence(demo, tmp_path, monkeypatch, c
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_terminal_that_lacks_a_letter_gets_its_number(demo, encoding):
+def test_characters_that_a_terminal_cannot_encode_are_escaped(demo, encoding):
     words = command("query", "SELECT 'λ → x' AS word", "--db", str(demo.path))
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
     done = subprocess.run(words, env=environment, capture_output=True, text=True)
@@ -81,20 +81,20 @@ def test_a_terminal_that_lacks_a_letter_gets_its_number(demo, encoding):
     assert r"\u03bb \u2192 x" in done.stdout
 
 
-def test_an_output_on_a_full_disk_is_a_sentence():
+def test_output_to_a_full_disk_gives_a_readable_error():
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command("config", "--show"), stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2
     assert done.stderr.startswith("error: the output: No space left on device\n  -> ")
 
 
-def test_show_lets_no_escape_sequence_through(demo):
+def test_show_prints_no_escape_sequences(demo):
     out = run(demo, "show", key_of(demo, "contains(text, 'pwned')"))
     assert "pwned" in out
     assert "\x1b[31m" not in out
 
 
-def test_show_finds_a_rollout_by_its_end_and_names_candidates(demo):
+def test_show_finds_a_rollout_by_the_end_of_its_key_and_names_candidates(demo):
     only = key_of(demo, "verdicts.purpose = 'evaluation' AND verdicts.step = 12")
     assert only in run(demo, "show", only.removeprefix("demo/"))
     with pytest.raises(HistoryError, match=r"could be .*demo/step/00000/train_adder_000/0"):
@@ -103,19 +103,12 @@ def test_show_finds_a_rollout_by_its_end_and_names_candidates(demo):
         run(demo, "show", "nothing")
 
 
-def test_compare_tells_two_runs_apart(demo):
+def test_compare_shows_the_differences_between_two_runs(demo):
     out = run(demo, "compare", "other", "demo")
-    assert "What was set differently" not in out  # the made-up runs have one configuration
+    assert "Settings that differ" not in out  # the synthetic runs have the same configuration
     assert out.index("other") < out.index("demo")
-    for words in (
-        "In figures",
-        "shared",
-        "16",
-        "teacher KL",
-        "What kind of failing",
-        "demo before",
-        "Held-out problems that tell other and demo apart",
-    ):
+    tables = ("Results in numbers", "Kinds of failure", "Held-out problems on which other and demo differ most")
+    for words in (*tables, "shared", "16", "teacher KL", "demo before"):
         assert words in out
     with pytest.raises(HistoryError, match="two runs"):
         run(demo, "compare", "demo")
@@ -133,14 +126,14 @@ def test_compare_shows_settings_that_differ(tmp_path):
     assert "learning.loss" not in out
 
 
-def test_watch_shows_where_a_run_stands(demo):
+def test_watch_shows_the_progress_of_a_run(demo):
     out = run(demo, "watch", "demo", "--once")
     assert "12 of 12 steps" in out
     assert f"{100 * demo.evaluation('demo-student-12').pass_at_1:.1f}%" in out
     assert "step  12/12" in out
     fresh = run(demo, "watch", "fresh", "--once")
     assert "0 of 0 steps" in fresh
-    assert "last sign of life" in fresh
+    assert "last heartbeat" in fresh
 
 
 def test_watch_ends_with_the_run(demo, tmp_path):
@@ -153,7 +146,7 @@ def test_watch_ends_with_the_run(demo, tmp_path):
     assert "the disk is full" in done.output
 
 
-def test_report_snapshot_and_export_write_where_they_are_told(demo, tmp_path, monkeypatch):
+def test_report_snapshot_and_export_write_to_the_given_paths(demo, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(demo, "report", "demo").strip() == "report-demo.html"
     assert run(demo, "report", "demo", "other", "-o", "x/both.html").strip() == "x/both.html"
@@ -164,34 +157,36 @@ def test_report_snapshot_and_export_write_where_they_are_told(demo, tmp_path, mo
 
 
 @pytest.mark.slow
-def test_figures_come_as_png_files_too(demo, tmp_path):
-    from rtl_core.reporting.png import write_pngs
-
+def test_figures_are_written_as_png_files(demo, tmp_path):
     paths = write_pngs(demo, ["demo"], tmp_path)
     assert len(paths) == 21
     assert all(p.read_bytes().startswith(b"\x89PNG") and p.stat().st_size > 8_000 for p in paths)
 
 
-def test_every_command_of_this_room_has_help_with_examples(demo):
+def test_every_command_has_help_with_examples(demo):
     for name in ("query", "show", "compare", "report", "watch", "snapshot", "export"):
         out = run(demo, name, "--help")
         assert "Examples" in out
         assert "--db" in out
 
 
-def test_commands_do_not_import_what_is_heavy_for_their_help():
+def test_help_imports_no_heavy_packages():
     code = "import sys; import cli; cli.register(); print([m for m in ('torch', 'duckdb', 'plotly', 'transformers') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.slow
-def test_report_adds_a_section_of_the_users_own_that_the_project_does_not_know(demo, tmp_path):
+def test_report_adds_a_user_defined_section(demo, tmp_path):
     page = tmp_path / "own.html"
     run(demo, "report", "demo", "-o", str(page), "--section", "own_section:lengths")
     assert "How long are answers?" in page.read_text()
     assert 'id="own-lengths"' in page.read_text()
-    titles = ["What training saw", "How long are answers?", "How near is the teacher?"]  # their places are 30, 35, 40
+    titles = [
+        "Training rollouts",
+        "How long are answers?",
+        "How close is the student to the teacher?",
+    ]  # their places are 30, 35, 40
     assert sorted(titles, key=page.read_text().index) == titles
     run(demo, "report", "demo", "-o", str(page))
     assert "How long are answers?" not in page.read_text()

@@ -184,7 +184,7 @@ def test_a_run_without_passes_has_nothing_to_audit(run):
 def test_the_report_shows_the_audit(run, tmp_path):
     keys = run.answer(run.half, RIGHT, WRONG)
     before = write_report(run.history, ["r"], tmp_path / "before.html").read_text()
-    assert "Were the passes deserved?" not in before
+    assert "Are the passes correct?" not in before
     run.audit()
     after = write_report(run.history, ["r"], tmp_path / "after.html").read_text()
     assert "Audited: 2 passes, 1 proved, 1 doubtful" in after

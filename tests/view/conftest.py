@@ -1,4 +1,4 @@
-"""Made-up runs with everything that pages show, written through the public History."""
+"""Synthetic runs with everything that pages show, written through the public History."""
 
 import pytest
 from fastapi.testclient import TestClient
@@ -12,7 +12,7 @@ from tests import synthetic
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory):
-    """The runs `demo` (with a second turn, an audit and a regrade), `other`, and `fresh`, which has only started."""
+    """The runs `demo` (with a second turn, an audit and a regrading), `other`, and `fresh`, which has only started."""
     path = tmp_path_factory.mktemp("view") / "h.duckdb"
     history = synthetic.write_run(path, "demo")
     synthetic.write_run(path, "other", synthetic.Shape(steps=3), seed=5, gain=0.2)
@@ -35,5 +35,5 @@ def demo(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def view(demo):
-    """The view of that history, asked over HTTP."""
+    """An HTTP client for the view of that history."""
     return TestClient(create_app(History(demo.path, read_only=True)), base_url="http://127.0.0.1:8000")

@@ -1,4 +1,4 @@
-"""A person looks at a run that goes on: from the curve to a failed answer, its failing check, its waveform and its tokens, in Chromium."""
+"""The view of a running run in Chromium: from the curve to a failed answer, its failing check, waveform and tokens."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ RUN = [
     "learning.warm_start_steps=0",
     "learning.kl_schedule=constant", "learning.replace_with_kl=false",
 ]  # fmt: skip
-"""Overrides of the demo: four steps an epoch, the teacher at every one, and no end before the test's."""
+"""Overrides of the demo: four steps per epoch, teacher scores at every step, and more epochs than the test needs."""
 FAILED = """
 SELECT v.rollout, v.step, v.problem_id, v.reasons FROM verdicts v JOIN teacher_scores USING (rollout) JOIN steps s ON s.run = v.run AND s.step = v.step
 WHERE v.outcome = 'tests_failed' AND v.purpose = 'train' AND s.status = 'trained' AND v.tests_total > 0 ORDER BY v.step, v.rollout LIMIT 1
@@ -31,20 +31,14 @@ WHERE v.outcome = 'tests_failed' AND v.purpose = 'train' AND s.status = 'trained
 
 
 def program(*arguments: str, out: Path, sets: Sequence[str] = ()) -> subprocess.Popen:
-    """A command of ours in a process group of its own."""
+    """Start a command in a new process group."""
     with out.open("w") as file:
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        return subprocess.Popen(
-            command(*arguments, sets=sets),
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-        )
+        options = {"env": {**os.environ, "PYTHONUNBUFFERED": "1"}, "start_new_session": True}
+        return subprocess.Popen(command(*arguments, sets=sets), stdout=file, stderr=subprocess.STDOUT, **options)
 
 
 def end(process: subprocess.Popen, number: signal.Signals) -> int:
-    """Its exit status after a signal; whatever it leaves of its process group is ended, too."""
+    """Send a signal and return the exit status; then kill what is left of the process group."""
     process.send_signal(number)
     try:
         return process.wait(timeout=300)
@@ -55,7 +49,7 @@ def end(process: subprocess.Popen, number: signal.Signals) -> int:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory):
-    """A run that goes on, with an answer of it that failed its tests."""
+    """A running run, with one of its answers that failed the tests."""
     folder = tmp_path_factory.mktemp("live")
     history = History(folder / "h.duckdb", read_only=True)
     overrides = [*RUN, f"run.directory={folder}", f"run.history={history.path}"]
@@ -73,14 +67,15 @@ def live(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(live, tmp_path_factory):
-    """The command `rtl-distill view`, which ends with Ctrl-C."""
+    """The address of `rtl-distill view`, which ends with Ctrl-C."""
     out = tmp_path_factory.mktemp("served") / "view.log"
     process = program("view", "--no-browser", "--db", str(live[0].path), out=out)
+
+    def announced():
+        return next((line for line in out.read_text().splitlines() if line.startswith("http://127.0.0.1:")), "")
+
     try:
-        yield wait_for(
-            lambda: next((line for line in out.read_text().splitlines() if line.startswith("http://127.0.0.1:")), ""),
-            "the view's address",
-        )
+        yield wait_for(announced, "the view's address")
         assert process.poll() is None
     finally:
         code = end(process, signal.SIGINT)
@@ -115,14 +110,13 @@ def test_from_the_curve_of_a_live_run_to_the_waveform_of_a_failing_check(live, a
     there(page, "/run")
     assert page.js("document.querySelector('.live').innerText") == "live"
 
-    # The page follows the run by itself.
+    # The page updates itself.
     newest = page.js("Number(document.querySelector('.rows tbody tr a').innerText)")
     page.js("window.sameDocument = true")
-    page.wait(
-        f"Number(document.querySelector('.rows tbody tr a').innerText) > {newest} && window.sameDocument", PATIENCE_S
-    )
+    updated = f"Number(document.querySelector('.rows tbody tr a').innerText) > {newest}"
+    page.wait(f"{updated} && window.sameDocument", PATIENCE_S)
 
-    # Curve, step, group, rollout; a point of the curve may be a mean, so its step is the one beside it at worst.
+    # Curve, step, group, rollout. A point of the curve may be a mean of steps, so go to the failed answer's step directly.
     page.click("[...document.querySelectorAll('.chart')][1].querySelector('svg a')")
     there(page, "/step")
     page.visit(address.rstrip("/") + link("/step", run="live", step=failed["step"]))
@@ -136,24 +130,18 @@ def test_from_the_curve_of_a_live_run_to_the_waveform_of_a_failing_check(live, a
     # The KL of its tokens.
     stored = history.find_rollout(failed["rollout"])
     k_T = [s - q for s, q in zip(stored.rollout.logprobs_T, stored.teacher.logprobs_T, strict=True)]
-    told = page.js(
-        "[...document.querySelectorAll('.tokens span')].map(e => Number(/teacher KL (\\S+)/.exec(e.title)[1]))"
-    )
+    spans = "[...document.querySelectorAll('.tokens span')]"
+    told = page.js(spans + ".map(e => Number(/teacher KL (\\S+)/.exec(e.title)[1]))")
     assert told == pytest.approx(k_T, abs=6e-4)
-    marked = page.js("[...document.querySelectorAll('.tokens span')].map(e => e.className !== '')")
-    assert marked == [abs(value) >= 0.05 for value in told]
-    assert (
-        page.js("document.querySelector('.tokens').innerText")
-        .replace("\n", "")
-        .startswith(stored.rollout.text[:20].replace("\n", ""))
-    )
+    assert page.js(spans + ".map(e => e.className !== '')") == [abs(value) >= 0.05 for value in told]
+    shown = page.js("document.querySelector('.tokens').innerText").replace("\n", "")
+    assert shown.startswith(stored.rollout.text[:20].replace("\n", ""))
     page.click("[...document.querySelectorAll('#tokens nav a')].find(a => a.innerText === 'advantage')")
-    page.wait(
-        "document.querySelector('.tokens').dataset.overlay === 'advantage' && document.documentElement.dataset.ready === 'yes'"
-    )
+    page.wait("document.querySelector('.tokens').dataset.overlay === 'advantage'")
+    page.wait("document.documentElement.dataset.ready === 'yes'")
     assert page.js("document.getElementById('missing')") is None
 
-    # The waveform, by its button; its address shows it again.
+    # The button shows the waveform, and so does the resulting URL.
     page.click("document.getElementById('show-waves')")
     page.wait("document.querySelector('#drawing svg .said')", PATIENCE_S)
     assert page.js("document.querySelectorAll('#drawing .wave, #drawing .bus').length") >= 2
@@ -168,10 +156,10 @@ def test_from_the_curve_of_a_live_run_to_the_waveform_of_a_failing_check(live, a
 
 
 @pytest.mark.slow
-def test_search_by_keys_finds_an_answer_by_a_word_of_its_text(live, address, page):
-    _, failed = live
-    stored = live[0].find_rollout(failed["rollout"])
-    word = max(stored.rollout.text.replace("(", " ").replace(";", " ").split(), key=len)
+def test_keyboard_search_finds_an_answer_by_a_word_of_its_text(live, address, page):
+    history, failed = live
+    text = history.find_rollout(failed["rollout"]).rollout.text
+    word = max(text.replace("(", " ").replace(";", " ").split(), key=len)
     page.visit(address)
     page.press("/")
     page.wait("document.activeElement.type === 'search'")
@@ -195,7 +183,7 @@ def test_search_by_keys_finds_an_answer_by_a_word_of_its_text(live, address, pag
 
 
 @pytest.mark.slow
-def test_light_and_dark_follow_the_system_until_the_reader_chooses(address, page):
+def test_light_and_dark_follow_the_system_until_the_user_chooses(address, page):
     for theme in ("dark", "light"):
         page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": theme}])
         page.visit(address)

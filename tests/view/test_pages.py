@@ -1,4 +1,4 @@
-"""The pages say what the history holds, escape what models wrote, and answer to their own reader alone."""
+"""The pages show the data of the history, escape model texts, and accept only local requests."""
 
 import html
 import itertools
@@ -6,6 +6,7 @@ import re
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from fastapi.testclient import TestClient
 
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
@@ -22,18 +23,17 @@ def keys(demo: History, sql: str) -> list[str]:
 
 
 def hrefs(page: str, path: str) -> list[str]:
-    return [
-        address for address in map(html.unescape, re.findall(r'href="([^"]*)"', page)) if urlsplit(address).path == path
-    ]
+    addresses = map(html.unescape, re.findall(r'href="([^"]*)"', page))
+    return [address for address in addresses if urlsplit(address).path == path]
 
 
 @pytest.mark.slow
-def test_every_link_of_every_page_leads_to_a_page(view):
+def test_every_link_on_every_page_works(view):
     seen, todo, kinds = set(), ["/"], set()
     while todo:
         address = todo.pop().split("#")[0]
         path = urlsplit(address).path
-        # Of each kind of page with each set of parameters a few are enough.
+        # Three pages of each path and set of parameters are enough.
         kind = path, tuple(sorted(parse_qs(urlsplit(address).query)))
         if address in seen or sum(k == kind for k, _ in kinds) >= 3:
             continue
@@ -43,29 +43,18 @@ def test_every_link_of_every_page_leads_to_a_page(view):
         assert answer.status_code == 200, address
         if "text/html" in answer.headers["content-type"]:
             todo += list(map(html.unescape, re.findall(r'(?:href|src)="(/[^"]*)"', answer.text)))
-    assert {path for (path, _), _ in kinds} >= {
-        "/",
-        "/run",
-        "/step",
-        "/group",
-        "/rollouts",
-        "/rollout",
-        "/wrong",
-        "/mistakes",
-        "/static/view.js",
-    }
+    paths = {"/", "/run", "/step", "/group", "/rollouts", "/rollout", "/wrong", "/mistakes", "/static/view.js"}
+    assert {path for (path, _), _ in kinds} >= paths
 
 
-def test_what_a_model_wrote_is_text_on_every_page(view, demo):
-    hostile = keys(
-        demo,
-        "SELECT rollout FROM rollouts WHERE run = 'demo' AND contains(text, 'pwned') AND purpose = 'train' LIMIT 1",
-    )[0]
-    failed = keys(demo, "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'tests_failed' LIMIT 1")[0]
-    talked = keys(demo, "SELECT rollout FROM episodes WHERE run = 'demo' LIMIT 1")[0]
+def test_model_text_stays_text_on_every_page(view, demo):
+    first = "SELECT rollout FROM {} WHERE run = 'demo' AND {} LIMIT 1".format
+    (hostile,) = keys(demo, first("rollouts", "contains(text, 'pwned') AND purpose = 'train'"))
+    (failed,) = keys(demo, first("verdicts", "outcome = 'tests_failed'"))
+    (episode,) = keys(demo, first("episodes", "true"))
     stored = demo.find_rollout(hostile).rollout
     pages = [
-        rollout_link(talked),
+        rollout_link(episode),
         rollout_link(hostile), rollout_link(hostile, against="golden"), rollout_link(hostile, against="passing"), rollout_link(failed),
         link("/group", run="demo", step=stored.step, problem=stored.problem_id), link("/wrong", run="demo"),
         link("/rollouts", run="demo", q="</script><script>window.pwned"), link("/rollouts", run="demo", check='"><script>x'),
@@ -79,7 +68,7 @@ def test_what_a_model_wrote_is_text_on_every_page(view, demo):
         assert "\u2028" not in page
 
 
-def test_an_episode_is_shown_turn_by_turn_and_what_failed_is_red(view, demo):
+def test_an_episode_is_shown_turn_by_turn_with_failures_in_red(view, demo):
     key = keys(demo, "SELECT rollout FROM episodes WHERE run = 'demo' LIMIT 1")[0]
     page = html.unescape(view.get(rollout_link(key)).text)
     assert "2 turns, 17 tokens written, 2 calls (1 failed), 2.0 s model, 0.5 s tools, ended: submitted" in page
@@ -91,7 +80,7 @@ def test_an_episode_is_shown_turn_by_turn_and_what_failed_is_red(view, demo):
     assert "episode of 2 turns, ended: submitted" in view.get(link("/rollouts", run="demo", purpose="episodes")).text
 
 
-def test_scripts_and_styles_come_from_the_view_alone(view):
+def test_scripts_and_styles_come_only_from_the_view(view):
     policy = view.get("/").headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "script-src 'self'" in policy
@@ -101,12 +90,12 @@ def test_scripts_and_styles_come_from_the_view_alone(view):
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "10.0.0.1"])
-def test_a_request_under_another_name_is_refused(view, host):
+def test_a_request_for_another_host_is_refused(view, host):
     for address in ("/", "/stamp", "/static/view.js"):
         assert view.get(address, headers={"host": host}).status_code == 400
 
 
-def test_it_listens_on_loopback_and_says_when_a_port_is_taken():
+def test_it_listens_on_loopback_and_reports_a_port_that_is_in_use():
     with listen("127.0.0.1", 0) as first:
         host, port = first.getsockname()
         assert host == "127.0.0.1"
@@ -114,17 +103,17 @@ def test_it_listens_on_loopback_and_says_when_a_port_is_taken():
             listen("127.0.0.1", port)
 
 
-def test_a_form_of_another_page_cannot_start_a_simulator(view, demo):
+def test_another_website_cannot_start_a_simulator(view, demo):
     key = keys(demo, "SELECT rollout FROM verdicts WHERE outcome = 'tests_failed' LIMIT 1")[0]
     assert view.post("/waves", json={"key": key}).status_code == 403
     assert view.get("/waves").status_code == 405
 
 
-def test_a_waveform_that_cannot_be_had_says_why(view, demo):
+def test_a_missing_waveform_is_explained(view, demo):
     key = keys(demo, "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'no_answer' LIMIT 1")[0]
     answer = view.post("/waves", json={"key": key}, headers={"x-rtl-distill-view": "1"})
     assert answer.status_code == 200
-    assert "cannot be used here" in answer.text  # the made-up run has no configuration
+    assert "cannot be used here" in answer.text  # the synthetic run has no configuration
 
 
 FILTERS = {
@@ -150,7 +139,7 @@ FILTERS = {
 
 
 @pytest.mark.parametrize("asked", FILTERS)
-def test_a_list_holds_what_its_address_asks_for(view, demo, asked):
+def test_a_list_contains_the_rollouts_that_match_its_filters(view, demo, asked):
     expected = set(keys(demo, FILTERS[asked]))
     address, found = f"/rollouts?run=demo&{asked}", set()
     while address:
@@ -162,18 +151,15 @@ def test_a_list_holds_what_its_address_asks_for(view, demo, asked):
     assert found == expected
 
 
-def test_a_list_is_in_the_order_of_its_pages_without_gaps(demo):
+def test_the_pages_of_a_list_contain_each_rollout_once(demo):
     every = [row["rollout"] for page in range(20) for row in rollouts(demo, Filters(run="demo", page=page))]
     assert len(every) == len(set(every)) == count(demo, Filters(run="demo"))
 
 
 def test_a_rollout_shows_verdict_reward_and_the_kl_of_each_token(view, demo):
-    key = keys(
-        demo,
-        "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'tests_failed' AND purpose = 'train' LIMIT 1",
-    )[0]
-    stored = demo.find_rollout(key)
-    page = view.get(rollout_link(key)).text
+    sql = "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'tests_failed' AND purpose = 'train' LIMIT 1"
+    stored = demo.find_rollout(*keys(demo, sql))
+    page = view.get(rollout_link(stored.rollout.key)).text
     assert html.escape(stored.verdict.reasons[0]) in page
     assert f"{stored.reward.total:.3f}" in page
     told = [float(v) for v in re.findall(r"teacher KL ([+-][\d.]+)", page)]
@@ -181,7 +167,7 @@ def test_a_rollout_shows_verdict_reward_and_the_kl_of_each_token(view, demo):
     assert told == pytest.approx(k_T, abs=6e-4)
 
 
-def test_a_token_says_what_the_teacher_would_have_written(view, demo):
+def test_a_token_shows_what_the_teacher_would_have_written(view, demo):
     row = demo.query("SELECT * FROM teacher_choices JOIN tokens USING (rollout) WHERE tokens[1] <> tokens_T[position + 1] LIMIT 1").to_pylist()[0]  # fmt: skip
     page = html.unescape(view.get(rollout_link(row["rollout"])).text)
     assert len(row["tokens"]) == 3
@@ -189,7 +175,7 @@ def test_a_token_says_what_the_teacher_would_have_written(view, demo):
     assert re.match(r"[^>]*\nthe teacher would have written `[^`]*`, 0\.19; or `", page[at:], re.DOTALL)
 
 
-def test_an_overlay_without_data_says_so(view, demo):
+def test_an_overlay_without_data_explains_why(view, demo):
     evaluated = keys(demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND purpose = 'evaluation' LIMIT 1")[0]
     trained = keys(demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND purpose = 'train' LIMIT 1")[0]
     assert "the teacher has not scored this answer" in view.get(rollout_link(evaluated, overlay="kl")).text
@@ -198,12 +184,11 @@ def test_an_overlay_without_data_says_so(view, demo):
     assert "was not trained on" in view.get(rollout_link(evaluated, overlay="mask")).text
 
 
-def test_what_goes_wrong_counts_what_the_history_holds(view, demo):
-    total = demo.query(
-        "SELECT count(*) AS n FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND outcome NOT IN ('passed', 'interface_mismatch')"
-    ).to_pylist()[0]["n"]
-    assert sum(c.answers for c in failures.reasons(demo, "demo")) == total
-    for cluster in failures.reasons(demo, "demo"):
+def test_the_page_on_failures_agrees_with_the_history(view, demo):
+    failed = keys(demo, "SELECT outcome FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND outcome <> 'passed'")
+    reasons = failures.reasons(demo, "demo")
+    assert sum(c.answers for c in reasons) == len(failed) - failed.count("interface_mismatch")
+    for cluster in reasons:
         assert sum(cluster.bins) == cluster.answers
         assert demo.find_rollout(cluster.example).verdict.outcome.value == cluster.kind
     solved = set(keys(demo, "SELECT problem_id FROM verdicts WHERE run = 'demo' AND outcome = 'passed'"))
@@ -211,9 +196,8 @@ def test_what_goes_wrong_counts_what_the_history_holds(view, demo):
     for row in failures.flips(demo, "demo"):
         passed = [visit["passed"] > 0 for visit in row["record"]]
         assert row["lost"] == sum(a and not b for a, b in itertools.pairwise(passed))
-    failed = "SELECT count(*) AS n FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND outcome <> 'passed'"
     by_level = {c.name: c.answers for c in failures.levels(demo, "demo")}
-    assert sum(by_level.values()) == demo.query(failed).to_pylist()[0]["n"]
+    assert sum(by_level.values()) == len(failed)
     page = view.get("/mistakes?run=demo").text
     assert all(f'>{level}</a></td><td class="right">{n}<' in page for level, n in by_level.items())
     page = view.get("/wrong?run=demo").text
@@ -222,8 +206,6 @@ def test_what_goes_wrong_counts_what_the_history_holds(view, demo):
 
 
 def test_a_page_changes_with_the_history(tmp_path):
-    from fastapi.testclient import TestClient
-
     history = synthetic.write_run(tmp_path / "h.duckdb", "demo", synthetic.Shape(steps=1))
     client = TestClient(create_app(History(history.path, read_only=True)), base_url="http://localhost")
     stamp, page = client.get("/stamp").json(), client.get("/").text
@@ -241,16 +223,16 @@ def test_a_page_changes_with_the_history(tmp_path):
         ("/rollout?key=nobody", 404, "there is no rollout"),
         ("/step?run=demo&step=999", 404, "no rollouts"),
         ("/step?run=demo&step=x", 400, "a step is a number"),
-        ("/rollouts?run=demo&step=x", 404, "is no step"),
-        ("/rollouts?run=demo&page=-1", 400, "cannot be read"),
+        ("/rollouts?run=demo&step=x", 404, "is not a step"),
+        ("/rollouts?run=demo&page=-1", 400, "is not valid"),
         ("/group?run=demo&problem=nobody&step=1", 404, "no rollouts"),
-        ("/run", 400, "cannot be read"),
+        ("/run", 400, "is not valid"),
         ("/nothing", 404, "Not Found"),
-        ("/run?run=" + "x" * 500, 400, "cannot be read"),
+        ("/run?run=" + "x" * 500, 400, "is not valid"),
         ("/rollout?key='; DROP TABLE runs; --", 404, "there is no rollout"),
     ],
 )
-def test_an_address_that_leads_nowhere_says_so(view, address, status, words):
+def test_an_invalid_address_gives_a_readable_error(view, address, status, words):
     answer = view.get(address)
     assert answer.status_code == status
     assert words in html.unescape(answer.text)

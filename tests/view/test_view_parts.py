@@ -1,23 +1,32 @@
-"""Colours, differences, scales and waveforms by hand-made input."""
+"""Highlighting, differences, scales, waveforms and texts of tokens."""
 
+import html
 import re
+import shutil
+
+import pytest
 
 from rtl_core.debugging.checks import Check
 from rtl_core.debugging.table import hexadecimal
 from rtl_core.debugging.waves import Signal, Waves
+from rtl_core.history.records import RunRecord
+from rtl_core.pretrained import MODELS
+from rtl_core.tinymodels import MODEL_NAMES, model_path
 from rtl_core.types.verdict import Verdict
 from rtl_core.view.charts import Line, Point, chart, stack, thinned, ticks
 from rtl_core.view.code import coloured, difference
+from rtl_core.view.pieces import pieces
 from rtl_core.view.waves import draw
 
+LOCAL = {"tinker": {"base_url": "local"}}
 TEXT = 'module m(input a); /* one\n  <b>two</b> */\n  assign x = "a & b" ? 1 : a;\nendmodule\n'
 
 
 def plain(lines) -> list[str]:
-    return [re.sub(r"<[^>]*>", "", line).replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&#34;", '"').replace("&#39;", "'").replace("&amp;", "&") for line in lines]  # fmt: skip
+    return [html.unescape(re.sub(r"<[^>]*>", "", line)) for line in lines]
 
 
-def test_every_line_keeps_its_text_and_is_html_of_its_own():
+def test_every_line_keeps_its_text_and_is_complete_html():
     for text in (TEXT, TEXT.replace("\n", "\r\n"), "", "\n\nx\n", "x", "x" * 70_000, "<script>" * 3_000):
         lines = coloured(text)
         assert plain(lines) == text.replace("\r\n", "\n").splitlines()
@@ -29,19 +38,14 @@ def test_every_line_keeps_its_text_and_is_html_of_its_own():
 
 def test_a_difference_names_the_lines_of_both():
     found = difference("a\nb\nc\n", "a\nB\nc\nd\n")
-    assert [(d.mark, d.old, d.new) for d in found] == [
-        (" ", 1, 1),
-        ("-", 2, None),
-        ("+", None, 2),
-        (" ", 3, 3),
-        ("+", None, 4),
-    ]
+    marks = [(" ", 1, 1), ("-", 2, None), ("+", None, 2), (" ", 3, 3), ("+", None, 4)]
+    assert [(d.mark, d.old, d.new) for d in found] == marks
     assert difference(TEXT, TEXT) == []
     assert difference("x\n" * 5_000, "y\n" * 5_000) is None
     assert [d.mark for d in difference("", "a\n")] == ["+"]
 
 
-def test_a_scale_has_round_ticks_and_holds_every_point():
+def test_a_scale_has_round_ticks_and_contains_every_point():
     assert ticks(0, 1, 5) == [0, 0.2, 0.4, 0.6, 0.8, 1]
     assert ticks(0, 1e-7, 5)[-1] == 1e-7
     made = chart("t", [Line("a", "after", [Point(0, -3.0, ""), Point(7, 12.5, ""), Point(8, float("nan"), "")])])
@@ -59,18 +63,12 @@ def test_a_long_curve_is_drawn_as_means():
     assert all(abs(p.y - 0.5) < 0.02 for p in points)
 
 
-def test_bits_are_written_as_digits_and_unknown_ones_stay_unknown():
-    assert [hexadecimal(b) for b in ("1", "10101", "zzzzz", "1x01", "00001111", "x")] == [
-        "0x1",
-        "0x15",
-        "0xzz",
-        "0xx",
-        "0x0f",
-        "0xx",
-    ]
+def test_bits_are_written_as_hexadecimal_digits_and_unknown_ones_stay_unknown():
+    digits = {"1": "0x1", "10101": "0x15", "zzzzz": "0xzz", "1x01": "0xx", "00001111": "0x0f", "x": "0xx"}
+    assert {bits: hexadecimal(bits) for bits in digits} == digits
 
 
-def test_a_waveform_has_a_track_a_signal_and_stands_at_the_failing_check():
+def test_a_waveform_has_a_track_per_signal_and_marks_the_failing_check():
     verdict = Verdict(outcome="tests_failed", stages=(), executor="bubblewrap")
     check = Check("q is 0101, expected 0110", "t", 3e-9, 0, "q", "0101", "0110")
     signals = (
@@ -88,3 +86,18 @@ def test_a_waveform_has_a_track_a_signal_and_stands_at_the_failing_check():
     corners = [tuple(map(float, corner.split(","))) for corner in made.tracks[0].path.split()]
     assert corners[1][0] == corners[2][0] == made.moment
     assert corners[1][1] > corners[2][1]
+
+
+@pytest.mark.parametrize("student", MODEL_NAMES)
+def test_shipped_models_have_a_tokenizer(student):
+    assert pieces(RunRecord(name="run", config=LOCAL, student=student), [5, 6]) is not None
+
+
+def test_a_fetched_model_uses_the_tokenizer_in_its_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("RTL_DISTILL_MODELS", str(tmp_path))
+    name = next(iter(MODELS))
+    (tmp_path / name).mkdir()
+    shutil.copy(model_path("student") / "tokenizer.json", tmp_path / name)
+    found = pieces(RunRecord(name="run", config=LOCAL, student=name), [5, 6])
+    assert found == pieces(RunRecord(name="run", config=LOCAL, student="student"), [5, 6])
+    assert found is not None

@@ -1,4 +1,4 @@
--- Other reward weights over stored verdicts, without problems.weak_ceiling, rollout by rollout: reward and group-centred advantage, before and now.
+-- Other reward weights over stored verdicts, without problems.weak_ceiling, by rollout: reward and group-centred advantage, before and now.
 -- $weights = {"format": 0.0, "interface": 0.0, "syntax": 0.0, "tests": 1.0}: weight of each term, as JSON; others count 0
 -- $from = 0: first step
 -- $to = 1000000: last step

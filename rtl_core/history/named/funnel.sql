@@ -1,2 +1,2 @@
--- How far answers get: share that passed each stage of grading, by epoch.
+-- Share of answers that passed each stage of grading, by epoch.
 SELECT epoch, stage, rollouts, reached, passed, passed_share FROM stage_funnel WHERE run = $run ORDER BY epoch, position

@@ -1,2 +1,2 @@
--- Mean of each reward term by step, before weighting and as it counts.
+-- Mean of each reward term by step, unweighted and weighted.
 SELECT epoch, step, term, weight, value, contribution FROM reward_terms_by_step WHERE run = $run ORDER BY step, term

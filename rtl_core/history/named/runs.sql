@@ -1,4 +1,4 @@
--- All runs with their state, newest first; `silent`: running, and no sign of life for five minutes.
+-- All runs with their state, newest first; `silent`: running, but without a heartbeat for five minutes.
 SELECT run, CASE WHEN status = 'running' AND heartbeat_at < now() AT TIME ZONE 'UTC' - INTERVAL 5 MINUTE THEN 'silent' ELSE status END AS status,
        created_at, finished_at, student, teacher,
        (SELECT count(*) FROM steps s WHERE s.run = r.run AND s.status = 'trained') AS trained_steps,

@@ -1,4 +1,4 @@
--- Evaluations in episodes, by turn: answers that took so many turns, how many of them passed, and the share of all that had passed by the end of the turn.
+-- Evaluations in episodes, by number of turns: answers, how many of them passed, and the share of all answers that had passed by the end of the turn.
 WITH answers AS (
     SELECT r.evaluation, coalesce(r.n_turns, r.turn) AS turn, r.turn = 1 AS first, v.outcome = 'passed' AS passed -- turn > 1: refinement of earlier versions
     FROM rollouts r JOIN verdicts v USING (rollout)

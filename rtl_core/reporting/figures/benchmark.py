@@ -1,5 +1,4 @@
-"""How good is the model on a benchmark? For a run that only evaluates: pass@k by category and difficulty, and which problems the figures
-leave out."""
+"""How good is the model on a benchmark? For a run that only evaluates: pass@k by category and difficulty, and excluded problems."""
 
 from __future__ import annotations
 
@@ -28,16 +27,13 @@ UNANSWERED_SQL = "SELECT count(DISTINCT problem_id) AS n FROM rollouts WHERE run
 
 
 @SECTIONS.register("benchmark")
-@section(
-    "How good is the model?", "The model's answers to every problem, none of which it was trained on here.", place=5
-)
+@section("How good is the model?", "The model's answers to all problems; this run did not train on them.", place=5)
 def blocks(source: Source) -> list[Block]:
-    """pass@k of the evaluation by category and difficulty."""
     return [*tables_of(source.history, source.run)]
 
 
 def tables_of(history: History, run: str) -> list[Table]:
-    """The tables of a run that only evaluates; none for any other, and before its evaluation has ended."""
+    """The tables of a run that only evaluates; empty for any other run, and before its evaluation has ended."""
     result = run_result(history, run)
     if history.existing_run(run).config.get("run", {}).get("purpose") != "evaluation" or result.after is None:
         return []
@@ -48,9 +44,9 @@ def tables_of(history: History, run: str) -> list[Table]:
 
 
 def tables(source: Source, record: EvaluationRecord) -> list[Table]:
-    """A table for each k of a finished evaluation: a row for each category, a column for each difficulty, and totals.
+    """A table for each k of a finished evaluation: rows are categories, columns are difficulties, with totals.
 
-    A cell has the mean of the unbiased pass@k over its problems, the 95 % interval over them, and their number.
+    A cell contains the mean of the unbiased pass@k over its problems, the 95 % interval over them, and their number.
     """
     rows = source.ask(PROBLEMS_SQL, evaluation=record.key)
     (unanswered,) = source.ask(UNANSWERED_SQL, evaluation=record.key)
@@ -85,7 +81,7 @@ def tables(source: Source, record: EvaluationRecord) -> list[Table]:
 
 
 def _notes(run: RunRecord, record: EvaluationRecord, unanswered: int) -> str:
-    """What a reader must know before comparing: how it was sampled, what counts without an answer, and what does not count."""
+    """How answers were sampled, and which problems count as failed without an answer or are excluded."""
     held, own = run.config.get("evaluation", {}), run.config.get("sampling", {})
     sampled = {
         "template": record.template or run.config.get("prompting", {}).get("template"),
@@ -95,8 +91,8 @@ def _notes(run: RunRecord, record: EvaluationRecord, unanswered: int) -> str:
     }
     notes = f"{held.get('weights') or run.student}; {', '.join(f'{name} {value}' for name, value in sampled.items())}."
     if unanswered:
-        notes += f" Not answered and counted as failed: {counted(unanswered, 'problem')} whose prompt fills the model's context."
+        notes += f" Counted as failed without an answer: {counted(unanswered, 'problem')} whose prompt fills the model's context."
     if record.left_out:
         reasons = sorted(record.left_out.items(), key=lambda reason: (-reason[1], reason[0]))
-        notes += f" Left out of the figures: {'; '.join(f'{count} ({why})' for why, count in reasons)}."
+        notes += f" Excluded problems: {'; '.join(f'{count} ({why})' for why, count in reasons)}."
     return notes

@@ -1,7 +1,8 @@
-"""Several runs side by side: results, and the curves that tell them apart."""
+"""Comparison of several runs: results, curves and settings."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, curve
 from rtl_core.reporting.evaluations import (
     ALL_SOURCES,
     MIXTURE,
+    PROBLEMS_SQL,
     ROLES,
     paired_rates,
     run_result,
@@ -29,12 +31,10 @@ _CURVES = (
 
 
 def blocks(sources: list[Source]) -> list[Block]:
-    """Held-out results of all runs, their table, and reward, pass rate and KL by step."""
     return draw(sources, results, table, failures, *(partial(by_step, what=what) for what in _CURVES), differences)
 
 
 def results(sources: list[Source]) -> Figure:
-    """pass@1 before, after and of the teacher, a row per run."""
     points: dict[str, list[tuple[str, Interval]]] = {}
     for source in sources:
         for name, view in run_result(source.history, source.run).shown:
@@ -47,7 +47,7 @@ def results(sources: list[Source]) -> Figure:
     return Figure(
         "compare-result",
         "Held-out pass@1",
-        "Student before, student after and teacher, one row a run; bars are 95 % intervals over problems.",
+        "Student before, student after and teacher, one row per run; bars are 95 % intervals over problems.",
         data,
         layout(
             xaxis=axis("pass@1", **PERCENT, showgrid=True), hovermode="closest", margin={"l": 110},
@@ -59,9 +59,9 @@ def results(sources: list[Source]) -> Figure:
 
 
 def table(sources: list[Source]) -> Table:
-    """Each run's end against the first run's, paired by problem: for each source of problems and for all together."""
+    """Last results compared with those of the first run, paired by problem: by source of problems and for all together."""
     results = [run_result(source.history, source.run) for source in sources]
-    # A run of one source stands beside the same source of another run, whatever that one holds beside it.
+    # A run with one source is compared with the same source of a run with several.
     mixed = any(result.mixed for result in results)
     labels = list(dict.fromkeys(label for result in results for label in result.by_source)) if mixed else []
     same = [same_problems(source.history, sources[0].run, source.run) for source in sources]
@@ -80,19 +80,16 @@ def table(sources: list[Source]) -> Table:
             against = [gain_in_words(test), str(test.n), p_in_words(test.p_value)] if test else ["–"] * 3
             found = [str(after.record.step), rate_in_words(after.pass_at_1), rate_in_words(after.interface)]
             rows.append([*([label] if labels else []), source.run, *found, *against])
-            source.ask(
-                "SELECT * FROM evaluation_problems WHERE run = $run AND evaluation = $evaluation",
-                evaluation=after.record.key,
-            )
+            source.ask(PROBLEMS_SQL, evaluation=after.record.key)
     named = f": {len(changed)}, such as {visible(', '.join(sorted(changed)[:3]))}" if changed else ""
     columns: list[tuple[str, Align]] = [("source", "left")] if labels else []
     columns += [("run", "code"), ("steps", "right"), ("pass@1", "right"), ("interface right", "right")]
     columns += [("difference", "right"), ("shared problems", "right"), ("p", "right")]
     return Table(
         "compare-table",
-        "In figures",
-        f"The last evaluation of each student; the difference is in points against {sources[0].run}, over the problems that both "
-        f"saw (bootstrap interval, sign-flip permutation test). A problem whose prompt, context or harness changed is not shared{named}."
+        "Results in numbers",
+        f"The last evaluation of each student. The difference is in points to {sources[0].run}, over the problems of both "
+        f"(bootstrap interval, sign-flip permutation test). Problems whose prompt, context or harness changed are not compared{named}."
         + (f" {MIXTURE}" if labels else ""),
         columns,
         rows,
@@ -100,7 +97,6 @@ def table(sources: list[Source]) -> Table:
 
 
 def failures(sources: list[Source]) -> Table:
-    """What kind of failing, before and after: shares of the answers of each run's first and last evaluation."""
     columns: list[tuple[str, Align]] = [("answers", "left")]
     shares: list[dict[str, float]] = []
     for source in sources:
@@ -118,36 +114,30 @@ def failures(sources: list[Source]) -> Table:
     found = [level for level in ("passed", *reversed(LEVELS)) if any(level in share for share in shares)]
     return Table(
         "compare-failures",
-        "What kind of failing",
-        "Held-out answers by level, before and after; rules decide the level by what the harness told.",
+        "Kinds of failure",
+        "Held-out answers by level, before and after training. Rules derive the level from the reports of the harness.",
         columns,
         [[level, *(f"{100 * share.get(level, 0):.1f} %" for share in shares)] for level in found],
     )
 
 
 def differences(sources: list[Source]) -> Table:
-    """Where the configurations differ."""
-    records = [source.history.run(source.run) for source in sources]
-    flat = [_flat(record.config) if record else {} for record in records]
-    keys = [
-        key
-        for key in sorted({key for values in flat for key in values})
-        if len({values.get(key) for values in flat}) > 1
-    ]
+    flat = [_flat(source.history.existing_run(source.run).config) for source in sources]
+    keys = sorted(key for key in {*itertools.chain(*flat)} if len({values.get(key) for values in flat}) > 1)
     columns: list[tuple[str, Align]] = [("key", "code"), *[(source.run, "code") for source in sources]]  # type: ignore[list-item]
     for source in sources:
         source.ask("SELECT run, config FROM runs WHERE run = $run")
     return Table(
         "compare-configuration",
-        "What was set differently",
-        "Keys of the runs' configurations that do not agree.",
+        "Settings that differ",
+        "Keys of the configuration whose values differ between the runs.",
         columns,
         [[key, *[values.get(key, "–") for values in flat]] for key in keys],
     )
 
 
 def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """`section.key` -> value as text."""
+    """Mapping of `section.key` to the value as text."""
     found: dict[str, str] = {}
     for key, value in config.items():
         if isinstance(value, dict):
@@ -170,12 +160,5 @@ def by_step(sources: list[Source], what: tuple[str, str, str, str, str, str, str
             raw = [r["step"] for r in rows], [r["value"] for r in rows]
             x, y = source.recorded(width, metric + SUFFIX).get(metric + SUFFIX, raw)
             data.append(curve(source.run, x, y, line(i), "%{y:.3f}", dash="solid" if i < LINES else "dash"))
-    return Figure(
-        id_,
-        title,
-        f"{words}, by step; {longest.binned()}.",
-        data,
-        layout(
-            xaxis=axis("train steps"), yaxis=axis(unit, **(PERCENT if unit == "pass rate" else {"rangemode": "tozero"}))
-        ),
-    )
+    yaxis = axis(unit, **(PERCENT if unit == "pass rate" else {"rangemode": "tozero"}))
+    return longest.by_step(id_, title, f"{words}, by step.", data, yaxis)

@@ -1,4 +1,4 @@
-"""How near is the student to its teacher? KL by step and by token position, entropy."""
+"""How close is the student to the teacher? KL by step and by token position, entropy."""
 
 from __future__ import annotations
 
@@ -9,27 +9,25 @@ from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.theme import axis, layout
 
 POSITION_ROLLOUTS = 800
-"""Rollouts a quarter of the run that the curve by position is drawn from."""
+"""Maximum rollouts per quarter of the run for the curve by position."""
 POSITION_SHARE = 0.05
-"""Share of those rollouts that must reach a position: a mean over the longest few says little."""
+"""Minimum share of those rollouts that must reach a position: a mean over a few long ones says little."""
 
 
 @SECTIONS.register("teacher")
-@section("How near is the teacher?", "What distillation pulls at.", place=40)
+@section("How close is the student to the teacher?", "The KL to the teacher, which distillation reduces.", place=40)
 def blocks(source: Source) -> list[Block]:
-    """KL by step, KL by token position, entropy."""
     return draw(source, kl, kl_by_position, entropy)
 
 
 def kl(source: Source) -> Figure | None:
-    """k1, k2, k3 by step."""
     rows = source.ask(
         "SELECT avg(step) AS step, sum(k1 * tokens) / sum(tokens) AS k1, sum(k2 * tokens) / sum(tokens) AS k2,"
         " sum(k3 * tokens) / sum(tokens) AS k3 FROM teacher_kl_by_step WHERE run = $run GROUP BY step // $width ORDER BY 1"
     )
     if not rows:
         return None
-    # A few tokens far off make k2 many times the others: then it waits for a click.
+    # A few tokens with a large KL make k2 many times the others; then it is hidden until it is clicked.
     dwarfs = max(r["k2"] for r in rows) > 2 * max(max(abs(r["k1"]), r["k3"]) for r in rows)
     styles: dict[str, dict[str, Any]] = {
         "k1": {"width": 2.4},
@@ -42,19 +40,16 @@ def kl(source: Source) -> Figure | None:
         curve(name, [r["step"] for r in rows], [r[name] for r in rows], role, "%{y:.4f}", **styles[name])
         for name, role in (("k1", "@line0"), ("k2", "@line3"), ("k3", "@line2"))
     ]
-    return Figure(
-        "teacher-kl",
-        "Reverse KL to the teacher",
-        "Nats per token on the student's own samples, three estimators with r = log p(student) − log p(teacher): k1 = r "
-        f"(unbiased, the one that is trained on), k2 = r²/2, k3 = e⁻ʳ − 1 + r. Mean over tokens; {source.binned()}."
-        + (" Here k2 dwarfs the others: click its name to see it." if dwarfs else ""),
-        data,
-        layout(xaxis=axis("train steps"), yaxis=axis("nats per token", rangemode="tozero")),
+    caption = (
+        "Nats per token on the student's own samples, mean over tokens. Three estimators with r = log p(student) − log p(teacher): "
+        "k1 = r (unbiased, used in training), k2 = r²/2, k3 = e⁻ʳ − 1 + r."
+        + (" k2 is much larger than the others: click its name to show it." if dwarfs else "")
     )
+    yaxis = axis("nats per token", rangemode="tozero")
+    return source.by_step("teacher-kl", "Reverse KL to the teacher", caption, data, yaxis)
 
 
 def kl_by_position(source: Source) -> Figure | None:
-    """Mean k1 by token position, first against last quarter of the run."""
     rows = source.ask(
         "WITH span AS (SELECT greatest(1, max(step) + 1) AS steps FROM teacher_scores WHERE run = $run AND purpose = 'train'),"
         " ranked AS (SELECT rollout, least(3, step * 4 // steps) AS quarter FROM teacher_scores, span"
@@ -85,45 +80,26 @@ def kl_by_position(source: Source) -> Figure | None:
     return Figure(
         "kl-position",
         "KL by token position",
-        "Where in the answer student and teacher part: mean k1 at each position of the completion, over at most "
-        f"{POSITION_ROLLOUTS} rollouts a quarter; positions that fewer than {POSITION_SHARE:.0%} of them reach are left out.",
+        "Mean k1 at each token position of the answer: where student and teacher differ. Over at most "
+        f"{POSITION_ROLLOUTS} rollouts per quarter of the run; positions that fewer than {POSITION_SHARE:.0%} of them reach are omitted.",
         data,
-        layout(xaxis=axis("token of the completion"), yaxis=axis("nats per token")),
+        layout(xaxis=axis("token position in the answer"), yaxis=axis("nats per token")),
     )
 
 
 def entropy(source: Source) -> Figure:
-    """How undecided the student is, by step."""
-    return metric(
-        source,
-        "entropy",
-        "optim/entropy",
-        "Entropy",
-        "Mean −log p of the sampled tokens, in nats: how undecided the student still is. A fall to nothing means that groups "
-        "hold copies of one answer.",
-        "@after",
-    )
+    caption = "Mean −log p of the sampled tokens, in nats: how uncertain the student is. At zero, the answers of a group are identical."
+    return metric(source, "entropy", "optim/entropy", "Entropy", caption, "@after")
 
 
 def metric(
     source: Source, id_: str, name: str, title: str, caption: str, role: str, limit: float | None = None
 ) -> Figure:
-    """One recorded metric over steps."""
+    """One recorded metric by step, with a dotted line at `limit`."""
     data = source.curves((name, title.lower(), role, "%{y:.4g}"), cliponaxis=False)
     if data and limit is not None:
         ends = [data[0]["x"][0], data[0]["x"][-1]]
         style: dict[str, Any] = {"width": 1.2, "dash": "dot", "hoverinfo": "skip"}
         data.append(curve("healthy below", ends, [limit, limit], "@muted", "", **style))
-    return Figure(
-        id_,
-        title,
-        f"{caption} {source.binned().capitalize()}.",
-        data,
-        layout(
-            xaxis=axis("train steps"),
-            yaxis=axis("nats per token", rangemode="tozero"),
-            margin={"t": 12},
-            showlegend=False,
-        ),
-        height=260,
-    )
+    yaxis = axis("nats per token", rangemode="tozero")
+    return source.by_step(id_, title, caption, data, yaxis, height=260, margin={"t": 12}, showlegend=False)

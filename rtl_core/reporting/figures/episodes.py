@@ -1,4 +1,4 @@
-"""Episodes: what working with tools brings at equal tokens, and how it goes."""
+"""Episodes: results with tools at equal tokens, turns, endings, calls."""
 
 from __future__ import annotations
 
@@ -14,73 +14,68 @@ from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, bar, draw, plain
 from rtl_core.reporting.breakdown import Counts
 from rtl_core.reporting.console import rich_table
-from rtl_core.reporting.evaluations import counts_of, paired_rates, rates_of
+from rtl_core.reporting.evaluations import PROBLEMS_SQL, counts_of, paired_rates, rates_of
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.text import counted, p_in_words, rate_in_words
+from rtl_core.reporting.text import counted, paired_in_words, rate_in_words
 from rtl_core.reporting.theme import axis, layout
 
-COLUMNS = ("", "problems", "pass@1", "tokens an answer", "turns")
+COLUMNS = ("", "problems", "pass@1", "tokens per answer", "turns")
 COST_SQL = """
 SELECT coalesce(avg(tokens), 0) AS tokens, coalesce(avg(turns), 0) AS turns
 FROM (SELECT coalesce(sum(m.n_tokens), any_value(r.n_tokens)) AS tokens, coalesce(sum(CAST(m.who = 'model' AS INTEGER)), 1) AS turns
       FROM rollouts r LEFT JOIN messages m USING (rollout) WHERE r.evaluation = $evaluation AND r.purpose = 'evaluation' GROUP BY r.rollout)"""
-"""Means over the answers of an evaluation: tokens that the model wrote, and turns. An answer without messages is one turn."""
+"""Means over the answers of an evaluation: tokens that the model sampled, and turns. An answer without messages is one turn."""
 _PLACE = ("policy", "step", "split", "samples", *(name for name in Conditions.model_fields if name != "turns"))
 TOOLS = 12
-"""Names of tools that are shown; models make up others."""
+"""Maximum tool names that are shown; models invent further names."""
 _PASSED = "count(*) AS n, count(*) FILTER (WHERE passed) AS good"
 
 
 @SECTIONS.register("episodes")
 @section(
-    "At work with tools",
+    "Working with tools",
     "Episodes, in which the model reads, writes, compiles and simulates before it submits.",
     place=15,
 )
 def blocks(source: Source) -> list[Block]:
-    """Single-shot against episodes at equal tokens, turns, how episodes ended, calls by tool."""
     return draw(source, equal_tokens, turns, endings, tools)
 
 
 def equal_tokens(source: Source) -> Table:
-    """pass@1 of both, and single-shot at as many tokens, for each evaluation in episodes."""
     lines: list[list[str]] = []
     said: list[str] = []
-    for record in of_episodes(source.history, source.run):
+    for record in source.history.evaluations(source.run):
+        if record.status != "done" or record.turns is None:
+            continue
         found, words = compared(source.history, record)
         where = f"{record.policy} after {counted(record.step, 'step')}, {record.split} × {record.samples}"
         lines += [[where, *line] for line in found]
         said += [f"{where}: {words}."] if words else []
         source.ask(COST_SQL, evaluation=record.key)
-        source.ask(
-            "SELECT * FROM evaluation_problems WHERE run = $run AND evaluation = $evaluation", evaluation=record.key
-        )
+        source.ask(PROBLEMS_SQL, evaluation=record.key)
     return Table(
         "equal-tokens",
         "Single-shot and episodes",
-        "pass@1 with its 95 % interval over problems. Any of k is single-shot at about as many tokens as an episode took: a problem counts if any of k"
-        f" answers passes. Tokens are those that the model wrote. {' '.join(said)}".rstrip(),
+        "pass@1 with its 95 % interval over problems. “Any of k” is single-shot with about as many tokens as an episode: a problem counts if any of k"
+        f" answers passes. Tokens are those that the model sampled. {' '.join(said)}".rstrip(),
         [("evaluation", "left"), ("answers", "left"), *((name, "right") for name in COLUMNS[1:])],
         lines,
     )
 
 
 def turns(source: Source) -> Figure:
-    """How many turns episodes took, those that passed and the others."""
     rows = source.ask(f"SELECT turns AS place, {_PASSED} FROM episodes WHERE run = $run GROUP BY turns ORDER BY turns")
-    caption = "Episodes by how many turns the model took, those that passed apart."
+    caption = "Number of episodes by their number of turns, passed and not passed."
     return _bars("episode-turns", "Turns of an episode", caption, rows, axis("turns"))
 
 
 def endings(source: Source) -> Figure:
-    """How episodes ended, those that passed and the others."""
     rows = source.ask(f"SELECT ended AS place, {_PASSED} FROM episodes WHERE run = $run GROUP BY ended ORDER BY n DESC")
-    caption = "no call: by a turn without a call; cut: by a limit of tokens within a turn; turns, tokens, seconds: by that bound."
+    caption = "no call: a turn without a call; cut: the token limit of a turn; turns, tokens, seconds: that limit of the episode."
     return _bars("episode-endings", "How episodes ended", caption, rows, axis(""))
 
 
 def tools(source: Source) -> Figure:
-    """Calls by tool, with the share that failed."""
     rows = source.ask(
         "SELECT left(m.call ->> '$.name', 20) AS place, count(*) AS n, count(*) FILTER (WHERE m.ok) AS good FROM messages m JOIN episodes e USING (rollout)"
         " WHERE e.run = $run AND m.who = 'tool' GROUP BY place ORDER BY n DESC, place LIMIT $most",
@@ -88,7 +83,7 @@ def tools(source: Source) -> Figure:
     )
     for row in rows:
         row["place"] = f"{plain(row['place'])}<br>{1 - row['good'] / row['n']:.0%} failed"
-    caption = "A call failed if it could not be carried out, or if a program failed: a compiler that finds an error, a test bench whose check fails."
+    caption = "A call failed if it could not be executed or its program failed, such as a compiler error or a failing check of a test bench."
     made = _bars("episode-tools", "Calls by tool", caption, rows, axis(""), ("done", "failed"))
     return replace(made, wide=True)
 
@@ -101,7 +96,7 @@ def _bars(
     places: dict[str, Any],
     names: tuple[str, str] = ("passed", "not passed"),
 ) -> Figure:
-    """Rows (place, n, good) as bars of two parts; `places` is their axis."""
+    """Rows (place, n, good) as stacked bars; `places` is their axis."""
     x = [row["place"] for row in rows]
     good, bad = [row["good"] for row in rows], [row["n"] - row["good"] for row in rows]
     data = [bar(names[0], x, good, "@good", "%{y}"), bar(names[1], x, bad, "@bad", "%{y}")] if rows else []
@@ -110,14 +105,9 @@ def _bars(
     return Figure(id_, title, caption, data, shown)
 
 
-def of_episodes(history: History, run: str) -> list[EvaluationRecord]:
-    """The finished evaluations of a run in which the model worked with tools."""
-    return [e for e in history.evaluations(run) if e.status == "done" and e.turns is not None]
-
-
 def compared(history: History, episodes: EvaluationRecord) -> tuple[list[list[str]], str]:
-    """A line for single-shot, one for episodes, and one for single-shot at about as many tokens (a problem counts if any of k answers
-    passes); and the paired difference in words. Where there was no single-shot evaluation of the kind: the line for episodes alone."""
+    """Table lines for single-shot, for episodes, and for single-shot with about as many tokens (a problem counts if any of k answers
+    passes); and the paired difference in words. Without a matching single-shot evaluation: only the line for episodes."""
     line, ours, tokens = _side(history, episodes, f"episodes of up to {episodes.turns} turns")
     single = next((e for e in history.evaluations(episodes.run) if _is_counterpart(e, episodes)), None)
     if single is None:
@@ -129,16 +119,11 @@ def compared(history: History, episodes: EvaluationRecord) -> tuple[list[list[st
         best = pass_at_k_interval(theirs.values(), k)
         lines.append([f"single-shot, any of {k}", str(len(theirs)), rate_in_words(best), f"{k * spent:,.0f}", f"{k}"])
     paired = paired_rates(rates_of(theirs), rates_of(ours))
-    if paired is None:
-        return lines, ""
-    return lines, (
-        f"episodes minus single-shot, paired by problem: {100 * paired.gain:+.1f} points"
-        f" [{100 * paired.lo:+.1f}, {100 * paired.hi:+.1f}], p {p_in_words(paired.p_value)}"
-    )
+    return lines, f"episodes minus single-shot, paired by problem: {paired_in_words(paired)}" if paired else ""
 
 
 def compared_table(history: History, episodes: EvaluationRecord) -> RichTable:
-    """The same for a terminal."""
+    """The table of `compared` for a terminal."""
     lines, caption = compared(history, episodes)
     title = f"single-shot and episodes: {history.existing_run(episodes.run).student}"
     columns: list[tuple[str, Align]] = [(name, "right" if name else "left") for name in COLUMNS]
@@ -146,7 +131,7 @@ def compared_table(history: History, episodes: EvaluationRecord) -> RichTable:
 
 
 def _side(history: History, record: EvaluationRecord, name: str) -> tuple[list[str], Counts, float]:
-    """Its line, samples and passes by problem, and the mean tokens of an answer."""
+    """Table line, samples and passes by problem, and mean tokens per answer of an evaluation."""
     (cost,) = history.query(COST_SQL, {"evaluation": record.key}).to_pylist()
     counts = counts_of(history, record)
     rate = rate_in_words(mean_interval(list(rates_of(counts).values())))

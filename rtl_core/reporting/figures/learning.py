@@ -1,4 +1,4 @@
-"""What did training see? Reward and pass rate, raw and at equal difficulty, outcomes, stages and groups of the training rollouts."""
+"""The training rollouts: reward and pass rate, raw and at equal difficulty, outcomes, stages and groups."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ _STAGES = ("format", "interface", "syntax", "tests")
 
 @SECTIONS.register("training")
 @section(
-    "What training saw",
-    "The rollouts of the train steps; those that taught nothing were not trained on.",
+    "Training rollouts",
+    "The rollouts of the train steps; those without a learning signal were not trained on.",
     place=30,
 )
 def blocks(source: Source) -> list[Block]:
-    """Reward by term, pass rate at equal difficulty and by difficulty, outcomes, stage funnel, group mix."""
     return draw(source, reward, equal_difficulty, pass_rate, outcomes, funnel, groups)
 
 
 def reward(source: Source) -> Figure:
-    """Mean reward by step as the sum of its terms."""
     rows = source.ask(
         "SELECT avg(step) AS step, term, sum(contribution * n) / sum(n) AS contribution FROM (SELECT step, term,"
         " avg(weight * value) AS contribution, count(*) AS n FROM reward_terms WHERE run = $run AND purpose = 'train'"
@@ -50,35 +48,25 @@ def reward(source: Source) -> Figure:
     colour = faded("@ink", 0.35) if equal else "@ink"
     data += [curve("total", x, y, colour, "%{y:.3f}", width=1.8)] if whole else []
     data += [curve("total at equal difficulty", *found, "@ink", "%{y:.3f}", width=2.4) for found in equal.values()]
-    return Figure(
-        "reward",
-        "Reward by term",
-        f"Mean reward of the training rollouts, split into what each term adds (weight × value); {source.binned()}. "
-        "Where problems.weak_ceiling holds, the total is less than they add up to. "
-        f"The KL to the teacher is no part of it.{f' {EQUAL_DIFFICULTY}' if equal else ''}",
-        data,
-        layout(xaxis=axis("train steps"), yaxis=axis("reward", rangemode="tozero")),
+    caption = (
+        "Mean reward of the training rollouts, split into the contribution of each term (weight × value). "
+        "Where problems.weak_ceiling applies, the total is less than the sum. "
+        f"The KL to the teacher is not included.{f' {EQUAL_DIFFICULTY}' if equal else ''}"
     )
+    return source.by_step("reward", "Reward by term", caption, data, axis("reward", rangemode="tozero"))
 
 
 def equal_difficulty(source: Source) -> Figure:
-    """Pass rate at equal difficulty and, lighter, as the problems of each step gave it."""
     raw = "env/all/tests_passed"
     data = source.curves(
         (raw, "raw", faded("@after", 0.35), "%{y:.1%}", {"width": 1.6}),
         (raw + SUFFIX, "at equal difficulty", "@after", "%{y:.1%}", {"width": 2.4}),
     )
-    return Figure(
-        "equal-difficulty",
-        "Pass rate at equal difficulty",
-        f"{EQUAL_DIFFICULTY} {source.binned().capitalize()}.",
-        data if len(data) == 2 else [],
-        layout(xaxis=axis("train steps"), yaxis=axis("pass rate", **PERCENT)),
-    )
+    title, shown = "Pass rate at equal difficulty", data if len(data) == 2 else []
+    return source.by_step("equal-difficulty", title, EQUAL_DIFFICULTY, shown, axis("pass rate", **PERCENT))
 
 
 def pass_rate(source: Source) -> Figure:
-    """Pass rate of training rollouts by difficulty over steps."""
     rows = source.ask(
         "SELECT step // $width AS bin, difficulty, v.problem_id, avg(step) AS step,"
         " avg(CAST(outcome = 'passed' AS INTEGER)) AS rate FROM verdicts v JOIN run_problems p ON p.run = v.run AND"
@@ -96,17 +84,12 @@ def pass_rate(source: Source) -> Figure:
         if rates:
             x = [sum(steps[b]) / len(steps[b]) for b in rates]
             data += band(x, [mean_interval(rates[b]) for b in rates], difficulty, f"@{difficulty}")
-    return Figure(
-        "pass-rate",
-        "Pass rate by difficulty",
-        f"Share of training rollouts that pass, with 95 % intervals over the problems of each point; {source.binned(10)}.",
-        data,
-        layout(xaxis=axis("train steps"), yaxis=axis("pass rate", **PERCENT)),
-    )
+    caption = "Share of training rollouts that pass, with 95 % intervals over the problems of each point."
+    yaxis = axis("pass rate", **PERCENT)
+    return source.by_step("pass-rate", "Pass rate by difficulty", caption, data, yaxis, most=10)
 
 
 def outcomes(source: Source) -> Figure:
-    """What became of the answers, as shares."""
     rows = source.ask(
         "SELECT step // $width AS bin, outcome, sum(rollouts) AS n FROM outcomes_by_step WHERE run = $run"
         " GROUP BY bin, outcome ORDER BY bin"
@@ -121,17 +104,11 @@ def outcomes(source: Source) -> Figure:
             x, shown = [source.middle(b) for b in totals], [int(counts.get(b, 0)) for b in totals]
             shares = [counts.get(b, 0.0) / totals[b] for b in totals]
             data.append(bar(words, x, shares, role, "%{y:.1%} (%{customdata})", customdata=shown))
-    return Figure(
-        "outcomes",
-        "What became of the answers",
-        f"Outcome of each training rollout; the first stage that fails decides. {source.binned().capitalize()}.",
-        data,
-        layout(xaxis=axis("train steps"), yaxis=axis("share", **PERCENT), **STACKED),
-    )
+    caption = "Outcome of each training rollout, decided by the first stage that fails."
+    return source.by_step("outcomes", "Outcomes", caption, data, axis("share", **PERCENT), **STACKED)
 
 
 def funnel(source: Source) -> Figure:
-    """Share of all training answers that passed each stage, by epoch or quarter of the run."""
     parts = source.parts
     rows = source.ask(
         f"SELECT {parts.sql} AS part, stage, count(*) FILTER (WHERE status = 'passed') AS passed, count(*) AS rollouts,"
@@ -146,7 +123,7 @@ def funnel(source: Source) -> Figure:
         depth = 1.0 if len(shown) == 1 else 0.3 + 0.7 * i / (len(shown) - 1)
         data.append(
             bar(
-                parts.label(part), [r["stage"] for r in mine], [r["passed_share"] for r in mine], faded("@after", round(depth, 2)),
+                f"{parts.name} {part + 1}", [r["stage"] for r in mine], [r["passed_share"] for r in mine], faded("@after", round(depth, 2)),
                 "%{y:.1%} (%{customdata[0]} of %{customdata[1]})", customdata=[[r["passed"], r["rollouts"]] for r in mine],
                 text=[f"{100 * r['passed_share']:.0f}" for r in mine], textposition="outside",
                 textfont={"size": 10.5, "color": "@muted"}, cliponaxis=False,
@@ -163,7 +140,6 @@ def funnel(source: Source) -> Figure:
 
 
 def groups(source: Source) -> Figure:
-    """Groups that are all good, mixed, all bad: only mixed ones carry a reward signal of passing."""
     rows = source.ask(
         "SELECT step // $width AS bin, sum(groups) AS groups, sum(all_good) AS all_good, sum(mixed) AS mixed,"
         " sum(all_bad) AS all_bad, sum(no_signal) AS no_signal FROM group_mix WHERE run = $run GROUP BY bin ORDER BY bin"
@@ -175,11 +151,9 @@ def groups(source: Source) -> Figure:
     }
     data = [bar(words, x, shares[kind], role, "%{y:.0%}") for kind, words, role in kinds]
     data.append(curve("equal rewards", x, shares["no_signal"], "@ink", "%{y:.0%}", width=1.8, dash="dot"))
-    return Figure(
-        "groups",
-        "Group mix",
-        "Of the groups (one problem's samples in one step): all pass, some pass, none passes. Groups with equal rewards teach "
-        f"nothing but the KL to the teacher. {source.binned().capitalize()}.",
-        data if rows else [],
-        layout(xaxis=axis("train steps"), yaxis=axis("share of groups", **PERCENT), **STACKED),
+    caption = (
+        "Share of groups (the samples of a problem in a step) in which all, some or no answers pass. Groups with equal rewards train only "
+        "the KL to the teacher."
     )
+    yaxis = axis("share of groups", **PERCENT)
+    return source.by_step("groups", "Group mix", caption, data if rows else [], yaxis, **STACKED)

@@ -1,18 +1,20 @@
-"""What goes wrong most: interface mistakes, problems never solved, problems whose harness is in doubt."""
+"""What goes wrong: failures by level, interface mistakes, problems that were never solved or failed validation."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
+from typing import Any
 
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw, problems_left_out
-from rtl_core.reporting.evaluations import evaluations_of_rhythm
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw, left_out
+from rtl_core.reporting.evaluations import scheduled_evaluations
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.theme import LEVELS, LINES, axis, faded, layout, line
 
 MOST = 12
+"""Maximum rows of a table."""
 COLUMNS = 4
-"""Evaluations that the flow picture shows."""
+"""Maximum evaluations in the flow diagram."""
 _FLOW = """
 WITH shown AS (SELECT evaluation, row_number() OVER (ORDER BY step) AS place FROM evaluations WHERE evaluation IN ({keys})),
 answers AS (SELECT place, problem_id, coalesce(level, 'passed') AS level, count(*) / sum(count(*)) OVER (PARTITION BY place, problem_id) AS share
@@ -27,17 +29,16 @@ JOIN answers b ON b.problem_id = a.problem_id AND b.place = a.place + 1 JOIN pro
 @SECTIONS.register("wrong")
 @section(
     "What goes wrong",
-    "Where answers miss what was asked, and problems that deserve a look themselves.",
+    "How answers fail, and problems that may be faulty themselves.",
     place=60,
 )
 def blocks(source: Source) -> list[Block]:
-    """What failures turned into, levels, kinds of interface mistakes over steps, by name, the most common, never solved problems, harness problems."""
     return draw(source, flow, levels, kinds, named, common, never_solved, harness, regrades)
 
 
 def flow(source: Source) -> Figure | None:
-    """What failures turned into from one evaluation of the student to the next, by their levels."""
-    every = [e for e in evaluations_of_rhythm(source.history, source.run) if e.policy == "student"]
+    """How the levels of answers change from one evaluation of the student to the next."""
+    every = [e for e in scheduled_evaluations(source.history, source.run) if e.policy == "student"]
     shown = [every[i * (len(every) - 1) // (COLUMNS - 1)] for i in range(COLUMNS)] if len(every) > COLUMNS else every
     keys = {f"e{i}": e.key for i, e in enumerate(shown)}
     rows = source.ask(_FLOW.format(keys=", ".join(f"${key}" for key in keys)), **keys) if len(shown) > 1 else []
@@ -68,9 +69,9 @@ def flow(source: Source) -> Figure | None:
     }  # fmt: skip
     return Figure(
         "failure-flow",
-        "What failures turned into",
-        "Answers to the held-out problems by level, one column per evaluation of the student. Answers of a problem are not paired: a band is the chance"
-        " that one of the left level and one of the right level are drawn from the same problem's answers.",
+        "How failures change during training",
+        "Answers to the held-out problems by level, one column per evaluation of the student. Answers are not paired: the width of a band is the"
+        " probability that two answers to the same problem, drawn from the left and the right evaluation, have these levels.",
         [sankey],
         layout(margin={"l": 8, "r": 8, "t": 34, "b": 8}, annotations=steps),
         height=520,
@@ -79,7 +80,6 @@ def flow(source: Source) -> Figure | None:
 
 
 def levels(source: Source) -> Table:
-    """Failed training answers by level at the run's beginning and end."""
     parts = source.parts
     rows = source.ask(
         f"WITH graded AS (SELECT {parts.sql} AS part, count(*) AS answers FROM verdicts WHERE run = $run AND purpose = 'train'"
@@ -92,9 +92,9 @@ def levels(source: Source) -> Table:
     )
     return Table(
         "failure-levels",
-        "What kind of failing",
+        "Kinds of failure",
         f"Failed training answers by level, as share of all graded answers of the first and the last {parts.name}. Solvable: another answer of the run"
-        " solved the problem. Rules decide the level by what the harness told.",
+        " solved the problem. Rules derive the level from the reports of the harness.",
         [("level", "left"), ("answers", "right"), ("problems", "right"), ("solvable", "right"),
          (f"first {parts.name}", "right"), (f"last {parts.name}", "right")],
         [
@@ -106,7 +106,6 @@ def levels(source: Source) -> Table:
 
 
 def kinds(source: Source) -> Figure:
-    """Interface mistakes per answer, by kind, over steps."""
     rows = source.ask(
         "WITH graded AS (SELECT step // $width AS bin, count(*) AS answers FROM verdicts WHERE run = $run AND purpose = 'train' GROUP BY ALL),"
         " missed AS (SELECT step // $width AS bin, kind, count(*) AS n FROM interface_mismatches WHERE run = $run AND purpose = 'train' GROUP BY ALL)"
@@ -118,17 +117,12 @@ def kinds(source: Source) -> Figure:
         mine = [r for r in rows if r["kind"] == kind]
         x, y = [source.middle(r["bin"]) for r in mine], [r["rate"] for r in mine]
         data.append(curve(kind.replace("_", " "), x, y, line(i), "%{y:.2f}", dash="solid" if i < LINES else "dot"))
-    return Figure(
-        "mistake-kinds",
-        "Interface mistakes by kind",
-        f"Differences from the demanded interface per answer; one answer can have several. {source.binned().capitalize()}.",
-        data,
-        layout(xaxis=axis("train steps"), yaxis=axis("mistakes per answer", rangemode="tozero")),
-    )
+    caption = "Differences from the required interface per answer; an answer can have several."
+    yaxis = axis("mistakes per answer", rangemode="tozero")
+    return source.by_step("mistake-kinds", "Interface mistakes by kind", caption, data, yaxis)
 
 
 def common(source: Source) -> Table:
-    """The most common interface mistakes, and whether they are dying out."""
     rows = source.ask(
         "WITH span AS (SELECT max(step) + 1 AS steps FROM verdicts WHERE run = $run AND purpose = 'train')"
         " SELECT kind, name, expected, got, count(DISTINCT rollout) AS rollouts, count(DISTINCT problem_id) AS problems,"
@@ -140,8 +134,8 @@ def common(source: Source) -> Table:
     )
     return Table(
         "mistakes",
-        "The most common interface mistakes",
-        f"At most {MOST}, over all training rollouts; the last columns split them into the first and second half of the run.",
+        "Most common interface mistakes",
+        f"At most {MOST}, over all training rollouts; the last columns count the first and the second half of the run.",
         [("mistake", "left"), ("name", "code"), ("expected", "code"), ("got", "code"), ("answers", "right"), ("problems", "right"),
          ("first half", "right"), ("second half", "right")],
         [
@@ -154,7 +148,6 @@ def common(source: Source) -> Table:
 
 
 def named(source: Source) -> Table:
-    """Mistakes by name at the run's beginning and end: ports, widths, reset polarity and behaviour, bit order, failing checks."""
     parts = source.parts
     rows = source.ask(
         f"WITH graded AS (SELECT {parts.sql} AS part, count(*) AS answers FROM verdicts WHERE run = $run AND purpose = 'train'"
@@ -171,8 +164,8 @@ def named(source: Source) -> Table:
     return Table(
         "named-mistakes",
         "Mistakes by name",
-        f"What answers got wrong, as share of all graded answers of the first and the last {parts.name}; expected and got are the most"
-        " frequent. An answer counts once for each of its mistakes.",
+        f"Share of all graded answers of the first and the last {parts.name} with each mistake; expected and got are the most"
+        " frequent values. An answer counts once for each of its mistakes.",
         [("mistake", "left"), ("expected", "code"), ("got", "code"), ("answers", "right"), ("problems", "right"),
          (f"first {parts.name}", "right"), (f"last {parts.name}", "right")],
         [
@@ -185,7 +178,6 @@ def named(source: Source) -> Table:
 
 
 def never_solved(source: Source) -> Table:
-    """Training problems without one passing answer, the most tried first."""
     rows = source.ask(
         "SELECT problem_id, difficulty, coalesce(family, category) AS family, rollouts, usual_outcome, last_step,"
         " count(*) OVER () AS problems FROM never_solved WHERE run = $run ORDER BY rollouts DESC, problem_id LIMIT $most",
@@ -194,7 +186,7 @@ def never_solved(source: Source) -> Table:
     return Table(
         "never-solved",
         "Never solved in training",
-        f"Problems that were tried and never passed: too hard, or wrong themselves.{problems_left_out(rows)}",
+        f"Problems that no answer passed: too hard, or faulty.{_left_out(rows)}",
         [("problem", "code"), ("difficulty", "left"), ("family", "left"), ("answers", "right"), ("usual outcome", "left"), ("last step", "right")],
         [
             [r["problem_id"], r["difficulty"], r["family"], str(r["rollouts"]), r["usual_outcome"].replace("_", " "), str(r["last_step"])]
@@ -204,7 +196,6 @@ def never_solved(source: Source) -> Table:
 
 
 def harness(source: Source) -> Table:
-    """Problems that validation did not find fit, with its evidence."""
     rows = source.ask(
         "SELECT r.problem_id, r.split, v.status, v.evidence, count(*) OVER () AS problems FROM run_problems r"
         " JOIN validations v ON v.fingerprint = r.fingerprint WHERE r.run = $run AND v.status NOT IN ('fit', 'fit_without_golden')"
@@ -214,15 +205,14 @@ def harness(source: Source) -> Table:
     )
     return Table(
         "harness-problems",
-        "Harness problems",
-        f"What validation found unfit: a golden answer that fails, a wrong one that passes, a verdict that flips.{problems_left_out(rows)}",
+        "Problems that failed validation",
+        f"The golden answer fails, a wrong answer passes, or the verdict is not reproducible.{_left_out(rows)}",
         [("problem", "code"), ("split", "left"), ("status", "left"), ("evidence", "left")],
         [[r["problem_id"], r["split"], r["status"], _evidence(r["evidence"])] for r in rows],
     )
 
 
 def regrades(source: Source) -> Table:
-    """What regrading with other tools or another seed changed, with one such rollout to look at."""
     rows = source.ask(
         "SELECT g.label, count(*) AS graded, count(*) FILTER (WHERE g.outcome <> v.outcome) AS changed,"
         " count(*) FILTER (WHERE v.outcome = 'passed') AS passed_was, count(*) FILTER (WHERE g.outcome = 'passed') AS passed_now,"
@@ -232,15 +222,19 @@ def regrades(source: Source) -> Table:
     return Table(
         "regrades",
         "Graded again",
-        "What other tools or another seed made of stored answers (rtl-distill regrade). Each changed verdict: rtl-distill query changed-verdicts.",
+        "Stored answers graded with other tools or another seed (rtl-distill regrade). To list changed verdicts: rtl-distill query changed-verdicts.",
         [("regrading", "code"), ("answers", "right"), ("verdicts changed", "right"), ("passed before", "right"), ("passed now", "right")],
         [[r["label"], *(str(r[c]) for c in ("graded", "changed", "passed_was", "passed_now"))] for r in rows],
         links={i: r["example"] for i, r in enumerate(rows) if r["example"]},
     )  # fmt: skip
 
 
+def _left_out(rows: list[dict[str, Any]]) -> str:
+    return left_out(len(rows), rows[0]["problems"], "problems") if rows else ""
+
+
 def _stacked(places: list[tuple[int, str]], sizes: dict[tuple[int, str], float]) -> list[float]:
-    """Centres of a flow picture's nodes from top to bottom, in the order of each column; 0 and 1 would make Plotly place them itself."""
+    """Vertical centres of the flow diagram's nodes, from top to bottom in each column. 0 and 1 would make Plotly choose positions itself."""
     found, column, top = [], 0, 0.0
     for place in places:
         if place[0] != column:
@@ -252,7 +246,7 @@ def _stacked(places: list[tuple[int, str]], sizes: dict[tuple[int, str], float])
 
 
 def _evidence(text: str | None) -> str:
-    """The evidence in a line: its reasons where it has any, else its fields."""
+    """The evidence in one line: its reasons, or else its fields."""
     evidence = json.loads(text or "{}")
     reasons = evidence.get("reasons")
     words = "; ".join(map(str, reasons)) if reasons else ", ".join(f"{k}: {v}" for k, v in evidence.items())

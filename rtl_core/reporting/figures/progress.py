@@ -1,4 +1,4 @@
-"""How did the run go? Curriculum movement, time and cost by stage."""
+"""How did the run go? Curriculum, time by stage, cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rtl_core.reporting.figures.health import pools
 from rtl_core.reporting.theme import axis, layout, line
 
 ROWS = 120
-"""Problems that the curriculum figure shows at most, evenly over the curriculum."""
+"""Maximum problems in the curriculum figure, evenly spaced."""
 _ROLES = {
     "sample": "@line0",
     "grade": "@line2",
@@ -22,14 +22,12 @@ _ROLES = {
 
 
 @SECTIONS.register("progress")
-@section("How the run went", "Which problems came when, and where the time went.", place=70)
+@section("How the run went", "The order of the problems, and the time and cost of each stage.", place=70)
 def blocks(source: Source) -> list[Block]:
-    """Curriculum movement, time by stage over steps, the sums, the cost."""
     return draw(source, curriculum, pools, time_by_step, time_table, cost)
 
 
 def curriculum(source: Source) -> Figure | None:
-    """Each training problem's pass rate, epoch by epoch, in the order of the curriculum."""
     rows = source.ask(
         "WITH ordered AS (SELECT problem_id, difficulty, row_number() OVER (ORDER BY position NULLS LAST, problem_id) - 1 AS place,"
         "   count(*) OVER () AS problems FROM run_problems WHERE run = $run AND problem_id IN"
@@ -45,8 +43,16 @@ def curriculum(source: Source) -> Figure | None:
     problems = list(dict.fromkeys((r["problem_id"], r["difficulty"]) for r in rows))
     epochs = sorted({r["epoch"] for r in rows})
     cell = {(r["problem_id"], r["epoch"]): r for r in rows}
-    grid = [[_share(cell.get((p, e))) for p, _ in problems] for e in epochs]
-    words = [[_words(cell.get((p, e)), d) for p, d in problems] for e in epochs]
+    grid = [
+        [float(r["passed"] / r["samples"]) if (r := cell.get((p, e))) else None for p, _ in problems] for e in epochs
+    ]
+    words = [
+        [
+            f"{plain(d)}, {r['passed']:.0f} of {r['samples']:.0f} passed" if (r := cell.get((p, e))) else ""
+            for p, d in problems
+        ]
+        for e in epochs
+    ]
     trace: dict[str, Any] = {
         "type": "heatmap", "x": [plain(p) for p, _ in problems], "y": [f"epoch {e + 1}" for e in epochs], "z": grid, "customdata": words,
         "zmin": 0, "zmax": 1, "colorscale": [[0, "@heat0"], [1, "@heat1"]], "xgap": 1 if len(problems) < 90 else 0, "ygap": 2,
@@ -56,8 +62,8 @@ def curriculum(source: Source) -> Figure | None:
     return Figure(
         "curriculum",
         "Curriculum",
-        "Every column a training problem, in the order in which the curriculum first placed it; every row an epoch; the deeper, "
-        f"the more of its answers passed. Blank: not tried.{left_out(len(problems), rows[0]['problems'], 'problems')}",
+        "Each column is a training problem, in the order of the first placement by the curriculum; each row is an epoch. The stronger the "
+        f"colour, the more answers passed. Blank: not tried.{left_out(len(problems), rows[0]['problems'], 'problems')}",
         [trace],
         layout(
             xaxis=axis("problems, first placed on the left", showticklabels=False), showlegend=False, hovermode="closest",
@@ -68,16 +74,7 @@ def curriculum(source: Source) -> Figure | None:
     )  # fmt: skip
 
 
-def _share(row: dict[str, Any] | None) -> float | None:
-    return None if row is None else float(row["passed"]) / float(row["samples"])
-
-
-def _words(row: dict[str, Any] | None, difficulty: str) -> str:
-    return "" if row is None else f"{plain(difficulty)}, {int(row['passed'])} of {int(row['samples'])} passed"
-
-
 def time_by_step(source: Source) -> Figure:
-    """Wall seconds of each stage by step."""
     rows = source.ask(
         "SELECT avg(step) AS step, stage, avg(seconds) AS seconds FROM step_times WHERE run = $run"
         " AND stage NOT IN ('work', 'store_waited') GROUP BY step // $width, stage ORDER BY 1"
@@ -91,17 +88,13 @@ def time_by_step(source: Source) -> Figure:
         colour, dash = ("@ink", "dot") if stage == "total" else (_ROLES.get(stage, line(i)), "solid")
         x, y = [r["step"] for r in mine], [r["seconds"] for r in mine]
         data.append(curve(stage, x, y, colour, "%{y:.2f} s", width=1.8, dash=dash))
-    return Figure(
-        "time-by-step",
-        "Time by stage",
-        f"Wall seconds during which each stage was at work; {source.binned()}. Stages overlap, so they may add up to more than the total.",
-        data,
-        layout(xaxis=axis("train steps"), yaxis=axis("seconds", rangemode="tozero")),
+    caption = (
+        "Wall time during which each stage was running. Stages overlap, so they may add up to more than the total."
     )
+    return source.by_step("time-by-step", "Time by stage", caption, data, axis("seconds", rangemode="tozero"))
 
 
 def time_table(source: Source) -> Table:
-    """Seconds by stage over the whole run."""
     rows = source.ask(
         "SELECT stage, steps, seconds, mean_s, share_of_total FROM time_by_stage WHERE run = $run"
         " ORDER BY stage = 'total', seconds DESC"
@@ -109,10 +102,10 @@ def time_table(source: Source) -> Table:
     return Table(
         "time-table",
         "Where the time went",
-        "Sums over all trained steps; stages overlap. Of “store”, most happens beside other work: what steps waited for is "
-        "“store waited”. “work” is the time during which any stage was at work; what is left to the total is the pipeline's own. "
-        "With learning.staleness a step's total begins where the one before ended, although its work begins earlier.",
-        [("stage", "left"), ("sum", "right"), ("mean of a step", "right"), ("share of total", "right")],
+        "Sums over all trained steps; stages overlap. Most of “store” runs in parallel with other work; “store waited” is the time that "
+        "steps waited for it. “work” is the time during which any stage was running; the rest of the total is overhead of the pipeline. "
+        "With learning.staleness a step's total starts when the previous step ended, although its work starts earlier.",
+        [("stage", "left"), ("sum", "right"), ("mean per step", "right"), ("share of total", "right")],
         [
             [r["stage"].replace("_", " "), duration(r["seconds"]), f"{r['mean_s']:.2f} s", "–" if r["share_of_total"] is None else f"{r['share_of_total']:.1%}"]
             for r in rows
@@ -122,7 +115,6 @@ def time_table(source: Source) -> Table:
 
 
 def cost(source: Source) -> Table:
-    """What the service charged, where the run recorded it (metrics named `cost/...`)."""
     rows = source.ask(
         "SELECT name, sum(value) AS total, avg(value) AS mean FROM step_metrics WHERE run = $run AND name LIKE 'cost/%'"
         " GROUP BY name ORDER BY total DESC"
@@ -130,15 +122,15 @@ def cost(source: Source) -> Table:
     return Table(
         "cost",
         "Cost",
-        "Sums of the recorded `cost/…` metrics over all trained steps, in the unit that the run's configuration gives.",
-        [("what", "left"), ("sum", "right"), ("mean of a step", "right")],
+        "Sums of the recorded `cost/…` metrics over all trained steps, in the unit of the run's configuration.",
+        [("metric", "left"), ("sum", "right"), ("mean per step", "right")],
         [[r["name"].removeprefix("cost/"), f"{r['total']:,.4g}", f"{r['mean']:,.4g}"] for r in rows],
         wide=False,
     )
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit that people would use."""
+    """Seconds in a readable unit: `90.0 s`, `12.5 min`, `3.1 h`."""
     if seconds < 120:
         return f"{seconds:.1f} s"
     if seconds < 7200:

@@ -28,11 +28,10 @@ from rtl_core.reporting.theme import PERCENT, axis, faded, layout
 @SECTIONS.register("learned")
 @section(
     "Did it learn?",
-    "Problems that training never saw, before and after, and the teacher for comparison.",
+    "Held-out problems, before and after training, with the teacher for comparison.",
     place=10,
 )
 def blocks(source: Source) -> list[Block]:
-    """Result, table, learning curve, pass@k, by difficulty, by family."""
     result = run_result(source.history, source.run)
     if not result.shown:
         return []
@@ -42,7 +41,6 @@ def blocks(source: Source) -> list[Block]:
 
 
 def forest(source: Source, result: RunResult) -> Figure:
-    """pass@1 of each policy with its interval."""
     data = []
     shown = [
         (f"{label}: {name}" if label else name, name, view) for label, part in result.parts for name, view in part.shown
@@ -62,7 +60,7 @@ def forest(source: Source, result: RunResult) -> Figure:
     return Figure(
         "result",
         "Held-out pass@1",
-        f"Share of answers that the whole harness accepts, on {counted(record.n_problems, 'problem')} that training never saw, "
+        f"Share of answers that pass the whole harness, on {counted(record.n_problems, 'problem')} that are not in training, "
         f"{counted(record.samples, 'sample')} each. Bars: 95 % interval over problems (Student's t on per-problem rates)."
         + (f" {MIXTURE}" if result.mixed else ""),
         data,
@@ -75,7 +73,6 @@ def forest(source: Source, result: RunResult) -> Figure:
 
 
 def table(source: Source, result: RunResult) -> Table:
-    """The figures behind it, with gain and p-value."""
     ks, rows = result.ks, []
     for label, part in result.parts:
         for name, view in part.shown:
@@ -88,8 +85,8 @@ def table(source: Source, result: RunResult) -> Table:
     source.ask("SELECT * FROM evaluation_problems WHERE run = $run")
     return Table(
         "result-table",
-        "In figures",
-        "In brackets: 95 % intervals. Gain and p are against the student before, paired by problem: bootstrap interval, "
+        "Results in numbers",
+        "Brackets: 95 % intervals. Gain and p compare with the student before, paired by problem: bootstrap interval, "
         "two-sided sign-flip permutation test."
         + (f" {MIXTURE}" if result.mixed else "")
         + (f" {over}" if (over := over_warm_start(result)) else ""),
@@ -99,7 +96,7 @@ def table(source: Source, result: RunResult) -> Table:
 
 
 def by_evaluation(source: Source, result: RunResult) -> Figure | None:
-    """pass@1 over steps, where it was measured more often than before and after."""
+    """pass@1 by step; only where there are more evaluations than before and after training."""
     if len(result.student) < 3:
         return None
     steps = [v.record.step for v in result.student]
@@ -111,7 +108,7 @@ def by_evaluation(source: Source, result: RunResult) -> Figure | None:
     return Figure(
         "learning-curve",
         "Held-out pass@1 while training",
-        "Every evaluation of the student, with 95 % intervals over problems; the teacher's level for comparison.",
+        "All evaluations of the student, with 95 % intervals over problems, and the teacher for comparison.",
         data,
         layout(xaxis=axis("train steps"), yaxis=axis("pass@1", **PERCENT)),
     )
@@ -133,8 +130,8 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
     return Figure(
         "pass-at-k",
         "pass@k",
-        "Chance that at least one of k answers passes: unbiased estimate 1 − C(n−c, k) / C(n, k) per problem, then the mean "
-        "over problems with its 95 % interval. Where the curves meet, training has sharpened what was already there.",
+        "Probability that at least one of k answers passes: the unbiased estimate 1 − C(n−c, k) / C(n, k) of each problem, then the mean "
+        "over problems with its 95 % interval. Where the curves meet, training only made correct answers more frequent.",
         data,
         layout(
             xaxis=axis("k", type="log", tickvals=ticks, ticktext=[str(t) for t in ticks]),
@@ -144,7 +141,6 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
 
 
 def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
-    """pass@1 by a label of the problems, before and after."""
     rows = source.ask(f"SELECT problem_id, coalesce({label}, category) AS label FROM run_problems WHERE run = $run")
     labels = {r["problem_id"]: str(r["label"]) for r in rows}
     groups = sorted({labels[p] for _, view in result.shown for p in view.rates if p in labels})
@@ -159,7 +155,7 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
     data = []
     for place, (name, view) in enumerate(result.shown):
         found = [(g, mean_interval(own)) for g in groups if (own := _rates(view, labels, g))]
-        lift = 0.2 * ((len(result.shown) - 1) / 2 - place)  # side by side in the row, in reading order
+        lift = 0.2 * ((len(result.shown) - 1) / 2 - place)  # one above the other within the row, in reading order
         data.append(
             rates(
                 name, [i for _, i in found], [row[g] + lift for g, _ in found], ROLES[name],
@@ -167,14 +163,11 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
                 customdata=[[plain(g), i.lo, i.hi, i.n] for g, i in found],
             )
         )  # fmt: skip
-        source.ask(
-            "SELECT * FROM evaluation_problems WHERE run = $run AND evaluation = $evaluation",
-            evaluation=view.record.key,
-        )
+        source.ask(PROBLEMS_SQL, evaluation=view.record.key)
     return Figure(
         f"by-{label}",
         f"Held-out pass@1 by {label}",
-        "Mean over the problems of each row, with 95 % intervals over problems (Wilson's where all problems agree).",
+        "Mean over the problems of each row, with 95 % intervals over problems (Wilson's where all problems have the same rate).",
         data,
         layout(
             xaxis=axis("pass@1", **PERCENT, showgrid=True), hovermode="closest", margin={"l": 110},
@@ -194,7 +187,7 @@ def _rates(view: EvaluationView, labels: dict[str, str], group: str) -> list[flo
 def band(
     x: list[Any], intervals: list[Interval], name: str, role: str, *, markers: bool = False, dash: str = "solid"
 ) -> list[dict[str, Any]]:
-    """A line with its interval as a band behind it: two traces of one legend entry."""
+    """A line with its interval as a band behind it: two traces with one legend entry."""
     edge = [i.hi for i in intervals] + [i.lo for i in reversed(intervals)]
     shade = {
         "type": "scatter", "x": [*x, *reversed(x)], "y": edge, "fill": "toself", "fillcolor": faded(role), "mode": "lines",

@@ -5,7 +5,7 @@
   const drawn = new Set();
   let paper = false;
 
-  // --- colours: a figure names roles, the theme gives them a colour (theme.py does the same for PNG files)
+  // --- colours: figures name roles, the theme maps them to colours (theme.py does the same for PNG files)
   function colour(role, alpha) {
     const hex = report.palette[role][root.dataset.theme === "dark" ? 1 : 0];
     if (alpha === undefined) return hex;
@@ -19,7 +19,7 @@
     return match && report.palette[match[1]] ? colour(match[1], match[2]) : value;
   }
 
-  // --- figures: drawn when they come near the window, and again when the theme changes
+  // --- figures: drawn when they are scrolled near the window, and again when the theme changes
   const figures = new Map(report.figures.map((figure) => [figure.id, figure]));
   const config = { displayModeBar: false, responsive: true, doubleClick: "reset" };
   function draw(id) {
@@ -50,12 +50,12 @@
   window.report = { drawAll, setTheme, figures };
 
   document.getElementById("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
-  // On paper: light, all figures, as wide as A4 lets them be.
+  // Printing: light theme, all figures, sized for A4.
   let beforePrint = null;
   window.addEventListener("beforeprint", () => { beforePrint = root.dataset.theme; root.dataset.theme = "light"; paper = true; drawAll(); });
   window.addEventListener("afterprint", () => { paper = false; if (beforePrint) setTheme(beforePrint); beforePrint = null; });
 
-  // --- contents: where the reader is
+  // --- contents: mark the current section
   const links = new Map([...document.querySelectorAll("nav li a")].map((a) => [a.getAttribute("href").slice(1), a]));
   const places = new IntersectionObserver((entries) => {
     for (const entry of entries) {
@@ -66,7 +66,7 @@
   }, { rootMargin: "-20% 0px -70% 0px" });
   for (const id of links.keys()) places.observe(document.getElementById(id));
 
-  // --- rollouts: all that comes from a model is set as text, never as markup
+  // --- rollouts: everything that a model wrote is inserted as text, never as markup
   let selected = null;
   function element(name, options = {}, ...children) {
     const made = document.createElement(name);
@@ -88,20 +88,20 @@
     const width = port.width === null ? "" : ` of ${port.width} bit${port.width === 1 ? "" : "s"}`;
     return `${port.direction || "port"}${width}`;
   }
-  // What was demanded beside what was written, one row a name; null where the problem demands no interface.
-  function interfaceRows(demanded, mismatches) {
-    if (!demanded) return null;
+  // The required interface beside the written one, a row per name; null where the problem requires no interface.
+  function interfaceRows(required, mismatches) {
+    if (!required) return null;
     const wrong = new Map(mismatches.map((m) => [(m.kind.includes("parameter") ? "parameter " : m.kind.includes("module") ? "module " : "") + m.name, m]));
     const rows = [];
     const module = mismatches.find((m) => m.kind === "wrong_module");
-    const other = module ? "not compared" : null; // a module of another name is not looked at any further
-    rows.push(["module", module ? module.expected || demanded.module : demanded.module, module ? module.got || "nothing" : demanded.module, Boolean(module)]);
-    for (const parameter of demanded.parameters || []) {
+    const other = module ? "not compared" : null; // the ports of a module with another name are not compared
+    rows.push(["module", module ? module.expected || required.module : required.module, module ? module.got || "nothing" : required.module, Boolean(module)]);
+    for (const parameter of required.parameters || []) {
       const m = wrong.get("parameter " + parameter.name);
       const text = parameter.default === null ? "parameter" : `parameter = ${parameter.default}`;
       rows.push([parameter.name, text, m ? m.got || "nothing" : other || text, Boolean(m)]);
     }
-    for (const port of demanded.ports || []) {
+    for (const port of required.ports || []) {
       const m = wrong.get(port.name);
       rows.push([port.name, m && m.expected ? m.expected : portText(port), m ? m.got || "nothing" : other || portText(port), Boolean(m)]);
     }

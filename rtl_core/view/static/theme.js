@@ -1,4 +1,4 @@
-// Before anything is drawn: the reader's choice of theme, else the system's.
+// Before the page is drawn, apply the user's theme, or else the system's.
 (() => {
   const wish = () => { try { return localStorage.getItem("theme"); } catch { return null; } };
   const dark = matchMedia("(prefers-color-scheme: dark)");

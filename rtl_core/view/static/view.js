@@ -1,4 +1,4 @@
-// Keys, following a run that goes on, theme and waveforms. Pages work without it, waveforms excepted.
+// Keys, updates of a running run, theme and waveforms. Without this script, everything but waveforms works.
 "use strict";
 const $ = (selector, from = document) => from.querySelector(selector);
 const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
@@ -11,7 +11,7 @@ $("#theme").addEventListener("click", () => {
 });
 $("#keys").addEventListener("click", () => $("#help").showModal());
 
-// -- filters ask at once; empty ones stay out of the address
+// -- filters apply at once; empty ones stay out of the URL
 for (const form of $$("form:not([method=dialog])")) {
   form.addEventListener("submit", () => { for (const field of form.elements) if (field.name && field.value === "") field.disabled = true; });
 }
@@ -57,8 +57,8 @@ addEventListener("keydown", (event) => {
   KEYS[event.key]();
 });
 
-// -- a run that goes on: look at the file's stamp, and ask for the page again when it has changed. The next look comes no sooner than
-// 50 times as long as the page took, so that watching takes no more than 2 % of the time; half a minute is the longest rest.
+// -- a running run: poll the file's stamp, and reload the page when it has changed. The pause is at least 50 times as long as loading
+// took, so that watching takes at most 2 % of the time, and at most half a minute.
 const EVERY_MS = 3000, REST = 50, MOST_MS = 30000;
 let pressed = false;
 addEventListener("pointerdown", () => { pressed = true; });
@@ -88,14 +88,14 @@ async function refresh() {
 }
 if (document.body.hasAttribute("data-stamp")) setTimeout(refresh, EVERY_MS);
 
-// -- sections that are asked for when the rest of the page is there
+// -- sections that are loaded after the rest of the page
 async function complete() {
   for (const part of $$("[data-src]")) {
     try {
       const answer = await fetch(part.dataset.src);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       part.replaceWith($("#main section", page) || page.getElementById("main"));
-    } catch { /* the link in its place leads there */ }
+    } catch { /* its placeholder has a link */ }
   }
 }
 complete();
@@ -106,7 +106,7 @@ async function waves() {
   if (button.disabled) return;
   button.disabled = true;
   const drawing = $("#drawing");
-  drawing.textContent = "grading with dumping on …";
+  drawing.textContent = "grading and dumping waves …";
   try {
     const answer = await fetch("/waves", { method: "POST", headers: { "X-Rtl-Distill-View": "1", "Content-Type": "application/json" }, body: JSON.stringify({ key: button.dataset.key }) });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
