@@ -106,7 +106,7 @@ def failures(sources: list[Source]) -> Table:
                 rows = source.ask(
                     "SELECT coalesce(level, 'passed') AS level, count(*) / sum(count(*)) OVER () AS share FROM verdicts LEFT JOIN"
                     " (SELECT rollout, level FROM failure_levels WHERE run = $run) USING (rollout)"
-                    " WHERE run = $run AND evaluation = $evaluation AND outcome <> 'infrastructure_error' GROUP BY level",
+                    " WHERE run = $run AND evaluation = $evaluation AND outcome NOT IN ('infrastructure_error', 'not_tested') GROUP BY level",
                     evaluation=view.record.key,
                 )
                 columns.append((f"{source.run} {name}", "right"))
