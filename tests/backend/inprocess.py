@@ -114,7 +114,8 @@ def logprobs_of(output: Any, datums: Sequence[Datum]) -> list[NDArray[np.float64
     values = np.frombuffer(record.fields["logprobs"].data, np.float32)
     ends = np.cumsum([d.targets.size for d in datums])[:-1]
     return [
-        d.of_completion(one.reshape(d.targets.shape)) for one, d in zip(np.split(values, ends), datums, strict=True)
+        d.completion_logprobs(one.reshape(d.targets.shape))
+        for one, d in zip(np.split(values, ends), datums, strict=True)
     ]
 
 
@@ -145,7 +146,7 @@ class InProcess:
             for seed in ([None] if seeds is None else seeds)
         ]
         return [
-            SampledAnswer.of(
+            SampledAnswer.checked(
                 np.frombuffer(one.tokens, np.int32).tolist(),
                 np.frombuffer(one.logprobs, np.float32).tolist(),
                 one.stop_reason == pb.STOP_REASON_STOP,

@@ -13,7 +13,7 @@ from tinker.types import RequestErrorCategory
 from transformers import AutoTokenizer
 
 from rtl_core.backend.base import SampledAnswer, SamplingParams, checked_logprobs, checked_metrics
-from rtl_core.backend.tinker.faults import SessionLostError, client_may_be_lost, sampler_may_be_lost, translated
+from rtl_core.backend.tinker.faults import SessionLostError, sampler_errors, sdk_errors, trainer_errors
 from rtl_core.errors import (
     BackendUnavailableError,
     ConfigError,
@@ -42,7 +42,7 @@ def fetched(error: Exception) -> ValueError:
     return wrapped
 
 
-def passed_on(error: Exception, border: Callable[[], AbstractContextManager[None]] = translated) -> Exception:
+def passed_on(error: Exception, border: Callable[[], AbstractContextManager[None]] = sdk_errors) -> Exception:
     """As it leaves the backend."""
     with pytest.raises(Exception) as raised, border():  # noqa: PT011
         raise error
@@ -117,7 +117,7 @@ def test_what_no_time_mends_fails_at_once(error):
     ],
     ids=lambda error: type(error).__name__,
 )
-@pytest.mark.parametrize("border", [translated, client_may_be_lost, sampler_may_be_lost])
+@pytest.mark.parametrize("border", [sdk_errors, trainer_errors, sampler_errors])
 def test_what_cannot_be_read_is_told_in_a_sentence_and_asked_again(error, border):
     ours = passed_on(error, border)
     assert isinstance(ours, MalformedAnswerError)
@@ -135,13 +135,13 @@ def test_what_cannot_be_read_is_told_in_a_sentence_and_asked_again(error, border
         ([1, 2], [float("nan"), -0.1], "the log-probability nan at token 1 of 2"),
         ([1, -7], [-0.1, -0.1], "the token -7"),
         ([1, 10**6], [-0.1, -0.1], "the token 1000000"),
-        ([1] * 9, [-0.1] * 9, "9 tokens, 8 were asked for at most"),
+        ([1] * 9, [-0.1] * 9, "9 tokens, but max_tokens is 8"),
     ],
 )
 def test_a_sample_that_none_can_be_is_refused_where_it_enters(tokens, logprobs, says):
     tokenizer = AutoTokenizer.from_pretrained(model_path("student"))
     with pytest.raises(MalformedAnswerError, match=re.escape(says)):
-        SampledAnswer.of(tokens, logprobs, True, tokenizer, SamplingParams(8, 1.0, [0]))
+        SampledAnswer.checked(tokens, logprobs, True, tokenizer, SamplingParams(8, 1.0, [0]))
 
 
 def test_log_probabilities_and_metrics_are_finite_numbers():
@@ -155,7 +155,7 @@ def test_log_probabilities_and_metrics_are_finite_numbers():
 
 def test_a_training_client_that_a_restarted_service_forgot_is_recognised():
     def lost(error):
-        return isinstance(passed_on(error, client_may_be_lost), TrainerLostError)
+        return isinstance(passed_on(error, trainer_errors), TrainerLostError)
 
     assert lost(status(tinker.NotFoundError, 404))
     assert lost(fetched(status(tinker.NotFoundError, 404)))
@@ -176,7 +176,7 @@ def test_a_training_client_that_a_restarted_service_forgot_is_recognised():
     ],
     ids=["400", "404", "410", "plain ValueError", "failed request"],
 )
-@pytest.mark.parametrize("border", [translated, client_may_be_lost, sampler_may_be_lost])
+@pytest.mark.parametrize("border", [sdk_errors, trainer_errors, sampler_errors])
 def test_a_lost_session_is_recognised_by_whoever_meets_it(error, border):
     ours = passed_on(error, border)
     if isinstance(error, ValueError):  # nothing that the service said of a session
@@ -188,15 +188,15 @@ def test_a_lost_session_is_recognised_by_whoever_meets_it(error, border):
 
 def test_a_run_whose_name_speaks_of_a_session_has_lost_none():
     error = status(tinker.NotFoundError, 404, "no checkpoint tinker://abc/sampler_weights/session-a-000001")
-    assert isinstance(passed_on(error, translated), WeightsGoneError)
+    assert isinstance(passed_on(error, sdk_errors), WeightsGoneError)
 
 
 @pytest.mark.parametrize("code", [404, 410])
 def test_a_sampling_client_that_is_gone_is_made_again_and_says_nothing_of_its_weights(code):
     kind = tinker.NotFoundError if code == 404 else tinker.APIStatusError
     gone = status(kind, code, "sampling_session_id: no sampler 'a:sample:3' on this service")
-    assert isinstance(passed_on(gone, sampler_may_be_lost), BackendUnavailableError)
-    assert not isinstance(passed_on(gone, sampler_may_be_lost), SessionLostError)
+    assert isinstance(passed_on(gone, sampler_errors), BackendUnavailableError)
+    assert not isinstance(passed_on(gone, sampler_errors), SessionLostError)
     assert isinstance(passed_on(gone), WeightsGoneError)
 
 

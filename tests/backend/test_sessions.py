@@ -124,7 +124,7 @@ def test_a_backend_goes_on_in_a_new_session_when_the_service_has_ended_its_own(c
         ):  # made on the session that is over: the step is to be repeated with another one
             runner.run(save(old))
         runner.run(save(runner.run(backend.open_trainer(saved.state_path))))
-        assert told[0] == "Tinker had ended the session; the run goes on in a new one"
+        assert told[0] == "Tinker ended the session; the run goes on in a new one"
         assert "the trainer was opened again from the last saved state" in told[1]
         assert len(httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()["sessions"]) == 2
     assert sdk_loops() == []
@@ -196,18 +196,18 @@ def test_an_account_without_credit_is_told_at_once_and_when_it_is_served_again(m
         return answer
 
     before = time.monotonic()
-    with pauses.pauses_told(told.append) as heard:
+    with pauses.pauses_reported(told.append) as heard:
         logging.getLogger("tinker.lib.internal_client_holder").warning(
             "The job is paused due to billing status. Error: no credit left"
         )
         assert len(told) == 1
         assert "no credit at Tinker (402): no credit left" in told[0]
-        assert asyncio.run(heard.when_paid(make)) == "a client"
+        assert asyncio.run(heard.retry_unpaid(make)) == "a client"
         assert len(told) == 1  # the same pause
-        heard.served(before)  # asked for before the refusal
+        heard.note_success(before)  # asked for before the refusal
         assert len(told) == 1
-        heard.served(time.monotonic())
-        heard.served(time.monotonic())
+        heard.note_success(time.monotonic())
+        heard.note_success(time.monotonic())
         assert len(told) == 2
         assert "serves the account again" in told[1]
         logging.getLogger("tinker.lib.retry_handler").error("Request failed")  # comes as an error as well
@@ -219,4 +219,4 @@ def test_an_account_without_credit_is_told_at_once_and_when_it_is_served_again(m
     monkeypatch.setattr(pauses, "UNPAID_PATIENCE_S", -1.0)
     answers[:] = [unpaid]
     with pytest.raises(tinker.BillingError):
-        asyncio.run(pauses.Pauses(told.append).when_paid(make))
+        asyncio.run(pauses.Pauses(told.append).retry_unpaid(make))

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, SamplingParams, Saved, Weights
 from rtl_core.backend.registry import backend_of
-from rtl_core.backend.tinker.embedded import own_folder
+from rtl_core.backend.tinker.embedded import temporary_folder
 from rtl_core.backend.tinker.pauses import Pauses
 from rtl_core.config import RunConfig, load_config
 from rtl_core.cost.estimate import Prompts
@@ -239,8 +239,8 @@ def test_an_address_is_a_url_local_or_cloud_and_the_same_one_is_one_service():
 HOLD = """\
 import sys, time
 from pathlib import Path
-from rtl_core.backend.tinker.embedded import own_folder
-with own_folder(Path(sys.argv[1])):
+from rtl_core.backend.tinker.embedded import temporary_folder
+with temporary_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -259,7 +259,7 @@ def test_what_a_killed_teacher_left_goes_with_the_next_one_and_a_living_ones_sta
         killed.kill()
         killed.wait()
         (tmp_path / "teacher-1" / "registry.db").write_text("left behind")
-        with own_folder(tmp_path / "teacher-3"):
+        with temporary_folder(tmp_path / "teacher-3"):
             assert sorted(path.name for path in tmp_path.iterdir()) == ["teacher-2", "teacher-3"]
         assert [path.name for path in tmp_path.iterdir()] == ["teacher-2"]
     finally:
@@ -287,8 +287,8 @@ def test_a_local_student_costs_nothing_and_a_teacher_in_the_cloud_does(tmp_path)
 def test_an_unpaid_account_is_served_again_once_both_services_have_answered():
     told: list[str] = []
     heard = Pauses(told.append, services=2)
-    heard.unpaid("no credit")
+    heard.note_refusal("no credit")
     for service in ("one", "one", "other"):
         assert len(told) == 1
-        heard.served(float("inf"), service)
+        heard.note_success(float("inf"), service)
     assert "serves the account again" in told[1]

@@ -107,9 +107,9 @@ UNTIL_SYNTAX = ("curriculum.order=shuffled", "grading.until=syntax", "grading.un
         ([TAUGHT, "learning.kl_discount=0.9"], "learning.kl_discount`: not with distribution_distillation"),
         (
             [TAUGHT, "learning.kl_clamp=5", "learning.divergence=forward"],
-            "learning.kl_clamp`: .*only the reverse KL has it",
+            "learning.kl_clamp`: .*only the reverse KL supports it",
         ),
-        ([TAUGHT, "learning.permute_advantages=true"], "learning.permute_advantages`: .*take permute_teacher"),
+        ([TAUGHT, "learning.permute_advantages=true"], "learning.permute_advantages`: .*use permute_teacher"),
         ([*UNTIL_SYNTAX, "curriculum.order=pools"], "grading.until`"),
         ([*UNTIL_SYNTAX, "episode.attempts=2"], "grading.until`"),
         ([*UNTIL_SYNTAX, "reward.weights={tests = 1.0, tests_fraction = 0.5}"], "grading.until`"),
@@ -117,14 +117,14 @@ UNTIL_SYNTAX = ("curriculum.order=shuffled", "grading.until=syntax", "grading.un
             ['tinker={student = "s", teacher = "t", lora_rank = 24}'],
             "tinker.lora_rank`: .*powers of two, not 24; take 16 or 32",
         ),
-        (["tinker.start_from=runs/other"], "tinker.start_from`: 'runs/other' is no saved state"),
+        (["tinker.start_from=runs/other"], "tinker.start_from`: 'runs/other' is not a saved state"),
         (
             ["tinker.start_from=tinker://a:train:0/sampler_weights/b"],
             "tinker.start_from`: .*sampler_weights cannot be trained on",
         ),
         (
             ['tinker={student = "s", teachers = {starter = "t"}}', "learning.kl_weight=0", "evaluation.teacher=false"],
-            "tinker.teacher`: name the teacher of the problems whose source is not in",
+            "tinker.teacher`: name a teacher for the problems whose source is not in",
         ),
     ],
 )

@@ -72,7 +72,7 @@ def test_a_budget_that_nothing_would_keep_is_refused(made):
 def test_what_is_no_protocol_is_refused(tmp_path, cvdp):
     with pytest.raises(ConfigError, match="--protocol vdcp: no such protocol"):
         protocol_file("vdcp")
-    with pytest.raises(ConfigError, match="a run that trains"):
+    with pytest.raises(ConfigError, match="a training run"):
         evaluation_overrides("demo", [], None, None)
     with pytest.raises(ConfigError, match=r"--problems cvdp=.*there is no"):
         problems_override([str(tmp_path / "missing.jsonl")])

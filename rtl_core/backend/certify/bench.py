@@ -18,7 +18,7 @@ from tinker import types
 from tinker.lib._auth_token_provider import ApiKeyAuthProvider, AuthTokenProvider
 
 from rtl_core.backend.tinker.connect import Endpoint, credential, tinker_session
-from rtl_core.backend.tinker.faults import as_ours
+from rtl_core.backend.tinker.faults import to_own_error
 from rtl_core.errors import ConfigError
 from rtl_core.learning.losses import LOSSES
 
@@ -227,7 +227,7 @@ class Bench:
             try:
                 await opening
             except Exception as error:
-                if not isinstance(as_ours(error), kind):
+                if not isinstance(to_own_error(error), kind):
                     raise AssertionError(f"{what} of {of}: {type(error).__name__}: {error}") from error
             else:
                 raise AssertionError(f"{what} of {of} was made")

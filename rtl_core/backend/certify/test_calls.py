@@ -26,7 +26,7 @@ from rtl_core.backend.certify.bench import (
     sequences,
 )
 from rtl_core.backend.certify.plugin import case, option
-from rtl_core.backend.tinker.readiness import exchanged, served
+from rtl_core.backend.tinker.readiness import exchange_credential, supported_models
 from rtl_core.learning.losses import LOSSES, policy_losses
 
 GREEDY = {"temperature": 0.0}
@@ -37,9 +37,9 @@ OTHERS = "other programs miss it; a run does not use it"
 async def test_capabilities(bench: Bench) -> str:
     """The server lets the key in, and lists the models that it samples and trains."""
     server = bench.server
-    auth = await exchanged(server.url, server.credential[0])
+    auth = await exchange_credential(server.url, server.credential[0])
     server.token = await auth.get_token() or ""
-    models = {model.model_name: model for model in await served(server.url, auth) if model.model_name}
+    models = {model.model_name: model for model in await supported_models(server.url, auth) if model.model_name}
     assert models, "no model is listed"
     trainable = [name for name, model in models.items() if model.trainable is not False]
     named = [name for name in server.folders if name in trainable]
