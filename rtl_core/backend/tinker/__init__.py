@@ -246,7 +246,7 @@ class _Tinker:
     async def open(self, config: RunConfig, tell: Callable[[str], None]) -> AsyncIterator[Backend]:
         services = services_of(config)
         async with AsyncExitStack() as stack:
-            shared_pauses = stack.enter_context(
+            reported = stack.enter_context(
                 pauses_reported(tell, services=sum(not service.is_local for service in services))
             )
             opened = []
@@ -256,7 +256,7 @@ class _Tinker:
                     stack.enter_context(temporary_folder(service.state))
                 endpoint = await stack.enter_async_context(in_thread(tinker_endpoint(service, line)))
                 # The embedded service needs no credit, and its answers do not show that another service serves again.
-                pauses = Pauses(line) if service.is_local else shared_pauses
+                pauses = Pauses(line) if service.is_local else reported
                 opened.append(await stack.enter_async_context(Sessions(endpoint, pauses, line)))
             yield TinkerBackend(opened[0], opened[-1], config)
 
