@@ -62,7 +62,7 @@ def test_usages_add_up_by_model():
 def test_a_price_list_with_a_mistake_is_refused_with_its_place(tmp_path):
     broken = tmp_path / "prices.toml"
     broken.write_text('as_of = 2026-01-01\n[models."m"]\nprefil = 1.0\n')
-    with pytest.raises(ConfigError, match=r"prices\.toml is no price list(.|\n)*prefil"):
+    with pytest.raises(ConfigError, match=r"prices\.toml is not a price list(.|\n)*prefil"):
         load_prices(broken)
     with pytest.raises(ConfigError, match="there is no price list"):
         load_prices(tmp_path / "none.toml")

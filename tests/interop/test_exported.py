@@ -37,7 +37,7 @@ def exported(path: Path, folder: Path) -> Path:
 def test_a_problem_without_a_licence_is_named_only_and_read_from_the_clients_copy(tmp_path, own, monkeypatch):
     folder = exported(own, tmp_path / "out")
     assert "module" not in (folder / TASKS).read_text()
-    with pytest.raises(ProblemError, match=r"was not given out.*\n.*RTL_DISTILL_SOURCES=cvdp=PATH"):
+    with pytest.raises(ProblemError, match=r"was exported without its text.*\n.*RTL_DISTILL_SOURCES=cvdp=PATH"):
         read_tasks(folder)
     monkeypatch.setenv("RTL_DISTILL_SOURCES", f"cvdp={own}")
     (problem,) = read_tasks(folder).values()
