@@ -1,4 +1,4 @@
-"""A session of the SDK ends with whoever opened it: no heartbeat outlives it, whatever has become of the service."""
+"""SDK sessions: closing, replacement, and pauses."""
 
 import asyncio
 import logging
@@ -44,11 +44,9 @@ async def open_and_leave(
             raise before_the_end
 
 
-def test_the_end_of_a_session_finishes_it_and_ends_its_heartbeats_whatever_has_become_of_the_service(
-    service, monkeypatch
-):
+def test_closing_a_session_ends_its_heartbeats_even_if_the_service_is_dead(service, monkeypatch):
     asyncio.run(open_and_leave(service))
-    assert sdk_loops() == []  # at once: the service has answered
+    assert sdk_loops() == []  # immediately: the service has answered
     with pytest.raises(ValueError, match="in the middle"):
         asyncio.run(open_and_leave(service, ValueError("in the middle")))
     assert sdk_loops() == []
@@ -57,7 +55,7 @@ def test_the_end_of_a_session_finishes_it_and_ends_its_heartbeats_whatever_has_b
     wait_until_no_sdk_loop_runs()
 
 
-def test_a_run_leaves_no_session_behind(tmp_path):
+def test_a_run_closes_its_session(tmp_path):
     small = ["problems.sources.0.train=1", "problems.sources.0.heldout=1"]
     config = load_config(
         "demo", [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", *small], environment={}
@@ -76,7 +74,7 @@ def test_a_run_leaves_no_session_behind(tmp_path):
 def opened(
     service: LocalTinker, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[asyncio.Runner, Backend, list[str]]]:
-    """A backend on a service of its own, as on a cloud: what runs it, itself, and the lines that it told."""
+    """Open a backend on a separate service, as on a cloud. Yields its runner, the backend and the lines that it reported."""
     monkeypatch.setenv("TINKER_API_KEY", service.api_key)
     names = {role: f"tinker.{role}={model_path(role)}" for role in ("student", "teacher")}
     config = load_config(
@@ -93,21 +91,21 @@ def opened(
 
 @pytest.fixture
 def cloud(tmp_path):
-    """A service whose models are named by their folders, so that their tokenizers are found as a cloud's are."""
+    """A service whose models are named by their folders, so that tokenizers are found as with a cloud."""
     with LocalTinker(
         {str(model_path(role)): model_path(role) for role in ("student", "teacher")}, tmp_path / "cloud"
     ) as running:
         yield running
 
 
-def at_last(runner: asyncio.Runner, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """What `work` gives once it was tried again as a task would."""
+def retried(runner: asyncio.Runner, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Return the result of `work`, retried once as a task would."""
     with suppress(BackendUnavailableError):
         return runner.run(work())
     return runner.run(work())
 
 
-def test_a_backend_goes_on_in_a_new_session_when_the_service_has_ended_its_own(cloud, tmp_path, monkeypatch):
+def test_a_backend_opens_a_new_session_after_the_service_ended_its_own(cloud, tmp_path, monkeypatch):
     headers = {"X-API-Key": cloud.api_key}
     with opened(cloud, tmp_path, monkeypatch) as (runner, backend, told):
         old = runner.run(backend.open_trainer(None))
@@ -118,10 +116,8 @@ def test_a_backend_goes_on_in_a_new_session_when_the_service_has_ended_its_own(c
         async def sample():
             return await backend.sample(Weights(path=saved.sampler_path), [2, 3], 2, SamplingParams(2, 1.0, [0]))
 
-        assert len(at_last(runner, sample)) == 2
-        with pytest.raises(
-            BackendUnavailableError
-        ):  # made on the session that is over: the step is to be repeated with another one
+        assert len(retried(runner, sample)) == 2
+        with pytest.raises(BackendUnavailableError):  # the old session is over
             runner.run(save(old))
         runner.run(save(runner.run(backend.open_trainer(saved.state_path))))
         assert told[0] == "Tinker ended the session; the run goes on in a new one"
@@ -130,29 +126,25 @@ def test_a_backend_goes_on_in_a_new_session_when_the_service_has_ended_its_own(c
     assert sdk_loops() == []
 
 
-def test_sampler_weights_that_are_gone_are_saved_again_from_their_state_and_sample_the_same(
-    cloud, tmp_path, monkeypatch
-):
+def test_lost_sampler_weights_are_saved_again_from_their_state(cloud, tmp_path, monkeypatch):
     with opened(cloud, tmp_path, monkeypatch) as (runner, backend, told):
         saved = runner.run(save(runner.run(backend.open_trainer(None))))
 
         async def sample():
-            asked = backend.sample(Weights(path=saved.sampler_path), [2, 3], 1, SamplingParams(4, 1.0, [0]), seeds=[5])
-            return await asked
+            params = SamplingParams(4, 1.0, [0])
+            return await backend.sample(Weights(path=saved.sampler_path), [2, 3], 1, params, seeds=[5])
 
         before = runner.run(sample())
         assert runner.run(backend.delete([saved.sampler_path])) == 1
-        assert at_last(runner, sample) == before
+        assert retried(runner, sample) == before
         assert "were saved again from the state" in told[-1]
-        assert (
-            runner.run(backend.delete([saved.state_path, saved.sampler_path])) == 2
-        )  # what was saved again goes with them
+        assert runner.run(backend.delete([saved.state_path, saved.sampler_path])) == 2  # including the replacement
         with pytest.raises(WeightsGoneError, match=r"neither .* nor the state"):
-            at_last(runner, sample)
+            retried(runner, sample)
 
 
-def test_a_sample_that_is_refused_ends_those_beside_it(cloud, tmp_path, monkeypatch):
-    """All are asked for again together: what went on would be paid twice."""
+def test_a_refused_sample_cancels_the_others(cloud, tmp_path, monkeypatch):
+    """All samples are retried together, so those still running would be billed twice."""
     headers = {"X-API-Key": cloud.api_key}
     draw, processes = tinker.SamplingClient.sample, sampling_processes(cloud)
 
@@ -181,7 +173,7 @@ async def save(trainer: Trainer) -> Checkpoint:
     return await trainer.save("one", None)
 
 
-def test_an_account_without_credit_is_told_at_once_and_when_it_is_served_again(monkeypatch):
+def test_a_lack_of_credit_and_its_end_are_reported_once(monkeypatch):
     monkeypatch.setattr(pauses, "UNPAID_PAUSE_S", 0.0)
     told: list[str] = []
     unpaid = tinker.BillingError(
@@ -204,13 +196,13 @@ def test_an_account_without_credit_is_told_at_once_and_when_it_is_served_again(m
         assert "no credit at Tinker (402): no credit left" in told[0]
         assert asyncio.run(heard.retry_unpaid(make)) == "a client"
         assert len(told) == 1  # the same pause
-        heard.note_success(before)  # asked for before the refusal
+        heard.note_success(before)  # requested before the refusal
         assert len(told) == 1
         heard.note_success(time.monotonic())
         heard.note_success(time.monotonic())
         assert len(told) == 2
         assert "serves the account again" in told[1]
-        logging.getLogger("tinker.lib.retry_handler").error("Request failed")  # comes as an error as well
+        logging.getLogger("tinker.lib.retry_handler").error("Request failed")  # is also raised as an error
         logging.getLogger("tinker.lib.public_interfaces.sampling_client").warning(
             "Sampling is paused. Reason: capacity"
         )

@@ -1,7 +1,7 @@
 """RTL problems as a verifiers taskset of the v1 interface (tested with verifiers 0.4.0).
 
     pip install .
-    vf-validate rtl-tasks --runtime.type subprocess       checks that known-good answers pass
+    vf-validate rtl-tasks --runtime.type subprocess       checks that known-good answers pass and empty ones fail
     vf-eval rtl-tasks -m MODEL --env.agent.harness.id null
 
 The model's last reply is the answer. It is graded in the process of the environment's server, in the grader's own sandbox. The task's data
