@@ -203,8 +203,9 @@ def _check_files(config: RunConfig, path: Path, text: str) -> None:
     for index, source in enumerate(config.problems.sources):
         for key, value in source:
             if isinstance(value, Path) and not value.exists():
-                published = isinstance(source, FileSource) and key == "path"
-                remedy = source.how_to_get(value) if published else "put it there or change the path"
+                remedy = "put it there or change the path"
+                if isinstance(source, FileSource) and key == "path":
+                    remedy = source.how_to_get(value)
                 note(value, remedy, "problems", "sources", index, key)
     if config.cost.prices is not None and not config.cost.prices.is_file():
         note(config.cost.prices, "copy rtl_core/cost/prices.toml there", "cost", "prices")
