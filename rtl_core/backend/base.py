@@ -81,11 +81,8 @@ class SampledAnswer:
         tokenizer: Tokenizer,
         params: SamplingParams,
     ) -> SampledAnswer:
-        """Validate a sample of a backend. `stopped`: whether the backend reports the stop reason `stop`.
-
-        Raises:
-            MalformedAnswerError: it exceeds `max_tokens`, or a token is not in the vocabulary or has no valid log-probability.
-        """
+        """Validate a sample of a backend, which reports that it `stopped` or reached the limit. Raises MalformedAnswerError if it exceeds
+        `max_tokens`, or if a token is not in the vocabulary or has no valid log-probability."""
         if len(tokens_T) > params.max_tokens:
             raise MalformedAnswerError(
                 f"a sample has {len(tokens_T)} tokens, but max_tokens is {params.max_tokens}", SERVER_HINT
@@ -106,11 +103,8 @@ def token_ids(tokenizer: Tokenizer) -> frozenset[int]:
 
 
 def checked_logprobs(values: Sequence[float | None] | None, count: int, what: str) -> NDArray[np.float64]:
-    """Validate a backend's log-probabilities of the `count` tokens of `what` and return them as an array.
-
-    Raises:
-        MalformedAnswerError: the number differs, or a value is not finite or above 0 by more than rounding.
-    """
+    """Validate a backend's log-probabilities of the `count` tokens of `what` and return them as an array. Raises MalformedAnswerError if the
+    number differs, or a value is not finite or above 0 by more than rounding."""
     found_T = np.array([np.nan if value is None else value for value in values or ()], np.float64)
     if found_T.shape != (count,):
         raise MalformedAnswerError(f"{what} has {found_T.size} log-probabilities for {count} tokens", SERVER_HINT)
@@ -124,11 +118,8 @@ def checked_logprobs(values: Sequence[float | None] | None, count: int, what: st
 
 
 def checked_choices(ids_TK: NDArray[np.integer], values_TK: FloatArray, count: int, k: int) -> Choices:
-    """Validate a backend's `k` likeliest tokens at each of `count` positions. Ids may be those of padded embedding rows.
-
-    Raises:
-        MalformedAnswerError: the shape differs, or a log-probability is not finite or above 0 by more than rounding.
-    """
+    """Validate a backend's `k` likeliest tokens at each of `count` positions. Ids may be those of padded embedding rows. Raises
+    MalformedAnswerError if the shape differs, or for the reasons of `checked_logprobs`."""
     if ids_TK.shape != (count, k) or values_TK.shape != (count, k):
         raise MalformedAnswerError(
             f"the {k} likeliest tokens at {count} positions have the shape {ids_TK.shape}", SERVER_HINT
@@ -179,11 +170,7 @@ class Datum:
         return np.concatenate([np.zeros((len(self.prompt_P) - 1, *values_T.shape[1:]), values_T.dtype), values_T])
 
     def completion_logprobs(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the completion's log-probabilities, (T,) or (T, 1 + K), from those of all predicted tokens.
-
-        Raises:
-            MalformedAnswerError: as `checked_logprobs`.
-        """
+        """Return the completion's `checked_logprobs`, (T,) or (T, 1 + K), from those of all predicted tokens."""
         shape = (len(self.tokens_T), *self.targets.shape[1:])
         flat = np.asarray(values[-shape[0] :]).ravel().tolist()
         return checked_logprobs(flat, math.prod(shape), "a trained answer").reshape(shape)
@@ -234,11 +221,8 @@ class Trainer(Protocol):
     """
 
     async def step(self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], adam: Adam) -> StepResult:
-        """One forward-backward pass over at least one datum and one optimizer step.
-
-        Args:
-            loss, parameters: a loss of learning/losses.py and all its parameters.
-        """
+        """Run one forward-backward pass over at least one datum, with a loss of learning/losses.py and all its parameters, and one optimizer
+        step."""
 
     async def logprobs(self, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
         """Return log-probabilities of all targets of each datum's completion, (T,) or (T, 1 + K), under the current weights."""
@@ -320,13 +304,9 @@ class Provider(Protocol):
         """Return the tokenizer of a model. Raises PolicyError if it cannot be loaded."""
 
     def open(self, config: RunConfig, tell: Callable[[str], None]) -> AbstractAsyncContextManager[Backend]:
-        """Return a context manager that opens it for a run.
+        """Return a context manager that opens it for a run. `tell`: callback for lines to the user, called from any thread.
 
-        Args:
-            tell: callback for lines to the user; may be called from any thread.
-
-        Raises:
-            PolicyError: the student or teacher does not exist, or a key is missing.
+        Raises PolicyError if the student or teacher does not exist, or a key is missing.
         """
 
     async def export(self, config: RunConfig, state_path: str, name: str, folder: Path) -> list[Path]:
@@ -349,22 +329,15 @@ def check_start(config: RunConfig, saved: Saved) -> None:
 
 
 def wanted_models(config: RunConfig) -> dict[str, str]:
-    """Return a mapping of configuration key to base model for all models that a run samples or scores with. The first one is trained.
-
-    Teachers that are saved weights are not included (see `Backend.describe`).
-    """
+    """Return a mapping of configuration key to base model for all models that a run samples or scores with, the student first. Teachers that
+    are saved weights are not included (see `Backend.describe`)."""
     models = {"tinker.student": config.tinker.student, **config.tinker.named_teachers}
     return {key: name for key, name in models.items() if not name.startswith(SAVED)}
 
 
 def check_same_tokens(student: Chat, teacher: Chat, prompts: Sequence[list[dict[str, str]]]) -> None:
-    """Check that student and teacher have equal vocabularies and render all `prompts` to the same tokens.
-
-    Otherwise the teacher would score different texts.
-
-    Raises:
-        PolicyError: they differ; the message says in what.
-    """
+    """Raise PolicyError unless student and teacher have equal vocabularies and render all `prompts` to the same tokens. Otherwise the teacher
+    would score different texts."""
     ours, theirs = student.tokenizer.get_vocab(), teacher.tokenizer.get_vocab()
     different = [token for token, index in ours.items() if theirs.get(token) != index]
     if different:

@@ -118,8 +118,8 @@ class LearningSection(Section):
     warm_start_learning_rate: float | None = Field(default=None, gt=0)
     """Adam's learning rate in the warm start. Default: `learning_rate` without decay."""
     doubtful: Doubtful = "keep"
-    """Treatment of passes contradicted by a proof, by a simulation beside the golden answer or by the other passes of the group. `mask`: as a
-    truncated answer. `zero`: reward 0, and the KL applies if `kl_on` is `failed`. `keep`: no such check (`rtl-distill audit` does it later)."""
+    """Treatment of passes contradicted by a proof, by a simulation beside the golden answer or by the other passes of the group. `mask`: exclude
+    them from loss and baseline. `zero`: reward 0, and the KL applies if `kl_on` is `failed`. `keep`: no check (`rtl-distill audit` does it later)."""
     doubtful_share: float = Field(default=0.25, gt=0, le=10)
     """With `mask` and `zero`: CPU time allowed for checking passes, as a fraction of the CPU time of grading."""
     permute_advantages: bool = False
@@ -205,11 +205,7 @@ class LearningSection(Section):
         return self.reward_weight > 0 and (self.replace_with_kl or not self.uses_kl_at(step, steps))
 
     def kl_weight_at(self, step: int, steps: int) -> float:
-        """λ of step `step` (from 0) of a run of `steps`.
-
-        Raises:
-            ValueError: with a target KL, λ depends on what earlier steps measured.
-        """
+        """λ of step `step` (from 0) of a run of `steps`. Raises ValueError with a target KL, which needs measurements of earlier steps."""
         return scheduled(step, steps, self.kl_weight, self.final_kl_weight, self.kl_schedule, self.kl_schedule_part)
 
 

@@ -42,8 +42,7 @@ def load_config(
         environment: variables to read. Default: `os.environ`.
         check_files: whether the files named in the configuration must exist on this machine.
 
-    Raises:
-        ConfigError: the message names file, line and key of every mistake.
+    Raises ConfigError with file, line and key of every mistake.
     """
     shipped = shipped_configs()
     path = shipped.get(str(source), Path(source))

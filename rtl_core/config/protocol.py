@@ -27,21 +27,18 @@ def protocol_file(name: str) -> str:
 def problems_override(texts: Sequence[str]) -> str:
     """Return `--problems` as a `--set` text. Each entry is a source, as for `--source`, or a path in CVDP's format."""
 
-    def named(text: str) -> str:
-        is_source = not Path(text).exists() and (text in SOURCES.entries or "=" in text)
-        return text if is_source else f"cvdp={text}"
-
-    return override_of([named(text) for text in texts], "--problems")
+    sources = [
+        text if not Path(text).exists() and (text in SOURCES.entries or "=" in text) else f"cvdp={text}"
+        for text in texts
+    ]
+    return override_of(sources, "--problems")
 
 
 def evaluation_overrides(protocol: str, overrides: Sequence[str], samples: int | None, name: str | None) -> list[str]:
     """Return the overrides that turn a protocol file into the configuration of one evaluation.
 
     Without `name` the run's name contains a hash of everything that its figures depend on. The same command thus resumes the same run,
-    and different evaluations never mix.
-
-    Raises:
-        ConfigError: as `load_config`, or the file is not a protocol.
+    and different evaluations never mix. Raises ConfigError as `load_config`, or if the file is not a protocol.
     """
     made = list(overrides)
     if samples is not None:

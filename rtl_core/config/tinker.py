@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from rtl_core.types.section import Section
 
@@ -33,7 +33,7 @@ class TinkerSection(Section):
     is not. `student` and `lora_rank` must match it. With `local` it must be of a run in the same `run.directory`."""
     local_models: dict[str, Path] = Field(default_factory=dict)
     """Mapping of model name to a folder on this machine. With `local` the model is loaded from it; the package's tiny models (`student`,
-    `teacher`, ...) and those of `rtl-distill fetch-model` need no entry. With any other service only the tokenizer is; its default is the hub."""
+    `teacher`, ...) and those of `rtl-distill fetch-model` need no entry. Otherwise only the tokenizer is loaded from it (default: the hub)."""
     local_threads: int = Field(default=2, ge=1)
     """With `local`: number of CPU threads of the service."""
     local_device: str = "auto"
@@ -44,19 +44,14 @@ class TinkerSection(Section):
     local_deterministic: bool = False
     """With `local`: make samples depend only on seed and prompt, not on the rest of the batch (slower)."""
 
-    @field_validator("base_url")
+    @field_validator("base_url", "teacher_base_url")
     @classmethod
-    def _url(cls, value: str | None) -> str | None:
-        if value is not None and value != "local" and not value.startswith(("http://", "https://")):
-            raise ValueError(f"{value!r} is neither `local` nor a URL; omit it for Tinker's cloud")
-        return value
-
-    @field_validator("teacher_base_url")
-    @classmethod
-    def _teacher_url(cls, value: str | None) -> str | None:
-        if value not in (None, "local", "cloud") and not str(value).startswith(("http://", "https://")):
-            raise ValueError(f"{value!r} is not `local`, `cloud` or a URL; omit it for the student's service")
-        return value
+    def _address(cls, value: str | None, info: ValidationInfo) -> str | None:
+        names = ("local",) if info.field_name == "base_url" else ("local", "cloud")
+        if value is None or value in names or value.startswith(("http://", "https://")):
+            return value
+        default = "Tinker's cloud" if info.field_name == "base_url" else "the student's service"
+        raise ValueError(f"{value!r} is neither a URL nor {' or '.join(names)}; omit it for {default}")
 
     @field_validator("local_device")
     @classmethod

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices, Tokens, Usage, sampled, scored, together, total_dollars, trained
@@ -93,15 +93,10 @@ class _Answers:
     training: Tokens
 
     def __add__(self, other: _Answers) -> _Answers:
-        return _Answers(
-            self.count + other.count,
-            self.sampling + other.sampling,
-            self.scoring + other.scoring,
-            self.training + other.training,
-        )
+        return _Answers(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
 
     def __mul__(self, factor: float) -> _Answers:
-        return _Answers(self.count * factor, self.sampling * factor, self.scoring * factor, self.training * factor)
+        return _Answers(*(getattr(self, part.name) * factor for part in fields(self)))
 
 
 @dataclass(frozen=True)

@@ -74,11 +74,7 @@ class Prices(BaseModel):
 
 
 def load_prices(path: Path | None = None) -> Prices:
-    """Load the price list at `path`. Default: the one in the package.
-
-    Raises:
-        ConfigError: the file does not exist, is not TOML, or is not a price list.
-    """
+    """Load the price list at `path`. Default: the one in the package. Raises ConfigError if it does not exist or is invalid."""
     place = path or Path(__file__).with_name("prices.toml")
     try:
         return Prices.model_validate(tomllib.loads(place.read_text(encoding="utf-8")))

@@ -41,7 +41,7 @@ from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.prompting.chat import answer_text
 from rtl_core.run.graders import executor_of, grader_of, graders_of
 from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Stage, Verdict
+from rtl_core.types.verdict import Stage
 
 
 class Workbench:
@@ -52,13 +52,8 @@ class Workbench:
         self.config = config
         self.tokenizer = backend_of(config).tokenizer(config, config.tinker.student)
         self.chat = config.prompting.chat(self.tokenizer, config.tinker.student)
-        self._pool = ThreadPoolExecutor(graders_of(config), thread_name_prefix="grade")
-        executor = executor_of(config)
-        self._grader = grader_of(config, executor, cache=MemoryCache())
-
-    async def grade(self, problem: Problem, text: str) -> Verdict:
-        """Return the verdict on a response. Raises what `judged` raises."""
-        return await judged(self._grader, self._pool, problem, answer_to(problem, text))
+        self.pool = ThreadPoolExecutor(graders_of(config), thread_name_prefix="grade")
+        self.grader = grader_of(config, executor_of(config), cache=MemoryCache())
 
 
 class RtlEnv(Env):
@@ -73,11 +68,12 @@ class RtlEnv(Env):
     async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
         """Grade the answer. Raises InfrastructureError, for the recipe's rollout strategy to handle."""
         tokens_T = list(action)
-        text, ended = answer_text(self._bench.tokenizer, tokens_T, self._stop)
-        text = self._bench.chat.opening(self._prompt.tokens_P) + text
-        verdict = await self._bench.grade(self._problem, text)
+        bench = self._bench
+        text, ended = answer_text(bench.tokenizer, tokens_T, self._stop)
+        text = bench.chat.opening(self._prompt.tokens_P) + text
+        verdict = await judged(bench.grader, bench.pool, self._problem, answer_to(self._problem, text))
         graded = Graded(self._problem, verdict, text, tokens_T, "stop" if ended else "length")
-        earned = reward(graded, self._bench.config.reward.weights)
+        earned = reward(graded, bench.config.reward.weights)
         metrics: dict[str, float | int] = {
             **{f"{stage.value}_valid": float(verdict.stage(stage).status == "passed") for stage in list(Stage)[:3]},
             "tests_passed": float(verdict.passed),

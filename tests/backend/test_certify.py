@@ -186,5 +186,5 @@ def test_the_command_prints_and_writes_its_results(service, tmp_path):
     assert found["results"][-1]["case"] == "optim_step"
     wrong = check_service(service.base_url, "tml-somebody-else", "--only", "optim_step")
     assert wrong.returncode == 1
-    assert "no run should begin on this server" in wrong.stdout
+    assert "no run should start on this server" in wrong.stdout
     assert "401" in wrong.stdout

@@ -3,17 +3,15 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import httpx
 import pytest
 import tinker
 
-from rtl_core.backend.base import Backend, Checkpoint, SamplingParams, Trainer, Weights
-from rtl_core.backend.registry import backend_of
+from rtl_core.backend.base import Checkpoint, SamplingParams, Trainer, Weights
 from rtl_core.backend.tinker import connect, pauses
 from rtl_core.backend.tinker.connect import Endpoint, tinker_session
 from rtl_core.config import load_config
@@ -21,6 +19,7 @@ from rtl_core.errors import BackendUnavailableError, PolicyError, WeightsGoneErr
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.run.session import open_session
 from rtl_core.tinymodels import model_path
+from tests.backend.test_teacher_apart import opened
 from tests.conftest import sdk_loops, wait_until_no_sdk_loop_runs
 from tests.localtinker.localtinker_helpers import sampling_processes
 from tests.waiting import wait_for
@@ -70,25 +69,6 @@ def test_a_run_closes_its_session(tmp_path):
     assert sdk_loops() == []
 
 
-@contextmanager
-def opened(
-    service: LocalTinker, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[asyncio.Runner, Backend, list[str]]]:
-    """Open a backend on a separate service, as on a cloud. Yields its runner, the backend and the lines that it reported."""
-    monkeypatch.setenv("TINKER_API_KEY", service.api_key)
-    names = {role: f"tinker.{role}={model_path(role)}" for role in ("student", "teacher")}
-    config = load_config(
-        "demo",
-        [f"run.directory={folder}", f"tinker.base_url={service.base_url}", "tinker.lora_rank=8", *names.values()],
-        environment={},
-    )
-    told: list[str] = []
-    with asyncio.Runner() as runner:
-        stack = AsyncExitStack()
-        yield runner, runner.run(stack.enter_async_context(backend_of(config).open(config, told.append))), told
-        runner.run(stack.aclose())
-
-
 @pytest.fixture
 def cloud(tmp_path):
     """A service whose models are named by their folders, so that tokenizers are found as with a cloud."""
@@ -98,6 +78,21 @@ def cloud(tmp_path):
         yield running
 
 
+@pytest.fixture
+def remote(cloud, tmp_path, monkeypatch):
+    """A backend on a separate service: (runner, backend, reported lines)."""
+    monkeypatch.setenv("TINKER_API_KEY", cloud.api_key)
+    names = {role: f"tinker.{role}={model_path(role)}" for role in ("student", "teacher")}
+    overrides = [
+        f"run.directory={tmp_path}",
+        f"tinker.base_url={cloud.base_url}",
+        "tinker.lora_rank=8",
+        *names.values(),
+    ]
+    with opened(load_config("demo", overrides, environment={})) as opened_backend:
+        yield opened_backend
+
+
 def retried(runner: asyncio.Runner, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     """Return the result of `work`, retried once as a task would."""
     with suppress(BackendUnavailableError):
@@ -105,45 +100,44 @@ def retried(runner: asyncio.Runner, work: Callable[[], Coroutine[Any, Any, Any]]
     return runner.run(work())
 
 
-def test_a_backend_opens_a_new_session_after_the_service_ended_its_own(cloud, tmp_path, monkeypatch):
+def test_a_backend_opens_a_new_session_after_the_service_ended_its_own(cloud, remote):
     headers = {"X-API-Key": cloud.api_key}
-    with opened(cloud, tmp_path, monkeypatch) as (runner, backend, told):
-        old = runner.run(backend.open_trainer(None))
-        saved = runner.run(save(old))
-        (session,) = httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()["sessions"]
-        httpx.post(f"{cloud.base_url}/api/v1/sessions/{session}/finish", headers=headers).raise_for_status()
+    runner, backend, told = remote
+    old = runner.run(backend.open_trainer(None))
+    saved = runner.run(save(old))
+    (session,) = httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()["sessions"]
+    httpx.post(f"{cloud.base_url}/api/v1/sessions/{session}/finish", headers=headers).raise_for_status()
 
-        async def sample():
-            return await backend.sample(Weights(path=saved.sampler_path), [2, 3], 2, SamplingParams(2, 1.0, [0]))
+    async def sample():
+        return await backend.sample(Weights(path=saved.sampler_path), [2, 3], 2, SamplingParams(2, 1.0, [0]))
 
-        assert len(retried(runner, sample)) == 2
-        with pytest.raises(BackendUnavailableError):  # the old session is over
-            runner.run(save(old))
-        runner.run(save(runner.run(backend.open_trainer(saved.state_path))))
-        assert told[0] == "Tinker ended the session; the run goes on in a new one"
-        assert "the trainer was opened again from the last saved state" in told[1]
-        assert len(httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()["sessions"]) == 2
-    assert sdk_loops() == []
-
-
-def test_lost_sampler_weights_are_saved_again_from_their_state(cloud, tmp_path, monkeypatch):
-    with opened(cloud, tmp_path, monkeypatch) as (runner, backend, told):
-        saved = runner.run(save(runner.run(backend.open_trainer(None))))
-
-        async def sample():
-            params = SamplingParams(4, 1.0, [0])
-            return await backend.sample(Weights(path=saved.sampler_path), [2, 3], 1, params, seeds=[5])
-
-        before = runner.run(sample())
-        assert runner.run(backend.delete([saved.sampler_path])) == 1
-        assert retried(runner, sample) == before
-        assert "were saved again from the state" in told[-1]
-        assert runner.run(backend.delete([saved.state_path, saved.sampler_path])) == 2  # including the replacement
-        with pytest.raises(WeightsGoneError, match=r"neither .* nor the state"):
-            retried(runner, sample)
+    assert len(retried(runner, sample)) == 2
+    with pytest.raises(BackendUnavailableError):  # the old session is over
+        runner.run(save(old))
+    runner.run(save(runner.run(backend.open_trainer(saved.state_path))))
+    assert told[0] == "Tinker ended the session; the run goes on in a new one"
+    assert "the trainer was opened again from the last saved state" in told[1]
+    assert len(httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()["sessions"]) == 2
 
 
-def test_a_refused_sample_cancels_the_others(cloud, tmp_path, monkeypatch):
+def test_lost_sampler_weights_are_saved_again_from_their_state(remote):
+    runner, backend, told = remote
+    saved = runner.run(save(runner.run(backend.open_trainer(None))))
+
+    async def sample():
+        params = SamplingParams(4, 1.0, [0])
+        return await backend.sample(Weights(path=saved.sampler_path), [2, 3], 1, params, seeds=[5])
+
+    before = runner.run(sample())
+    assert runner.run(backend.delete([saved.sampler_path])) == 1
+    assert retried(runner, sample) == before
+    assert "were saved again from the state" in told[-1]
+    assert runner.run(backend.delete([saved.state_path, saved.sampler_path])) == 2  # including the replacement
+    with pytest.raises(WeightsGoneError, match=r"neither .* nor the state"):
+        retried(runner, sample)
+
+
+def test_a_refused_sample_cancels_the_others(cloud, remote, monkeypatch):
     """All samples are retried together, so those still running would be billed twice."""
     headers = {"X-API-Key": cloud.api_key}
     draw, processes = tinker.SamplingClient.sample, sampling_processes(cloud)
@@ -160,13 +154,13 @@ def test_a_refused_sample_cancels_the_others(cloud, tmp_path, monkeypatch):
     monkeypatch.setattr(tinker.SamplingClient, "sample", one_wrong)
     for process in processes:
         process.suspend()
-    with opened(cloud, tmp_path, monkeypatch) as (runner, backend, _):
-        with pytest.raises(PolicyError, match="num_samples"):
-            runner.run(backend.sample(Weights(), [2, 3], 2, SamplingParams(1000, 1.0, []), seeds=[1, 0]))
-        for process in processes:
-            process.resume()
-        wait_for(lambda: not load()["rows_running"], "the end of the first sample")
-        assert "sample" not in load()["done"]
+    runner, backend, _ = remote
+    with pytest.raises(PolicyError, match="num_samples"):
+        runner.run(backend.sample(Weights(), [2, 3], 2, SamplingParams(1000, 1.0, []), seeds=[1, 0]))
+    for process in processes:
+        process.resume()
+    wait_for(lambda: not load()["rows_running"], "the end of the first sample")
+    assert "sample" not in load()["done"]
 
 
 async def save(trainer: Trainer) -> Checkpoint:

@@ -130,16 +130,11 @@ class Bench:
         return path
 
     async def step(
-        self,
-        trainer: tinker.TrainingClient,
-        data: list[types.Datum],
-        loss: str = "importance_sampling",
-        adam: types.AdamParams = ADAM,
+        self, trainer: tinker.TrainingClient, data: list[types.Datum], adam: types.AdamParams = ADAM
     ) -> list[Floats]:
         """Train one step, with both requests in flight as in a run. Returns the trainer's log-probabilities before the step."""
-        forward = trainer.forward_backward(data, loss)  # type: ignore[arg-type]
-        optim = trainer.optim_step(adam)
-        output, _ = await asyncio.gather(forward, optim)
+        forward = trainer.forward_backward(data, "importance_sampling")
+        output, _ = await asyncio.gather(forward, trainer.optim_step(adam))
         return logprobs_of(output, data)
 
     async def trainer_logprobs(
@@ -165,7 +160,9 @@ class Bench:
 
     def compare(self, mine: Sequence[Floats], other: Sequence[Floats], what: str) -> str:
         """Assert that two lists of log-probabilities are equal within the tolerance. Returns their difference in words."""
-        mean, most = differences(mine, other)
+        assert [len(a) for a in mine] == [len(b) for b in other], f"{what}: different numbers of log-probabilities"
+        difference = np.abs(np.concatenate(list(mine)) - np.concatenate(list(other)))
+        mean, most = difference.mean(), difference.max()
         words = f"differ by {mean:.1e} in the mean and {most:.1e} at most"
         allowed = self.server.tolerance
         close = mean <= allowed and most <= 10 * allowed
@@ -174,12 +171,14 @@ class Bench:
 
     # Requests without the SDK, which retries some and refuses to send others.
     async def ask(self, route: str, body: Any, *, key: str | None = None) -> tuple[int, str]:
-        """POST once, in the SDK's format, and wait for the promised result. Returns the last HTTP status, and the body or its error.
+        """POST once, bytes as protobuf and anything else as JSON, and wait for the promised result. Returns the last HTTP status, and the body
+        or its error.
 
         Like the SDK, counts a promise that ends in an error of category `user` as 400, and in another error as 500.
         """
-        async with self._http(key) as http:
-            answer = await http.post(route, **_content(body))
+        protobuf = {"content": body, "headers": {"Content-Type": "application/x-protobuf"}}
+        async with self.http(key) as http:
+            answer = await http.post(route, **(protobuf if isinstance(body, bytes) else {"json": body}))
             promise = _json(answer).get("request_id")
             while promise is not None and (answer.status_code < 300 or answer.status_code == 408):
                 answer = await http.post("retrieve_future", json={"request_id": promise})
@@ -191,14 +190,7 @@ class Bench:
                 await asyncio.sleep(0.05)
         return answer.status_code, " ".join(answer.text.split())[:200]
 
-    async def json(self, route: str, body: Any) -> dict[str, Any]:
-        """POST once, in the SDK's format, and return the JSON response."""
-        async with self._http() as http:
-            answer = await http.post(route, **_content(body))
-        assert answer.status_code < 300, f"{route}: {answer.status_code} ({answer.text[:200]})"
-        return _json(answer)
-
-    def _http(self, key: str | None = None) -> httpx.AsyncClient:
+    def http(self, key: str | None = None) -> httpx.AsyncClient:
         headers = {"X-API-Key": self.server.token if key is None else key}
         timeout = httpx.Timeout(60, connect=10)
         return httpx.AsyncClient(base_url=f"{self.server.url}/api/v1/", headers=headers, timeout=timeout)
@@ -299,21 +291,6 @@ def scores(values: Sequence[float | None], count: int) -> Floats:
     found = np.asarray(values[1:], np.float64)
     assert (np.isfinite(found) & (found <= 1e-6)).all(), "scores that are not log-probabilities"
     return found
-
-
-def differences(mine: Sequence[Floats], other: Sequence[Floats]) -> tuple[float, float]:
-    """Return the mean and the largest absolute difference of two lists of arrays."""
-    if [len(a) for a in mine] != [len(b) for b in other]:
-        raise AssertionError(f"{sum(map(len, mine))} log-probabilities against {sum(map(len, other))}")
-    difference = np.abs(np.concatenate(list(mine)) - np.concatenate(list(other)))
-    return float(difference.mean()), float(difference.max())
-
-
-def _content(body: Any) -> dict[str, Any]:
-    """Return httpx arguments for a body as the SDK sends it: bytes as protobuf, anything else as JSON."""
-    if isinstance(body, bytes):
-        return {"content": body, "headers": {"Content-Type": "application/x-protobuf"}}
-    return {"json": body}
 
 
 def _json(answer: httpx.Response) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,7 +62,6 @@ class Examination:
     url: str
     student: str | None
     results: list[Result]
-    sdk: str = field(default=tinker.__version__)
 
     @property
     def fit(self) -> bool:
@@ -82,7 +81,7 @@ class Examination:
     def to_json(self) -> dict[str, Any]:
         return {
             "url": self.url,
-            "sdk": self.sdk,
+            "sdk": tinker.__version__,
             "student": self.student,
             "fit": self.fit,
             "results": [
@@ -117,6 +116,6 @@ class Examination:
             console.print(table)
         counts = Counter(one.outcome for one in self.results)
         words = ", ".join(f"{counts[outcome]} {outcome}" for outcome in STYLES if counts[outcome])
-        verdict = "everything that each run needs works" if self.fit else "no run should begin on this server"
-        line = f"{self.url}, student {self.student}, SDK {self.sdk}: {words}; {verdict}"
+        verdict = "everything that each run needs works" if self.fit else "no run should start on this server"
+        line = f"{self.url}, student {self.student}, SDK {tinker.__version__}: {words}; {verdict}"
         console.print(line, soft_wrap=True, highlight=False)

@@ -76,9 +76,7 @@ def examine(
         case_s, whole_s: timeouts in seconds of one case and of all cases.
         console: prints a line for each case, and on a terminal the current one.
 
-    Raises:
-        PolicyError: there is no key.
-        ConfigError: there is no such case.
+    Raises PolicyError if there is no key, and ConfigError for unknown cases.
     """
     if not __debug__:
         raise ConfigError("cases are assertions, which `python -O` removes", "run without -O and PYTHONOPTIMIZE")
@@ -219,11 +217,7 @@ def _case_of(item: pytest.Function) -> Case:
 
 
 def _chosen(cases: Sequence[Case], names: Collection[str]) -> set[str]:
-    """Return the names of the selected cases or groups and of their prerequisites. Without `names`: all.
-
-    Raises:
-        ConfigError: there is no such case.
-    """
+    """Return the names of the selected cases or groups and of their prerequisites. Without `names`: all. Raises ConfigError for unknown names."""
     known = {name for case in cases for name in (case.name, case.group)}
     for name in names:
         if name not in known:

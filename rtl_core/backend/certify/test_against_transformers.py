@@ -200,7 +200,7 @@ async def test_adam_step(bench: Bench) -> str:
     with tempfile.TemporaryDirectory() as place:
         trainer, before = await trained(bench, Path(place) / "before")
         data = data_for("importance_sampling", await by_transformers(bench, sequences()))
-        await bench.step(trainer, data, "importance_sampling", ADAM)
+        await bench.step(trainer, data)
         after = await adapter(bench, trainer, "after", Path(place) / "after")
         gradient = await asyncio.to_thread(
             gradient_by_torch, model, Path(place) / "before", data, "importance_sampling", {}

@@ -25,8 +25,10 @@ async def sampling_session(bench: Bench) -> str:
         "base_model": bench.server.name,
         "type": "create_sampling_session",
     }
-    made = await bench.json("create_sampling_session", body)
-    return str(made["sampling_session_id"])
+    async with bench.http() as http:
+        answer = await http.post("create_sampling_session", json=body)
+    assert answer.status_code < 300, f"create_sampling_session: {answer.status_code} ({answer.text[:200]})"
+    return str(answer.json()["sampling_session_id"])
 
 
 def sample_body(sampling_session_id: str, number: int, tokens: Sequence[int], **shape: Any) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class TinkerBackend:
         return scores_T.astype(np.float32), choices
 
     async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> TinkerTrainer:
-        session = await self._student.present()
+        session = await self._student.current()
         with session.using():
             client = await self._student.pauses.retry_unpaid(
                 lambda: open_training_client(session.service, self._config, state_path, weights_only)
@@ -176,7 +176,7 @@ class TinkerBackend:
         """Yield the sampling client of some weights. It is dropped after an error, because it may be permanently broken."""
         begun = time.monotonic()
         with self._serving(weights.policy) as service:
-            session = await service.present()
+            session = await service.current()
             with session.using():
                 async with session.opening:
                     client = session.samplers.pop(weights, None) or await self._open_sampler(service, session, weights)
@@ -235,9 +235,8 @@ class _Tinker:
         return config.tinker.is_local
 
     async def check(self, config: RunConfig) -> Readiness:
-        services = services_of(config)
-        found = await asyncio.gather(*(_readiness(service) for service in services))
-        return found[0] if len(found) == 1 else _combined(services, found)
+        found = await asyncio.gather(*(_readiness(service) for service in services_of(config)))
+        return found[0] if len(found) == 1 else _combined(*found)
 
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         return load_tokenizer(model, config)
@@ -284,20 +283,13 @@ async def _readiness(service: TinkerService) -> Readiness:
     return embedded_readiness(service) if service.is_local else await remote_readiness(service)
 
 
-def _combined(services: Sequence[TinkerService], found: Sequence[Readiness]) -> Readiness:
+def _combined(student: Readiness, teacher: Readiness) -> Readiness:
     """Merge the readiness of the student's and the teachers' service. Findings of the latter are marked as such."""
-    student, teacher = found
     told = [
         finding if finding.about.startswith("tinker.") else replace(finding, about=f"teacher: {finding.about}")
         for finding in teacher.findings
     ]
-    context = {
-        name: said.context[name]
-        for service, said in reversed(list(zip(services, found, strict=True)))
-        for name in service.models.values()
-        if name in said.context
-    }
-    saved = {**student.saved, **teacher.saved}
+    context, saved = {**teacher.context, **student.context}, {**student.saved, **teacher.saved}
     return Readiness([*student.findings, *told], context, student.checkpoint_bytes, saved)
 
 
@@ -322,11 +314,7 @@ BACKENDS.register("tinker")(_Tinker())
 
 async def base_model_of(config: RunConfig, path: str) -> str:
     """Return the base model of the adapter saved at `path` on the configuration's service. The embedded service knows the weights of all runs
-    in `run.directory`.
-
-    Raises:
-        PolicyError: the service has no such weights, or a key is missing.
-    """
+    in `run.directory`. Raises PolicyError if the service has no such weights, or a key is missing."""
     service = services_of(config)[0]
     if service.is_local:
         return describe_saved(service, path, "--model").base_model

@@ -59,11 +59,8 @@ async def describe(rest: tinker.RestClient, path: str) -> Saved:
 
 
 def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]:
-    """Copy the adapter saved at `state_path` from the folder of the embedded service, which need not be running.
-
-    Raises:
-        WeightsGoneError: it no longer exists.
-    """
+    """Copy the adapter saved at `state_path` from the folder of the embedded service, which need not be running. Raises WeightsGoneError if it
+    no longer exists."""
     from rtl_core.localtinker.registry import find_checkpoint
 
     state = services_of(config)[0].state
@@ -77,11 +74,7 @@ def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]
 async def download_adapter(
     service: tinker.ServiceClient, rest: tinker.RestClient, state_path: str, name: str, folder: Path
 ) -> list[Path]:
-    """Download the adapter saved at `state_path` to `folder` in peft's format.
-
-    Raises:
-        PolicyError: the service does not export weights, or no longer has these.
-    """
+    """Download the adapter saved at `state_path` to `folder` in peft's format. Raises PolicyError if the service does not export it."""
     try:
         client = await service.create_training_client_from_state(state_path)
         external = await client.save_weights_external(name, ttl_seconds=3600)

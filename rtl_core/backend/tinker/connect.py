@@ -41,11 +41,7 @@ class Endpoint:
 
 
 def credential(service: TinkerService | None = None) -> tuple[AuthTokenProvider, str]:
-    """Return the credential for a service, its own or the SDK's, and a description of its source.
-
-    Raises:
-        PolicyError: there is none, or it is invalid.
-    """
+    """Return the credential for a service, its own or the SDK's, and its source in words. Raises PolicyError if it is missing or invalid."""
     try:
         found = resolve_auth_provider(api_key=service.key if service else None, enforce_cmd=False)
         if service and service.key:
@@ -67,14 +63,8 @@ def sign_in(service: TinkerService | None) -> str:
 
 @contextmanager
 def tinker_endpoint(service: TinkerService, on_restart: Callable[[str], None]) -> Iterator[Endpoint]:
-    """Yield the endpoint of a run's service. The embedded service runs as long as this context.
-
-    Args:
-        on_restart: callback that receives a message when the embedded service died and was restarted.
-
-    Raises:
-        PolicyError: the key of a remote service is missing.
-    """
+    """Yield the endpoint of a run's service. The embedded service runs as long as this context; `on_restart` receives a message when it died
+    and was restarted. Raises PolicyError if the key of a remote service is missing."""
     config = service.config
     if service.is_local:
         from rtl_core.localtinker.process import KeptTinker

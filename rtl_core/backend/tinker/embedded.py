@@ -118,11 +118,8 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _find(service: TinkerService, path: str, key: str) -> tuple[Path, SavedWeights]:
-    """Find saved weights in the state folder of the run or of another run in its `run.directory`. `key`: the configuration key, for errors.
-
-    Raises:
-        PolicyError: no run has them.
-    """
+    """Find saved weights in the state folder of the run or of another run in its `run.directory`. Raises PolicyError if no run has them; its
+    message names the configuration key."""
     from rtl_core.localtinker.registry import find_checkpoint
 
     directory = service.config.run.directory
@@ -155,11 +152,8 @@ def describe_all_saved(service: TinkerService) -> dict[str, Saved | PolicyError]
 
 
 def copy_saved_weights(service: TinkerService) -> None:
-    """Copy saved weights that the run names from other runs in its `run.directory` to its own state folder. They keep their path.
-
-    Raises:
-        PolicyError: no run has them.
-    """
+    """Copy saved weights that the run names from other runs in its `run.directory` to its own state folder. They keep their path. Raises
+    PolicyError if no run has them."""
     from rtl_core.localtinker.registry import Registry, parse_path
 
     sources = {(key, path): _find(service, path, key) for key, path in service.weights.items()}

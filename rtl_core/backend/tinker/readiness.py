@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import httpx
 import tinker
@@ -48,7 +48,7 @@ async def remote_readiness(service: TinkerService) -> Readiness:
     try:
         async with asyncio.timeout(WHOLE_S):
             auth = await exchange_credential(url, auth, service.key)
-            served_models = await supported_models(url, auth)
+            models = await supported_models(url, auth)
             saved = await saved_weights(url, auth, service)
     except Exception as error:
         if (found := refusal(error, url, source, service)) is None:
@@ -56,20 +56,21 @@ async def remote_readiness(service: TinkerService) -> Readiness:
         return Readiness([found])
     findings = [
         Finding("credentials", "ok", f"{source}, taken by {url}"),
-        Finding("account", "ok", f"in good standing; {len(served_models)} models served"),
+        Finding("account", "ok", f"in good standing; {len(models)} models served"),
     ]
-    models = {model.model_name: model for model in served_models if model.model_name}
     trains = service.config.run.purpose == "train"
     for key, name in service.models.items():
         findings.append(model_finding(key, name, models, trained=key == "tinker.student" and trains))
-    context = {name: model.max_context_length for name, model in models.items() if model.max_context_length}
+    wanted = {name: models[name].max_context_length for name in service.models.values() if name in models}
+    context = {name: length for name, length in wanted.items() if length}
     return Readiness(findings, context, saved=saved)
 
 
-async def supported_models(url: str, auth: AuthTokenProvider) -> Sequence[SupportedModel]:
-    """Return the models that the service lists, which needs a paid account. Raises SDK errors."""
+async def supported_models(url: str, auth: AuthTokenProvider) -> dict[str, SupportedModel]:
+    """Return the models that the service lists, by name. Needs a paid account. Raises SDK errors."""
     async with _client(url, auth) as client:
-        return (await client.service.get_server_capabilities()).supported_models
+        listed = (await client.service.get_server_capabilities()).supported_models
+    return {model.model_name: model for model in listed if model.model_name}
 
 
 async def exchange_credential(url: str, auth: AuthTokenProvider, key: str | None = None) -> AuthTokenProvider:

@@ -1,7 +1,7 @@
 """The SDK session of a backend, replaced when the service has ended it.
 
 Clients of an ended session fail permanently, and the SDK does not open a new one. Such an error therefore marks the session as over
-(`using`), and the next request opens a new one (`present`). Requests that are still running on the old session may have been accepted; its
+(`using`), and the next request opens a new one (`current`). Requests that are still running on the old session may have been accepted; its
 client is closed only after they end, because closing it earlier would leave them waiting.
 """
 
@@ -60,12 +60,12 @@ class Sessions:
         self._opened: list[OpenSession] = []
         self._lock = asyncio.Lock()
 
-    async def present(self) -> OpenSession:
+    async def current(self) -> OpenSession:
         """Return the current session. Call `using` before awaiting anything else."""
         with sdk_errors():
-            return await self.pauses.retry_unpaid(self._present)
+            return await self.pauses.retry_unpaid(self._current)
 
-    async def _present(self) -> OpenSession:
+    async def _current(self) -> OpenSession:
         async with self._lock:
             if not self._opened or self._opened[-1].over:
                 await self._open()
