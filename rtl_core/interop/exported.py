@@ -114,7 +114,11 @@ def read_tasks(folder: Path) -> dict[str, Problem]:
     except OSError as error:
         raise ProblemError(f"cannot read {folder / TASKS}: {error.strerror}", "export the problems again") from error
     tasks = [_task(f"{folder / TASKS}:{number}", line) for number, line in enumerate(lines, 1)]
-    own = _local_problems() if any(task.problem is None for task in tasks) else {}
+    local = LoadedProblems()
+    if any(task.problem is None for task in tasks):
+        for text in shlex.split(os.environ.get("RTL_DISTILL_SOURCES", "")):
+            source_of(text, "RTL_DISTILL_SOURCES").add_to(local, 0)
+    own = {problem.id: problem for problem in local.every}
     return {task.id: task.problem or _same(task, own.get(task.id)) for task in tasks}
 
 
@@ -125,13 +129,6 @@ def _task(place: str, line: str) -> Task:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "line"
         raise ProblemError(f"{place}: {where}: {first['msg']}", "export the problems again") from error
-
-
-def _local_problems() -> dict[str, Problem]:
-    found = LoadedProblems()
-    for text in shlex.split(os.environ.get("RTL_DISTILL_SOURCES", "")):
-        source_of(text, "RTL_DISTILL_SOURCES").add_to(found, 0)
-    return {problem.id: problem for problem in found.every}
 
 
 def _same(task: Task, problem: Problem | None) -> Problem:

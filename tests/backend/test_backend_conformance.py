@@ -47,10 +47,6 @@ class Opened:
     def __call__(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(work)
 
-    def answer(self, weights: Weights = STUDENT, **more: Any) -> list[int]:
-        """Return the tokens of one answer."""
-        return self.sample(weights, 1, **more)[0].tokens_T
-
     def sample(self, weights: Weights, number: int, **more: Any) -> list[SampledAnswer]:
         return self.sample_of(weights, PROMPT, number, **more)
 
@@ -79,8 +75,8 @@ class Opened:
         for _ in range(steps):
             self(trainer.step(self.datums(), "importance_sampling", {}, ADAM))
 
-    def save(self, trainer: Trainer, ttl_s: int | None = None) -> Checkpoint:
-        return self(trainer.save(f"saved-{next(_names)}", ttl_s))
+    def save(self, trainer: Trainer) -> Checkpoint:
+        return self(trainer.save(f"saved-{next(_names)}", None))
 
     def open_trainer(self, state_path: str | None = None) -> Trainer:
         return self(self.backend.open_trainer(state_path))
@@ -133,7 +129,7 @@ def test_an_answer_ends_with_the_first_stop_token_and_its_text_omits_it(opened):
 def test_a_tiny_top_p_leaves_only_the_likeliest_token(opened):
     answers = opened.sample(STUDENT, 4, max_tokens=6, top_p=1e-6)
     assert len({tuple(answer.tokens_T) for answer in answers}) == 1
-    assert len({tuple(opened.answer(seeds=[seed])) for seed in range(4)}) > 1
+    assert len({tuple(opened.sample(STUDENT, 1, seeds=[seed])[0].tokens_T) for seed in range(4)}) > 1
     # The reported log-probabilities are of the full distribution, to be comparable with the teacher's scores.
     scored = opened.score(STUDENT, answers[0].tokens_T)
     np.testing.assert_allclose(answers[0].logprobs_T, scored, atol=1e-3)
@@ -317,7 +313,7 @@ def test_deleted_weights_no_longer_exist_and_can_be_deleted_again(opened):
     with pytest.raises(WeightsGoneError):
         opened.open_trainer(saved.state_path)
     with pytest.raises(WeightsGoneError):
-        opened.answer(Weights(path=saved.sampler_path))
+        opened.sample(Weights(path=saved.sampler_path), 1)
     with pytest.raises(WeightsGoneError):
         opened(opened.backend.keep([saved.state_path]))
     opened.open_trainer(other.state_path)
@@ -327,7 +323,7 @@ def test_deleted_weights_no_longer_exist_and_can_be_deleted_again(opened):
 def test_an_invalid_request_is_a_policy_error_and_the_backend_still_works(opened):
     with pytest.raises(PolicyError):
         opened.sample_of(STUDENT, [10**9], 1, max_tokens=1)
-    assert opened.answer()
+    assert opened.sample(STUDENT, 1)
     wrong = replace(opened.datums()[0], inputs={"advantages": np.ones(4, np.float32)})
     with pytest.raises(PolicyError):
         opened(opened.open_trainer().step([wrong], "importance_sampling", {}, ADAM))

@@ -147,16 +147,12 @@ def gradient_by_torch(
     return {key: value.grad.double() for key, value in tensors.items() if value.grad is not None}
 
 
-def off_by(found: Tensors, expected: Tensors) -> float:
-    """Return the relative error of a set of tensors: the norm of the difference divided by the norm of `expected`."""
+def demand_close(bench: Bench, found: Tensors, expected: Tensors, what: str) -> str:
+    """Assert that the norm of the difference of two sets of tensors is small, relative to the norm of `expected`."""
     other = sorted(found.keys() ^ expected.keys())
     assert not other, f"the adapter has other tensors than the model's layers, such as {other[0] if other else ''}"
-    difference = sum(((found[key] - value) ** 2).sum() for key, value in expected.items())
-    length = sum((value**2).sum() for value in expected.values())
-    return float((torch.as_tensor(difference) / torch.as_tensor(length)).sqrt())
-
-
-def demand_close(bench: Bench, off: float, what: str) -> str:
+    difference = sum(float(((found[key] - value) ** 2).sum()) for key, value in expected.items())
+    off = (difference / sum(float((value**2).sum()) for value in expected.values())) ** 0.5
     most = GRADIENT * bench.server.tolerance
     assert off <= most, f"{what} is off by {off:.1e} of its length (allowed: {most:g})"
     return f"off by {off:.1e} of its length"
@@ -185,7 +181,7 @@ async def test_gradient(bench: Bench, loss: str) -> str:
             after = await adapter(bench, trainer, "after", Path(place) / "after")
             expected = await asyncio.to_thread(gradient_by_torch, model, Path(place) / "before", data, loss, parameters)
         shown = {key: value - after[key] for key, value in before.items()}
-        words.append(demand_close(bench, off_by(shown, expected), f"the gradient {parameters or ''}"))
+        words.append(demand_close(bench, shown, expected, f"the gradient {parameters or ''}"))
     return "; ".join(words)
 
 
@@ -212,4 +208,4 @@ async def test_adam_step(bench: Bench) -> str:
         betas = (ADAM.beta1, ADAM.beta2)
         torch.optim.AdamW([parameter], lr=ADAM.learning_rate, betas=betas, eps=ADAM.eps, weight_decay=0.0).step()
         expected[key] = parameter.detach() - value
-    return demand_close(bench, off_by({key: after[key] - value for key, value in before.items()}, expected), "the step")
+    return demand_close(bench, {key: after[key] - value for key, value in before.items()}, expected, "the step")

@@ -216,17 +216,13 @@ def own_loss(name: str, logp: Floats, item: types.Datum, parameters: Mapping[str
     return float(loss.function(torch.from_numpy(logp), inputs, {**loss.parameters, **parameters}).sum())
 
 
-def without(loss: str) -> str:
-    if loss == "importance_sampling":
-        return "nothing can be trained: it is the default loss, and most cases below need it"
-    if loss == "cross_entropy":
-        return "a warm start cannot be used (`learning.warm_start_steps`)"
-    return f"`learning.loss = {loss!r}` cannot be used" if loss in policy_losses() else OTHERS
-
-
 def a_pass(loss: str) -> pytest.MarkDecorator:
-    needed = loss == "importance_sampling"
-    return case(f"forward_backward: {loss}", needs=TRAINING, needed=needed, without=without(loss))
+    without = f"`learning.loss = {loss!r}` cannot be used" if loss in policy_losses() else OTHERS
+    if loss == "cross_entropy":
+        without = "a warm start cannot be used (`learning.warm_start_steps`)"
+    if needed := loss == "importance_sampling":
+        without = "nothing can be trained: it is the default loss, and most cases below need it"
+    return case(f"forward_backward: {loss}", needs=TRAINING, needed=needed, without=without)
 
 
 @pytest.mark.parametrize("loss", [pytest.param(loss, marks=a_pass(loss)) for loss in LOSSES])

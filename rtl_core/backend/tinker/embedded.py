@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 def local_models(service: TinkerService) -> dict[str, Path]:
     """Return a mapping of name to folder of the models that the run's embedded service serves."""
+    from rtl_core.localtinker.registry import find_checkpoint
     from rtl_core.pretrained import MODELS, model_folder
     from rtl_core.tinymodels import MODEL_NAMES, model_path
 
-    names = {*service.models.values(), *saved_base_models(service)}
+    found = (find_checkpoint(service.state, path) for path in service.weights.values())
+    names = {*service.models.values(), *(saved.base_model for saved in found if saved is not None)}
     folders = service.config.tinker.local_models
     # With two services, each serves only its own models.
     models = {name: folder for name, folder in folders.items() if service.part == "all" or name in names}
@@ -73,7 +75,13 @@ def embedded_readiness(service: TinkerService) -> Readiness:
         findings.append(Finding("tinker.local_device", "ok", f"{device}, {section.local_dtype}"))
     except ConfigError as error:
         findings.append(Finding("tinker.local_device", "wrong", error.message, error.hint))
-    return Readiness(findings, context, checkpoint_bytes, describe_all_saved(service))
+    saved: dict[str, Saved | PolicyError] = {}
+    for key, path in service.weights.items():
+        try:
+            saved[key] = describe_saved(service, path, key)
+        except PolicyError as error:
+            saved[key] = error
+    return Readiness(findings, context, checkpoint_bytes, saved)
 
 
 def _checkpoint_bytes(model: Any, rank: int) -> int:
@@ -140,17 +148,6 @@ def describe_saved(service: TinkerService, path: str, key: str) -> Saved:
     return Saved(saved.base_model, LoraSpec.from_json(saved.lora).rank)
 
 
-def describe_all_saved(service: TinkerService) -> dict[str, Saved | PolicyError]:
-    """Return a mapping of configuration key to a description of the saved weights that it names, or the error."""
-    found: dict[str, Saved | PolicyError] = {}
-    for key, path in service.weights.items():
-        try:
-            found[key] = describe_saved(service, path, key)
-        except PolicyError as error:
-            found[key] = error
-    return found
-
-
 def copy_saved_weights(service: TinkerService) -> None:
     """Copy saved weights that the run names from other runs in its `run.directory` to its own state folder. They keep their path. Raises
     PolicyError if no run has them."""
@@ -168,11 +165,3 @@ def copy_saved_weights(service: TinkerService) -> None:
             registry.add_checkpoint(*parse_path(path, key), replace(saved, blob=blob, size_bytes=size))
     finally:
         registry.close()
-
-
-def saved_base_models(service: TinkerService) -> set[str]:
-    """Return the base models of those saved weights that the run names and has in its state folder."""
-    from rtl_core.localtinker.registry import find_checkpoint
-
-    found = (find_checkpoint(service.state, path) for path in service.weights.values())
-    return {saved.base_model for saved in found if saved is not None}

@@ -124,11 +124,13 @@ def refusal(error: Exception, url: str, source: str, service: TinkerService | No
     if name is None:
         return None
     late = isinstance(error, (TimeoutError, tinker.APITimeoutError))
+    body = error.body if isinstance(error, tinker.APIStatusError) else None
+    said = body.get("detail") or body.get("message") if isinstance(body, dict) else None
     words = {
         "url": url,
         "source": source,
         "status": status_of(error),
-        "detail": _detail(error),
+        "detail": f": {' '.join(str(said).split())[:200]}" if said else "",
         "cause": "no answer in time" if late else error.__cause__ or error,
         "first_line": str(error).partition("\n")[0],
         "sign_in": sign_in(service),
@@ -136,13 +138,6 @@ def refusal(error: Exception, url: str, source: str, service: TinkerService | No
     }
     kind = KINDS[name]
     return Finding(kind.about, "wrong", kind.found.format(**words), kind.remedy.format(**words), name in TEMPORARY)
-
-
-def _detail(error: Exception) -> str:
-    """Return the service's explanation besides the status, on one line."""
-    body = error.body if isinstance(error, tinker.APIStatusError) else None
-    said = body.get("detail") or body.get("message") if isinstance(body, dict) else None
-    return f": {' '.join(str(said).split())[:200]}" if said else ""
 
 
 def model_finding(key: str, name: str, served: Mapping[str, SupportedModel], *, trained: bool) -> Finding:

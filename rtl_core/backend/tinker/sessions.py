@@ -68,21 +68,17 @@ class Sessions:
     async def _current(self) -> OpenSession:
         async with self._lock:
             if not self._opened or self._opened[-1].over:
-                await self._open()
+                async with AsyncExitStack() as stack:
+                    service = await stack.enter_async_context(tinker_session(self.endpoint))
+                    # The SDK opens the session on first use, which blocks.
+                    await asyncio.to_thread(lambda: service.holder)
+                    self._opened.append(OpenSession(service, stack.pop_all()))
+                if len(self._opened) > 1:
+                    self.tell("Tinker ended the session; the run goes on in a new one")
             for old in [old for old in self._opened[:-1] if not old.users]:
                 self._opened.remove(old)
                 await old.closing.aclose()
             return self._opened[-1]
-
-    async def _open(self) -> None:
-        async with AsyncExitStack() as stack:
-            service = await stack.enter_async_context(tinker_session(self.endpoint))
-            # The SDK opens the session on first use, which blocks.
-            await asyncio.to_thread(lambda: service.holder)
-            session = OpenSession(service, stack.pop_all())
-        if self._opened:
-            self.tell("Tinker ended the session; the run goes on in a new one")
-        self._opened.append(session)
 
     async def __aenter__(self) -> Self:
         return self
