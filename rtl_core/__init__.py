@@ -1,3 +1,3 @@
-"""All logic of rtl-distill, without Prefect: one room per noun (docs/architecture.md)."""
+"""The logic of rtl-distill, independent of Prefect, one package per noun (docs/architecture.md)."""
 
 __version__ = "0.2.0"

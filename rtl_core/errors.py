@@ -1,13 +1,12 @@
-"""Errors that a user can act on: each says what is wrong, where, and what to do next."""
+"""Errors for the user. Each says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
 
 class RtlDistillError(Exception):
-    """Base of all errors meant for the user.
+    """Base class of all errors for the user.
 
-    The command line prints `message` and, on a line of its own, `hint`, without a traceback, and exits with
-    `exit_code`.
+    The command line prints `message` and, on a separate line, `hint`, without a traceback, and exits with `exit_code`.
     """
 
     exit_code = 2
@@ -19,48 +18,48 @@ class RtlDistillError(Exception):
 
 
 class ConfigError(RtlDistillError):
-    """The configuration of a run cannot be used; the message names the key."""
+    """The configuration of a run is invalid; the message names the key."""
 
 
 class ProblemError(RtlDistillError):
-    """A problem set, or one of its lines, cannot be used; the message names file, line, id and field."""
+    """A problem set or one of its lines is invalid; the message names file, line, id and field."""
 
 
 class ToolMissingError(RtlDistillError):
-    """A program that this machine needs (iverilog, bwrap, ...) is not installed."""
+    """A required program (iverilog, bwrap, ...) is not installed."""
 
 
 class InfrastructureError(RtlDistillError):
-    """Something of ours failed (a dead engine, a full disk): never the model's fault, worth trying again."""
+    """Our own infrastructure failed (a dead engine, a full disk), not the model. A retry may succeed."""
 
 
 class BackendUnavailableError(InfrastructureError):
-    """What trains and samples could not do what was asked just now; the same request may succeed later."""
+    """The backend could not serve a request now. The same request may succeed later."""
 
 
 class MalformedAnswerError(BackendUnavailableError):
-    """What trains and samples answered with something that is no answer to what was asked. Asked again, it may answer rightly."""
+    """The backend returned an invalid response. A retry may succeed."""
 
 
 class TrainerLostError(InfrastructureError):
-    """What trains lost the weights under training; the step is to be repeated from the last saved state."""
+    """The backend lost the weights in training. The step must be repeated from the last saved state."""
 
 
 class PolicyError(RtlDistillError):
-    """What trains and samples refused or lacks what the run needs (a model, a tokenizer, a checkpoint)."""
+    """The backend refused a request, or lacks a model, tokenizer or checkpoint that the run needs."""
 
 
 class WeightsGoneError(PolicyError):
-    """Saved weights, or what was made of them, do not exist any more."""
+    """Saved weights, or a client made from them, no longer exist."""
 
 
 class HistoryError(RtlDistillError):
-    """The history file cannot be read or written as asked."""
+    """The history file cannot be read or written as requested."""
 
 
 class RunHealthError(RtlDistillError):
-    """A run left its safe range and was stopped with its state saved."""
+    """A run left its safe range and was stopped, with its state saved."""
 
 
 class SamplerDriftError(RunHealthError):
-    """Trainer and sampler disagree on a step's answers: it was not trained, and its answers should be sampled anew."""
+    """Trainer and sampler disagree on a step's answers. The step was not trained; its answers should be sampled again."""

@@ -1,4 +1,4 @@
-"""Where the HTTP services of this product listen, and how they serve."""
+"""Sockets and server loop of this product's HTTP services."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address can be reached from this machine alone."""
+    """Whether an address is reachable only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -23,9 +23,9 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket without Nagle's delay, which would add 40 ms to every answer. ConfigError where it cannot be had."""
+    """Return a listening socket without Nagle's delay, which would add 40 ms to every response. Raises ConfigError if that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle off only on sockets that name their protocol.
+    # asyncio sets TCP_NODELAY only on sockets with an explicit protocol.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -34,7 +34,7 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         raise ConfigError(
-            f"cannot listen on {host}:{port}: {error}", "choose another --port; 0 takes a free one"
+            f"cannot listen on {host}:{port}: {error}", "choose another --port; 0 selects a free one"
         ) from error
     listener.listen(1024)
     return listener
@@ -47,7 +47,7 @@ async def serve(
     grace_s: int,
     lifespan: Literal["on", "off"] = "off",
 ) -> None:
-    """Serve until a signal ends it; what is under way then has `grace_s` seconds. `announce` gets the address once it answers."""
+    """Serve until a signal; open requests then have `grace_s` seconds. `announce` receives the URL once the server is ready."""
     import uvicorn
 
     config: Any = uvicorn.Config(

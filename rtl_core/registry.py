@@ -1,4 +1,4 @@
-"""Things that a configuration or a command chooses by name: each is registered in the file that defines it."""
+"""Registry of objects that a configuration or a command selects by name. Each is registered in the file that defines it."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ Entry = TypeVar("Entry")
 
 
 class Registry(Generic[Entry]):
-    """Name -> entry.
+    """Mapping of name to entry.
 
-    Every module of `package` is imported at the first look, so a new file there needs no line elsewhere. An entry of yours that is
-    not part of the project is called `module:name`: the module is imported and its attribute taken, in every process that reads the
-    same configuration. So nothing has to be loaded first, and a stored run opens again wherever the module can be imported.
+    All modules of `package` are imported on first access, so a new file there needs no line elsewhere. An entry outside the project is
+    named `module:name`. Every process that reads the configuration imports the module itself, so a stored run can be opened wherever
+    the module is importable.
     """
 
     def __init__(self, what: str, package: str, accepts: Callable[[Any], bool]) -> None:
         """Args:
-        what: the noun for messages, such as `template`.
+        what: noun for messages, such as `template`.
         package: the package whose modules register entries.
-        accepts: whether an attribute of another module can be an entry.
+        accepts: whether an attribute of an external module is a valid entry.
         """
         self._what, self._package, self._accepts = what, package, accepts
         self._registered: dict[str, Entry] = {}
 
     def register(self, name: str) -> Callable[[Entry], Entry]:
-        """A decorator that registers what it stands above. Raises ValueError where the name is taken."""
+        """Return a decorator that registers an entry. Raises ValueError if the name is taken."""
 
         def add(entry: Entry) -> Entry:
             if name in self._registered:
@@ -43,13 +43,13 @@ class Registry(Generic[Entry]):
 
     @cached_property
     def entries(self) -> Mapping[str, Entry]:
-        """The entries that come with the project, by name."""
+        """The project's own entries by name."""
         for module in pkgutil.iter_modules(import_module(self._package).__path__):
             import_module(f"{self._package}.{module.name}")
         return dict(sorted(self._registered.items()))
 
     def known(self, name: str) -> str:
-        """The name itself, if there is such an entry: a validator for settings, whose error is a ValueError."""
+        """Return `name` if it has an entry, else raise ValueError. A validator for pydantic fields."""
         try:
             self.find(name)
         except ConfigError as error:
@@ -57,9 +57,9 @@ class Registry(Generic[Entry]):
         return name
 
     def find(self, name: str) -> Entry:
-        """The entry of a name, or of `module:name`.
+        """Return the entry for a name or `module:name`.
 
-        Raises ConfigError where there is none; what else a module of the user's raises while it is imported is passed on.
+        Raises ConfigError if there is none. Errors raised while a user's module is imported propagate.
         """
         module, colon, attribute = name.partition(":")
         if not colon:

@@ -1,1 +1,1 @@
-"""What trains and samples: the protocol (base.py), which one a run takes (registry.py), and Tinker's (tinker/)."""
+"""Backends, which train and sample: the protocol (base.py), selection by name (registry.py), and Tinker (tinker/)."""

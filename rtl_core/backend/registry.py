@@ -1,4 +1,4 @@
-"""Which backend a run takes: `backend.name`, one that registers itself in this package, or `module:name` of the user's own."""
+"""Selection of a run's backend by `backend.name`: one registered in this package, or `module:name` for the user's own."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from rtl_core.config import RunConfig
 from rtl_core.registry import Registry
 
 BACKENDS: Registry[Provider] = Registry("backend", "rtl_core.backend", lambda entry: isinstance(entry, Provider))
-"""Name -> what opens it."""
 
 
 def backend_of(config: RunConfig) -> Provider:
-    """The backend of a run. ConfigError where there is none of that name."""
+    """Return the backend of a run. Raises ConfigError if there is none of that name."""
     return BACKENDS.find(config.backend.name)

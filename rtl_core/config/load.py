@@ -1,7 +1,7 @@
-"""From a TOML file, the environment and `--set` to a checked `RunConfig`.
+"""Load a validated `RunConfig` from a TOML file, the environment and `--set`.
 
-Later wins: file, then environment (`RTL_DISTILL__SECTION__KEY=value`), then `--set section.key=value`. Values of the last
-two are read as TOML and, where they are none, as plain strings.
+The environment (`RTL_DISTILL__SECTION__KEY=value`) overrides the file, and `--set section.key=value` overrides both. Values of these
+two are parsed as TOML, with plain strings as fallback.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -23,10 +22,9 @@ from rtl_core.problems.sources import FileSource
 ENVIRONMENT_PREFIX = "RTL_DISTILL__"
 
 
-def shipped_configs() -> dict[str, Path]:
-    """Name -> path of the configurations that come with the package."""
-    folder = Path(str(resources.files("rtl_core.config") / "shipped"))
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+def shipped_configs(folder: Literal["shipped", "protocols"] = "shipped") -> dict[str, Path]:
+    """Mapping of name to path of the configurations in the package: those of runs, or the evaluation protocols."""
+    return {path.stem: path for path in sorted((Path(__file__).parent / folder).glob("*.toml"))}
 
 
 def load_config(
@@ -36,35 +34,32 @@ def load_config(
     *,
     check_files: bool = True,
 ) -> RunConfig:
-    """Read, merge and check the configuration of a run.
+    """Read, merge and validate the configuration of a run.
 
     Args:
         source: a TOML file, or the name of a shipped configuration such as `demo`.
         overrides: `section.key=value` texts, as given to `--set`.
-        environment: variables to read, `os.environ` by default.
-        check_files: whether the files that it names must be on this machine.
+        environment: variables to read. Default: `os.environ`.
+        check_files: whether the files named in the configuration must exist on this machine.
 
-    Raises:
-        ConfigError: the message names the file, the line and the key of everything that is wrong.
+    Raises ConfigError with file, line and key of every mistake.
     """
     shipped = shipped_configs()
     path = shipped.get(str(source), Path(source))
     try:
-        text = path.read_text(encoding="utf-8-sig")  # editors of Windows begin with a mark
+        text = path.read_text(encoding="utf-8-sig")  # Windows editors write a byte order mark
     except FileNotFoundError:
         raise ConfigError(
             f"there is no configuration {str(source)!r}", f"give a TOML file, or one of: {', '.join(shipped)}"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(
-            f"cannot read the configuration {path}: {reason}", "give a TOML file that you can read"
-        ) from None
+        raise ConfigError(f"cannot read the configuration {path}: {reason}", "give a readable TOML file") from None
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
-            f"{path}: not valid TOML: {error}", "mend that line; see `rtl-distill config --show demo`"
+            f"{path}: not valid TOML: {error}", "correct that line; see `rtl-distill config --show demo`"
         ) from None
 
     origins = _apply(data, overrides, os.environ if environment is None else environment)
@@ -80,20 +75,20 @@ def load_config(
 
 
 def _apply(data: dict[str, Any], overrides: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Set in `data` what the environment and `--set` say; returns who set each key."""
-    origins: dict[str, str] = {}
-    for name, value in sorted(environment.items()):
-        if name.startswith(ENVIRONMENT_PREFIX):
-            key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
-            _assign(data, key, _parse_value(value), origin=f"environment variable {name}")
-            origins[key] = f"environment variable {name}"
+    """Apply the environment and `--set` to `data`. Returns a mapping of key to the origin of its value."""
+    given = [
+        (name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", "."), value, f"environment variable {name}")
+        for name, value in sorted(environment.items())
+        if name.startswith(ENVIRONMENT_PREFIX)
+    ]
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals or not key.strip():
             raise ConfigError(f"--set {override}: expected section.key=value", "for example --set run.seed=1")
-        _assign(data, key.strip(), _parse_value(value), origin=f"--set {override}")
-        origins[key.strip()] = f"--set {override}"
-    return origins
+        given.append((key.strip(), value, f"--set {override}"))
+    for key, value, origin in given:
+        _assign(data, key, _parse_value(value), origin)
+    return {key: origin for key, _, origin in given}
 
 
 def _parse_value(text: str) -> Any:
@@ -103,7 +98,7 @@ def _parse_value(text: str) -> Any:
         return text
 
 
-def _assign(data: dict[str, Any], dotted: str, value: Any, *, origin: str) -> None:
+def _assign(data: dict[str, Any], dotted: str, value: Any, origin: str) -> None:
     *sections, last = dotted.split(".")
     node: Any = data
     for depth, part in enumerate(sections, start=1):
@@ -111,7 +106,9 @@ def _assign(data: dict[str, Any], dotted: str, value: Any, *, origin: str) -> No
             try:
                 node = node[int(part)]
             except (ValueError, IndexError):
-                raise ConfigError(f"{origin}: entries are 0 to {len(node) - 1}; to add one, set them all") from None
+                raise ConfigError(
+                    f"{origin}: entries are 0 to {len(node) - 1}; to add one, set the whole list"
+                ) from None
         else:
             if part not in node:
                 node[part] = _default_table(sections[:depth])
@@ -124,7 +121,7 @@ def _assign(data: dict[str, Any], dotted: str, value: Any, *, origin: str) -> No
 
 
 def _default_table(sections: Sequence[str]) -> dict[str, Any]:
-    """What a table holds of which the file says nothing: one of its entries can be set, and the others stay."""
+    """Return the default of a table that is not in the file, so that setting one entry keeps the others."""
     model: Any = RunConfig
     default: Any = None
     for name in sections:
@@ -135,8 +132,8 @@ def _default_table(sections: Sequence[str]) -> dict[str, Any]:
     return dict(default) if isinstance(default, dict) else {}
 
 
-def line_of(text: str, location: Sequence[str | int]) -> int | None:
-    """The 1-based line of a TOML text on which the key at `location` stands, or its table's, or None."""
+def _line_of(text: str, location: Sequence[str | int]) -> int | None:
+    """Return the line (from 1) of the key at `location` in a TOML text, else that of its table, else None."""
     names = [part for part in location if isinstance(part, str)]
     indices = [part for part in location if isinstance(part, int)]
     table: list[str] = []
@@ -160,11 +157,16 @@ def line_of(text: str, location: Sequence[str | int]) -> int | None:
     return best[1] if best else None
 
 
+def _place(path: Path, text: str, location: Sequence[str | int]) -> str:
+    number = _line_of(text, location)
+    return f"{path}, line {number}" if number else str(path)
+
+
 def _explain(error: ValidationError, path: Path, text: str, origins: Mapping[str, str]) -> str:
     lines = []
     errors = error.errors()
     for item in errors:
-        # A list whose entries were refused also counts as too short: that is an echo, not a second mistake.
+        # pydantic also reports a list with invalid entries as too short.
         if item["type"] == "too_short" and any(
             other["loc"][: len(item["loc"])] == item["loc"] for other in errors if other is not item
         ):
@@ -184,35 +186,32 @@ def _explain(error: ValidationError, path: Path, text: str, origins: Mapping[str
             message = "not valid TOML: close each bracket, and put each text in quotes"
         above = [origin for name, origin in origins.items() if f"{key}.".startswith(f"{name}.")]
         below = [origin for name, origin in origins.items() if name.startswith(f"{key}.")]
-        number = line_of(text, location)
-        place = ", ".join([above[-1] if above else f"{path}, line {number}" if number else str(path), *below])
+        place = ", ".join([above[-1] if above else _place(path, text, location), *below])
         lines.append(f"{place}: `{key}`: {message}")
     return "the configuration cannot be used\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def _check_files(config: RunConfig, path: Path, text: str) -> None:
-    """Every file that the configuration names must exist before anything starts."""
-    missing: list[tuple[tuple[str | int, ...], Path, str]] = []
+    """Raise ConfigError if a file named in the configuration does not exist."""
+    missing: dict[str, str] = {}
+
+    def note(file: Path, remedy: str, *location: str | int) -> None:
+        place = _place(path, text, location)
+        missing[f"{place}: `{'.'.join(map(str, location))}`: there is no {file}"] = remedy
+
     for index, source in enumerate(config.problems.sources):
         for key, value in source:
             if isinstance(value, Path) and not value.exists():
                 remedy = "put it there or change the path"
                 if isinstance(source, FileSource) and key == "path":
                     remedy = source.how_to_get(value)
-                missing.append((("problems", "sources", index, key), value, remedy))
+                note(value, remedy, "problems", "sources", index, key)
     if config.cost.prices is not None and not config.cost.prices.is_file():
-        missing.append((("cost", "prices"), config.cost.prices, "copy rtl_core/cost/prices.toml there"))
+        note(config.cost.prices, "copy rtl_core/cost/prices.toml there", "cost", "prices")
     for name, folder in config.tinker.local_models.items():
-        # Another service has the model; here is its tokenizer, in whichever files.
+        # For a model of another service the folder needs only the tokenizer.
         if not ((folder / "config.json").is_file() if config.tinker.is_embedded(name) else folder.is_dir()):
-            missing.append(
-                (("tinker", "local_models", name), folder, "put the model's folder there or change the path")
-            )
-    rows = []
-    for location, file, _ in missing:
-        number = line_of(text, location)
-        place = f"{path}, line {number}" if number else str(path)
-        rows.append(f"{place}: `{'.'.join(map(str, location))}`: there is no {file}")
-    if rows:
-        found = rows[0] if len(rows) == 1 else "\n  ".join(["files of the configuration are missing", *rows])
-        raise ConfigError(found, "; ".join(dict.fromkeys(remedy for _, _, remedy in missing)))
+            note(folder, "put the model's folder there or change the path", "tinker", "local_models", name)
+    if missing:
+        title = ["files of the configuration are missing"] if len(missing) > 1 else []
+        raise ConfigError("\n  ".join([*title, *missing]), "; ".join(dict.fromkeys(missing.values())))

@@ -1,4 +1,4 @@
-"""The configuration of a run: one TOML file, checked before anything starts. Every field says what it is for."""
+"""The configuration of a run: one TOML file, validated before the run starts. Every field has a docstring."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from rtl_core.prompting.templates import TEMPLATES
 from rtl_core.types.section import Section
 from rtl_core.types.tokenizer import Tokenizer
 
+Rule = tuple[str, bool, str]
+"""Key to change, whether it is wrong, and why."""
+
 
 class RunSection(Section):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
@@ -26,37 +29,37 @@ class RunSection(Section):
     purpose: Literal["train", "evaluation"] = "train"
     """`evaluation`: the student is evaluated on all problems of the sources and never trained (`rtl-distill evaluate --model`)."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
-    """Seed of everything that is random and ours: splits, order, sampling (where the service allows it), LoRA start."""
+    """Seed for splits, order, sampling (if the service supports it) and LoRA initialisation."""
     epochs: int = Field(default=2, ge=1)
-    """How often the training problems are gone through."""
+    """Number of passes over the training problems."""
     directory: Path = Path("runs")
-    """Where the run keeps its report and, with the embedded service, its weights (`<directory>/<name>/`)."""
+    """Parent folder of the run's files: its report and, with the embedded service, its weights are in `<directory>/<name>/`."""
     history: Path = Path("runs/history.duckdb")
-    """The DuckDB file of the history; several runs share one."""
+    """DuckDB file of the history. Several runs may share one."""
 
     @property
     def folder(self) -> Path:
-        """Where the run keeps its report, its lock and, with the embedded service, its weights."""
+        """Folder of the run's report, lock and, with the embedded service, weights."""
         return self.directory / self.name
 
 
 class ProblemsSection(Section):
     sources: tuple[Source, ...] = Field(min_length=1)
-    """The problem sets of the run, one `[[problems.sources]]` table each."""
+    """Problem sets of the run, one `[[problems.sources]]` table each."""
     split: SplitBy = "design"
-    """What stands on one side of the split as a whole, in sets that are read from files. `design`: all problems of one design, such as
-    CVDP's of one IP or those that share an RTL module; near-duplicates are judged by text, golden answer and code. `id`: each problem
-    alone, as releases before this key did it; what they began goes on so where the configuration does not name the key."""
+    """Unit of the split into training and held-out problems, for sets read from files. `design`: keep all problems of one design together,
+    such as CVDP's of one IP, those sharing an RTL module, and near-duplicates by text, golden answer or code. `id`: split single problems,
+    as releases before this key did; runs that they began continue so unless the configuration sets the key."""
     validation_mutants: int = Field(default=2, ge=0)
-    """How many mutants of each golden answer must fail before a problem trains (0: skip that check)."""
+    """Number of mutants of the golden answer that must fail before a problem is trained on. 0: skip this check."""
     validate_first: bool = False
-    """Validate all problems before anything is sampled, so that the plan knows which are fit. Off: each problem before it is first used; one
-    that turns out unfit gives its place in a step to its neighbour in the curriculum."""
+    """Validate all problems before sampling starts. Off: validate each problem before its first use and replace an unfit one by its
+    neighbour in the curriculum."""
     weak_ceiling: float = Field(default=0.0, ge=0)
-    """The most that an answer to a weak training problem may earn, whose harness also pays wrong designs. 0: such problems do not train.
-    Below the reward of a pass it keeps what a weak harness pays from outweighing the others. Held-out problems are never weak."""
+    """Maximum reward for problems whose harness is weak, that is, also passes wrong designs. 0: do not train on them. A value below the reward
+    of a pass limits the influence of weak harnesses. Held-out problems are never weak."""
     require_golden: bool = True
-    """Train only on problems whose golden answer passes. Off: problems without one may train too (most of public CVDP)."""
+    """Train only on problems whose golden answer passes. Off: also train on problems without one (most of public CVDP)."""
 
 
 Template = Annotated[str, AfterValidator(TEMPLATES.known)]
@@ -67,18 +70,18 @@ class PromptingSection(Section):
     template: Template = Field(
         default="exact",
         description=" ".join(f"`{name}`: {getdoc(template)}" for name, template in TEMPLATES.entries.items())
-        + " `module:function`: one of your own.",
+        + " `module:function`: your own template.",
     )
     max_prompt_tokens: int = Field(default=8192, ge=32)
-    """Token budget of a prompt. Context files are cut, then dropped, to meet it (see prompting/budget.py), never silently."""
+    """Token budget of a prompt. Context files are truncated, then dropped, to meet it (prompting/budget.py), never silently."""
     thinking: bool | None = None
-    """Whether the model thinks before it answers. Left out: what its chat template does by itself (Qwen3.5 and Qwen3.6 think, DeepSeek-V3.1
-    does not; docs/models.md has a table). Thoughts count among `sampling.max_tokens`; an answer cut off within them is none."""
+    """Whether the model thinks before it answers. Default: that of its chat template (Qwen3.5 and Qwen3.6 think, DeepSeek-V3.1 does not; see
+    docs/models.md). Thoughts count towards `sampling.max_tokens`. A response truncated while thinking has no answer."""
     reasoning_effort: str | None = Field(default=None, pattern=r"^[a-z]+$")
-    """How long the model thinks, for templates that take it (gpt-oss: `low`, `medium`, `high`). Left out: the template's own."""
+    """Reasoning effort, for chat templates that support it (gpt-oss: `low`, `medium`, `high`). Default: the template's."""
 
     def chat(self, tokenizer: Tokenizer, model: str) -> Chat:
-        """The chat of a model as it is set here. Raises ConfigError when its template cannot do that."""
+        """Return the chat of a model with these settings. Raises ConfigError if its template does not support them."""
         return Chat(tokenizer, thinking=self.thinking, reasoning_effort=self.reasoning_effort, model=model)
 
 
@@ -86,83 +89,82 @@ class SamplingSection(Section):
     group_size: int = Field(default=4, ge=1)
     """Rollouts per problem and step."""
     max_tokens: int = Field(default=4096, ge=1)
-    """Longest completion, in tokens."""
+    """Maximum length of a completion, in tokens."""
     temperature: float = Field(default=1.0, gt=0)
-    """Sampling temperature of training, and of evaluation unless `evaluation.temperature` says otherwise. The KL is only right at 1."""
+    """Sampling temperature in training, and in evaluations unless `evaluation.temperature` is set. The KL is correct only at 1."""
     seeded: bool = False
-    """Give each rollout a seed of its own (one request per rollout), so that a run can be repeated on a service that honours seeds."""
+    """Sample each rollout with its own seed (one request per rollout), which makes runs reproducible if the service honours seeds."""
 
 
 class EvaluationSection(Section):
     samples: int = Field(default=4, ge=1)
     """Answers sampled per held-out problem."""
     k: tuple[int, ...] = Field(default=(1, 4), min_length=1)
-    """The k of pass@k."""
+    """Values of k for pass@k."""
     temperature: float | None = Field(default=None, gt=0)
-    """Sampling temperature of evaluations; left out: that of training. Below 1 a model slips less often than in training."""
+    """Sampling temperature in evaluations. Default: `sampling.temperature`. Below 1 the model makes fewer random errors than in training."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Evaluations draw each token from the fewest likeliest ones whose probabilities sum to this; training always from all (1)."""
+    """Nucleus sampling in evaluations: draw from the smallest set of likeliest tokens with this total probability. Training uses 1."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Longest completion of an evaluation, in tokens; left out: `sampling.max_tokens`."""
+    """Maximum length of a completion in evaluations, in tokens. Default: `sampling.max_tokens`."""
     weights: str | None = Field(default=None, pattern=r"^tinker://.+")
-    """Of a run whose purpose is evaluation: saved weights to sample from in place of `tinker.student`'s own."""
+    """With `run.purpose = evaluation`: saved weights to sample from instead of the base model `tinker.student`."""
     endpoint: str | None = Field(default=None, pattern=r"^https?://.+")
-    """Of a run whose purpose is evaluation: an OpenAI-compatible endpoint (`http://localhost:8000/v1`) at which `tinker.student` answers."""
+    """With `run.purpose = evaluation`: OpenAI-compatible endpoint that serves `tinker.student`, such as `http://localhost:8000/v1`."""
     agentic: bool = False
-    """Of a run whose purpose is evaluation: after single-shot answers also episodes, in which the model works with tools (`[episode]`)."""
+    """With `run.purpose = evaluation`: after single-shot answers also run episodes, in which the model works with tools (`[episode]`)."""
     at_once: int = Field(default=8, ge=1)
-    """With `endpoint`, `agentic` or `learning.episodes`: how many conversations at once, in training, too. Their programs share the cores."""
+    """With `endpoint`, `agentic` or `learning.episodes`: number of concurrent conversations, also in training. Their programs share the cores."""
     every: int = Field(default=0, ge=0)
-    """Evaluate every so many steps as well as before and after; 0 for only those."""
+    """Evaluate every n steps, in addition to before and after training. 0: only before and after."""
     after_warm_start: bool = False
-    """Evaluate after the warm start as well, so that the table tells what came after it apart."""
+    """Also evaluate after the warm start, to separate its effect from that of the later steps."""
     teacher: bool = True
-    """Evaluate the teacher too, once, for comparison."""
+    """Also evaluate the teacher once, for comparison."""
 
 
 class BackendSection(Section):
     name: str = "tinker"
-    """What trains and samples: `tinker` (its cloud, or the embedded service), or `module:name` of one of your own
-    (rtl_core/backend/base.py). The models are those of `[tinker]` in any case."""
+    """Backend that trains and samples: `tinker` (Tinker's cloud or the embedded service), or `module:name` for your own
+    (rtl_core/backend/base.py). The models are always those of `[tinker]`."""
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    """Settings that a backend of your own reads."""
+    """Settings for your own backend."""
 
 
 class CheckpointsSection(Section):
     keep_last: int = Field(default=3, ge=1)
-    """How many of the newest steps keep their weights on the service."""
+    """Number of latest steps whose weights are kept on the service."""
     keep_best: int = Field(default=1, ge=0)
-    """How many of the steps with the best held-out pass@1 keep theirs. What decides is the mean over all held-out problems, of all
-    sources together."""
+    """Number of steps with the best held-out pass@1 whose weights are kept. pass@1 is the mean over the held-out problems of all sources."""
     keep_every: int = Field(default=0, ge=0)
-    """Keep the weights of every n-th step as well; 0 for none."""
+    """Also keep the weights of every n-th step. 0: none."""
     ttl_days: float | None = Field(default=90.0, ge=1, le=3650)
-    """When weights expire on the service, in days after they were saved. Those of a finished run's end never do."""
+    """Days until saved weights expire on the service. The final weights of a finished run never expire."""
 
     @property
     def ttl_s(self) -> int | None:
-        """The same in seconds, as the service takes it."""
+        """`ttl_days` in seconds, as the service expects it."""
         return None if self.ttl_days is None else int(self.ttl_days * 86400)
 
 
 class CostSection(Section):
     prices: Path | None = None
-    """A price list of your own; left out, the dated one that comes with the package."""
+    """Your own price list. Default: the dated list in the package."""
     budget_usd: float | None = Field(default=None, gt=0)
-    """Stop, with everything saved, before the step that would make the whole run dearer than this, in US dollars. A step is taken to
-    cost what those before it did."""
+    """Save everything and stop before a step that would raise the run's total cost above this, in US dollars. A step is assumed to cost as
+    much as those before it."""
     budget_hours: float | None = Field(default=None, gt=0)
-    """Stop, with everything saved, after so many hours; the same command goes on with as many again."""
+    """Save everything and stop after this many hours. The same command resumes the run with a new budget of as many hours."""
 
 
 class TrackingSection(Section):
     wandb_project: str | None = Field(default=None, min_length=1)
-    """Also send every step's metrics to this project of Weights & Biases (extra `wandb`); its own variables say to whom and
-    how: WANDB_API_KEY, WANDB_ENTITY, WANDB_MODE=offline."""
+    """Also send every step's metrics to this project of Weights & Biases (extra `wandb`), which reads the environment variables
+    WANDB_API_KEY, WANDB_ENTITY and WANDB_MODE."""
 
 
 class RunConfig(Section):
-    """One run, whole."""
+    """Complete configuration of one run."""
 
     run: RunSection
     problems: ProblemsSection
@@ -183,41 +185,41 @@ class RunConfig(Section):
 
     @property
     def longest_answer(self) -> int:
-        """Tokens of the longest answer that is sampled, in training or in an evaluation."""
+        """Maximum tokens of an answer, in training and evaluations."""
         return max(self.sampling.max_tokens, self.evaluation.max_tokens or 0)
 
     @property
     def trained_limit(self) -> int:
-        """Tokens that the student may write in one rollout of a train step."""
+        """Maximum tokens that the student may write in one rollout of a train step."""
         return self._limit(self.sampling.max_tokens)
 
     def _limit(self, turn: int) -> int:
-        """Tokens of an answer whose turns have at most `turn`."""
+        """Maximum tokens of a rollout with at most `turn` tokens per turn."""
         return min(self.episode.tokens, self.episode.most_turns * turn) if self.learning.episodes else turn
 
     @property
     def limit_key(self) -> str:
-        """The key that sets it."""
+        """Key that sets `trained_limit`."""
         return "episode.tokens" if self.learning.episodes else "sampling.max_tokens"
 
     @property
     def evaluated_limit(self) -> int:
-        """The same in an evaluation."""
+        """Maximum tokens that the student may write in one rollout of an evaluation."""
         return self._limit(self.evaluation.max_tokens or self.sampling.max_tokens)
 
     @property
     def warm_start_group(self) -> int:
-        """Answers of the teacher to each problem of a supervised step."""
+        """Number of teacher answers per problem of a supervised step."""
         return self.learning.warm_start_answers or self.sampling.group_size
 
     def problems_of_step(self, step: int) -> int:
-        """How many problems step `step` (from 0) asks for."""
+        """Number of problems of step `step` (from 0)."""
         learning = self.learning
         supervised = learning.warm_start_problems if step < learning.warm_start_steps else None
         return supervised or self.curriculum.problems_per_step
 
     def step_sizes(self, problems: int, first: int) -> list[int]:
-        """How many problems each step of an epoch over `problems` has, if the epoch begins with step `first`; the last may have fewer."""
+        """Number of problems of each step of an epoch over `problems` that begins with step `first`. The last step may have fewer."""
         sizes: list[int] = []
         while (left := problems - sum(sizes)) > 0:
             sizes.append(min(self.problems_of_step(first + len(sizes)), left))
@@ -226,135 +228,104 @@ class RunConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _of_an_earlier_version(cls, data: Any) -> Any:
-        """The section `refinement` of earlier versions is left out where it asks for no further turn; the bound on the grader's words stays."""
+        """Convert the section `refinement` of earlier versions. Refuse one that asks for further turns."""
         if not isinstance(data, dict) or not isinstance(before := data.get("refinement"), dict):
             return data
         if before.get("turns", 1) != 1:
             raise ValueError(
-                "refinement.turns: further turns are episodes without tools: in place of this section set learning.episodes = true,"
+                "refinement.turns: further turns are now episodes without tools: replace this section by learning.episodes = true,"
                 f" episode.tools = [] and episode.attempts = {before['turns']}"
             )
         kept = {key: before[key] for key in ("feedback_chars",) if key in before}
         return {**{k: v for k, v in data.items() if k != "refinement"}, "episode": {**kept, **data.get("episode", {})}}
 
     @model_validator(mode="after")
-    def _learning_fits(self) -> RunConfig:
-        """Combinations with `learning` that each field alone cannot see; each message starts with the key to change."""
-        learning, sampling = self.learning, self.sampling
-        if (learning.self_taught or learning.asked_choices) and not learning.uses_kl:
-            raise ValueError(
-                f"learning.kl_weight: {learning.algorithm} without a KL is grpo; raise it, or change learning.algorithm"
-            )
-        if learning.asked_choices:
-            self._check_distributions()
-        if learning.uses_kl and not learning.self_taught and self.tinker.teacher is None:
-            raise ValueError(
-                'tinker.teacher: a KL weight above 0 needs a teacher; name one, set learning.algorithm = "self_distillation", or set learning.kl_weight = 0 and, with a schedule,'
-                " learning.final_kl_weight = 0"
-            )
-        if self.tinker.teachers and self.tinker.teacher is None:
-            raise ValueError("tinker.teacher: name the teacher of the problems whose source is not in tinker.teachers")
-        rank = self.tinker.lora_rank
-        if self.backend.name == "tinker" and self.tinker.base_url is None and rank & (rank - 1):
-            below = 1 << (rank.bit_length() - 1)
-            raise ValueError(
-                f"tinker.lora_rank: Tinker's service trains ranks that are powers of two, not {rank}; take {below} or {2 * below}"
-            )
-        if not learning.uses_kl and learning.reward_weight == 0:
-            raise ValueError("learning.kl_weight: both weights are 0, so nothing would be learnt; raise one of them")
-        if not learning.uses_kl and sampling.group_size == 1:
-            raise ValueError("sampling.group_size: one rollout a group has no advantage without a KL; use at least 2")
-        if learning.uses_kl and sampling.temperature != 1.0:
-            raise ValueError("sampling.temperature: the KL to the teacher is only right at temperature 1")
-        if learning.kl_schedule == "target" and (learning.kl_target is None or learning.kl_weight == 0):
-            raise ValueError("learning.kl_target: to hold a target KL give it, and a kl_weight above 0 to start from")
-        if learning.kl_weight_bounds[0] <= 0 or learning.kl_weight_bounds[0] > learning.kl_weight_bounds[1]:
-            raise ValueError("learning.kl_weight_bounds: needs 0 < lowest <= highest")
-        if unknown := sorted(set(learning.loss_parameters) - set(learning.loss_settings)):
-            known = ", ".join(learning.loss_settings) or "none"
-            raise ValueError(
-                f"learning.loss_parameters: {learning.loss} has no parameter {', '.join(unknown)} (has: {known})"
-            )
-        if learning.imitates_teacher and self.tinker.teacher is None:
-            raise ValueError(
-                "tinker.teacher: a warm start on the teacher's answers needs a teacher; name one or use golden"
-            )
-        if learning.overlong_buffer > self.trained_limit:
-            raise ValueError(f"learning.overlong_buffer: is longer than {self.limit_key}")
-        if learning.episodes:
-            self._check_episodes()
-        elif learning.permute_results:
-            raise ValueError("learning.permute_results: is for episodes; set learning.episodes = true")
-        return self
-
-    def _check_episodes(self) -> None:
-        """What has a meaning for answers of one turn alone."""
-        learning = self.learning
-        for key, wrong, why in (
-            ("learning.episodes", self.run.purpose == "evaluation", "nothing is trained; set evaluation.agentic"),
-            ("episode.tools", self.episode.whole_answers and self.episode.attempts == 1, "with neither tools nor a second attempt an answer is single-shot: set learning.episodes = false"),
-            ("learning.permute_results", self.episode.whole_answers and learning.permute_results, "there are none without tools"),
-            ("learning.warm_start_steps", learning.warm_start_steps > 0, "known-good answers are no conversations; set 0"),
-            ("learning.algorithm", learning.self_taught, "its hints stand in the prompt of a single turn; take grpo"),
-            ("learning.kl_after_error", learning.kl_after_error, "it compares answers of one turn; set false"),
-            ("learning.permute_teacher", learning.permute_teacher, "take permute_advantages or permute_results"),
-        ):  # fmt: skip
-            if wrong:
-                raise ValueError(f"{key}: not with episodes: {why}")
-
-    def _check_distributions(self) -> None:
-        """What has a meaning for the sampled token alone."""
-        learning = self.learning
-        for key, wrong, why in (
-            ("loss", learning.loss != "importance_sampling", "it is sent as a cross entropy; set importance_sampling"),
-            ("kl_discount", learning.kl_discount > 0, "each position has its own divergence alone; set 0"),
-            ("kl_clamp", learning.kl_clamp is not None and learning.divergence != "reverse", "only the reverse KL has it"),
-            ("permute_advantages", learning.permute_advantages, "take permute_teacher"),
-        ):  # fmt: skip
-            if wrong:
-                raise ValueError(f"learning.{key}: not with {learning.algorithm}: {why}")
-
-    @model_validator(mode="after")
-    def _beside_learning(self) -> RunConfig:
-        """The same of what surrounds the learning: purpose, budget, evaluation, checkpoints, curriculum."""
-        if self.run.purpose == "evaluation" and (self.cost.budget_usd or self.cost.budget_hours):
-            raise ValueError(
-                "cost.budget_usd: a budget stops a run between its train steps, and an evaluation has none; leave it out, or evaluate"
-                " fewer problems or samples"
-            )
-        if self.evaluation.endpoint is not None and self.run.purpose == "train":
-            raise ValueError("evaluation.endpoint: a run that trains asks its own service; leave it out")
-        if self.evaluation.agentic and self.run.purpose == "train":
-            raise ValueError(
-                "evaluation.agentic: a run that trains evaluates what it trains; set learning.episodes for episodes"
-            )
-        if self.evaluation.weights is not None and self.run.purpose == "train":
-            raise ValueError("evaluation.weights: a run that trains evaluates the weights that it trains")
-        if self.evaluation.teacher and self.tinker.teacher is None:
-            raise ValueError(
-                "evaluation.teacher: there is no teacher to evaluate; name tinker.teacher or set this to false"
-            )
-        if self.checkpoints.keep_last <= self.learning.staleness:
-            raise ValueError(
-                "checkpoints.keep_last: must be above learning.staleness, whose weights are still sampled from"
-            )
+    def _fits_together(self) -> RunConfig:
+        """Check combinations of keys. Each message starts with the key to change."""
+        rules = [*self._learning_rules(), *self._loss_rules()]
+        if self.learning.asked_choices:
+            rules += self._distribution_rules()
+        if self.learning.episodes:
+            rules += self._episode_rules()
+        rules += self._evaluation_rules()
         if self.grading.until != "tests":
-            self._check_proxy()
-        if self.curriculum.hard_below > self.curriculum.easy_from:
-            raise ValueError("curriculum.hard_below: must not be above easy_from")
-        if max(self.evaluation.k, default=1) > self.evaluation.samples or min(self.evaluation.k, default=1) < 1:
-            raise ValueError("evaluation.k: pass@k needs 1 <= k <= evaluation.samples")
+            rules += self._early_stage_rules()
+        for key, wrong, why in rules:
+            if wrong:
+                raise ValueError(f"{key}: {why}")
         return self
 
-    def _check_proxy(self) -> None:
-        """Training that does not run the tests knows of no answer whether it passes."""
+    def _learning_rules(self) -> list[Rule]:
+        learning, tinker = self.learning, self.tinker
+        rank, below = tinker.lora_rank, 1 << (tinker.lora_rank.bit_length() - 1)
+        in_cloud = self.backend.name == "tinker" and tinker.base_url is None
+        return [
+            ("learning.kl_weight", (learning.self_taught or learning.asked_choices > 0) and not learning.uses_kl, f"{learning.algorithm} without a KL is grpo; raise the weight or change learning.algorithm"),
+            ("tinker.teacher", learning.uses_kl and not learning.self_taught and tinker.teacher is None, 'a KL weight above 0 needs a teacher; name one, set learning.algorithm = "self_distillation", or set learning.kl_weight = 0 and, with a schedule, learning.final_kl_weight = 0'),
+            ("tinker.teacher", bool(tinker.teachers) and tinker.teacher is None, "name a teacher for the problems whose source is not in tinker.teachers"),
+            ("tinker.lora_rank", in_cloud and rank != below, f"Tinker's service trains only ranks that are powers of two, not {rank}; take {below} or {2 * below}"),
+            ("learning.kl_weight", not learning.uses_kl and learning.reward_weight == 0, "both weights are 0, so nothing would be learnt; raise one of them"),
+            ("sampling.group_size", not learning.uses_kl and self.sampling.group_size == 1, "without a KL a group of one rollout has no advantage; use at least 2"),
+            ("sampling.temperature", learning.uses_kl and self.sampling.temperature != 1.0, "the KL to the teacher is correct only at temperature 1"),
+            ("tinker.teacher", learning.imitates_teacher and tinker.teacher is None, "a warm start on the teacher's answers needs a teacher; name one or use golden"),
+            ("learning.permute_results", learning.permute_results and not learning.episodes, "needs episodes; set learning.episodes = true"),
+        ]  # fmt: skip
+
+    def _loss_rules(self) -> list[Rule]:
+        learning, (lowest, highest) = self.learning, self.learning.kl_weight_bounds
+        unknown = ", ".join(sorted(set(learning.loss_parameters) - set(learning.loss_settings)))
+        known = ", ".join(learning.loss_settings) or "none"
+        return [
+            ("learning.kl_target", learning.kl_schedule == "target" and (learning.kl_target is None or learning.kl_weight == 0), "the target schedule needs a kl_target and an initial kl_weight above 0"),
+            ("learning.kl_weight_bounds", not 0 < lowest <= highest, "needs 0 < lowest <= highest"),
+            ("learning.loss_parameters", bool(unknown), f"{learning.loss} has no parameter {unknown} (has: {known})"),
+            ("learning.overlong_buffer", learning.overlong_buffer > self.trained_limit, f"must not exceed {self.limit_key}"),
+        ]  # fmt: skip
+
+    def _distribution_rules(self) -> list[Rule]:
+        """Settings that are meaningful only for the sampled token."""
+        learning, no = self.learning, f"not with {self.learning.algorithm}:"
+        return [
+            ("learning.loss", learning.loss != "importance_sampling", f"{no} it trains with cross entropy; set importance_sampling"),
+            ("learning.kl_discount", learning.kl_discount > 0, f"{no} each position uses only its own divergence; set 0"),
+            ("learning.kl_clamp", learning.kl_clamp is not None and learning.divergence != "reverse", f"{no} only the reverse KL supports it"),
+            ("learning.permute_advantages", learning.permute_advantages, f"{no} use permute_teacher"),
+        ]  # fmt: skip
+
+    def _episode_rules(self) -> list[Rule]:
+        """Settings that are meaningful only for single-turn answers."""
+        learning, no, without_tools = self.learning, "not with episodes:", self.episode.whole_answers
+        return [
+            ("learning.episodes", self.run.purpose == "evaluation", f"{no} nothing is trained; set evaluation.agentic"),
+            ("episode.tools", without_tools and self.episode.attempts == 1, f"{no} without tools and further attempts an answer is single-shot; set learning.episodes = false"),
+            ("learning.permute_results", without_tools and learning.permute_results, f"{no} without tools there are no results"),
+            ("learning.warm_start_steps", learning.warm_start_steps > 0, f"{no} known-good answers are not conversations; set 0"),
+            ("learning.algorithm", learning.self_taught, f"{no} its hints are in the prompt of a single turn; use grpo"),
+            ("learning.kl_after_error", learning.kl_after_error, f"{no} it compares single-turn answers; set false"),
+            ("learning.permute_teacher", learning.permute_teacher, f"{no} use permute_advantages or permute_results"),
+        ]  # fmt: skip
+
+    def _evaluation_rules(self) -> list[Rule]:
+        evaluation, trains = self.evaluation, self.run.purpose == "train"
+        budget = self.cost.budget_usd is not None or self.cost.budget_hours is not None
+        return [
+            ("cost.budget_usd", budget and not trains, "a budget stops a run between its train steps, and an evaluation has none; remove it, or evaluate fewer problems or samples"),
+            ("evaluation.endpoint", trains and evaluation.endpoint is not None, "a training run evaluates on its own service; remove it"),
+            ("evaluation.agentic", trains and evaluation.agentic, "a training run evaluates what it trains; for episodes set learning.episodes"),
+            ("evaluation.weights", trains and evaluation.weights is not None, "a training run evaluates the weights that it trains; remove it"),
+            ("evaluation.teacher", evaluation.teacher and self.tinker.teacher is None, "there is no teacher to evaluate; set tinker.teacher, or set this to false"),
+            ("evaluation.k", min(evaluation.k) < 1 or max(evaluation.k) > evaluation.samples, "pass@k needs 1 <= k <= evaluation.samples"),
+            ("checkpoints.keep_last", self.checkpoints.keep_last <= self.learning.staleness, "must exceed learning.staleness, because these weights are still sampled from"),
+            ("curriculum.hard_below", self.curriculum.hard_below > self.curriculum.easy_from, "must not exceed easy_from"),
+        ]  # fmt: skip
+
+    def _early_stage_rules(self) -> list[Rule]:
+        """Settings that need the tests, for training that does not run them."""
         stages = ("format", "interface", "syntax", "tests")
         graded = stages[: stages.index(self.grading.until) + 1]
-        if self.learning.reward_weight > 0 and not any(self.reward.weights.get(stage, 0.0) for stage in graded):
-            raise ValueError(f"grading.until: no reward weight is on a stage that is graded: {', '.join(graded)}")
-        if self.curriculum.order == "pools":
-            raise ValueError(
-                'grading.until: pools move by pass rates, which need "tests"; choose another curriculum.order'
-            )
-        if self.episode.attempts > 1:
-            raise ValueError('grading.until: further attempts are for answers that fail their tests; needs "tests"')
+        unrewarded = self.learning.reward_weight > 0 and not any(self.reward.weights.get(stage) for stage in graded)
+        return [
+            ("grading.until", unrewarded, f"none of the graded stages has a reward weight: {', '.join(graded)}"),
+            ("grading.until", self.curriculum.order == "pools", 'pools use pass rates, which need "tests"; choose another curriculum.order'),
+            ("grading.until", self.episode.attempts > 1, 'further attempts (episode.attempts) need "tests"'),
+        ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Evaluation of a model without a training run: a protocol's file, and what a command line adds to it."""
+"""Evaluation of a model without a training run: the configuration from a protocol file and the command line."""
 
 from __future__ import annotations
 
@@ -6,55 +6,44 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from rtl_core.config.load import load_config
+from rtl_core.config.load import load_config, shipped_configs
 from rtl_core.config.models import RunConfig
 from rtl_core.errors import ConfigError
 from rtl_core.problems.sources import SOURCES, override_of
 
 
-def protocols() -> dict[str, Path]:
-    """Name -> path of the protocols that come with the package: configurations without a model and without problems."""
-    folder = Path(str(resources.files("rtl_core.config") / "protocols"))
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
-
-
 def protocol_file(name: str) -> str:
-    """The path of a protocol, shipped or of the user's own. ConfigError where there is none."""
-    path = protocols().get(name, Path(name))
+    """Return the path of a protocol: a shipped one or the user's file. Raises ConfigError if there is none."""
+    shipped = shipped_configs("protocols")
+    path = shipped.get(name, Path(name))
     if not path.is_file():
-        raise ConfigError(
-            f"--protocol {name}: no such protocol", f"give a TOML file, or one of: {', '.join(protocols())}"
-        )
+        raise ConfigError(f"--protocol {name}: no such protocol", f"give a TOML file, or one of: {', '.join(shipped)}")
     return str(path)
 
 
 def problems_override(texts: Sequence[str]) -> str:
-    """`--problems` as a `--set` text: each is a source as `--source` takes it, or a path of CVDP's format."""
+    """Return `--problems` as a `--set` text. Each entry is a source, as for `--source`, or a path in CVDP's format."""
 
-    def named(text: str) -> str:
-        is_source = not Path(text).exists() and (text in SOURCES.entries or "=" in text)
-        return text if is_source else f"cvdp={text}"
-
-    return override_of([named(text) for text in texts], "--problems")
+    sources = [
+        text if not Path(text).exists() and (text in SOURCES.entries or "=" in text) else f"cvdp={text}"
+        for text in texts
+    ]
+    return override_of(sources, "--problems")
 
 
 def evaluation_overrides(protocol: str, overrides: Sequence[str], samples: int | None, name: str | None) -> list[str]:
-    """The overrides that make a protocol's file the configuration of one evaluation, with a name that tells it from others.
+    """Return the overrides that turn a protocol file into the configuration of one evaluation.
 
-    Without `name` the run's name holds a hash of all that its figures depend on: the same command goes on with the same run, and
-    another one never mixes with it.
-
-    Raises:
-        ConfigError: as `load_config`, or the file is none of a protocol.
+    Without `name` the run's name contains a hash of everything that its figures depend on. The same command thus resumes the same run,
+    and different evaluations never mix. Raises ConfigError as `load_config`, or if the file is not a protocol.
     """
     made = list(overrides)
     if samples is not None:
-        section = load_config(protocol, [one for one in made if not one.startswith("evaluation.k=")]).evaluation
-        # k of the protocol that so many samples cannot tell would be an error of the user's that he did not make.
+        section = load_config(protocol, [text for text in made if not text.startswith("evaluation.k=")]).evaluation
+        # Drop the protocol's k that exceed the number of samples; the user did not choose them.
         made[:0] = [
             f"evaluation.samples={samples}",
             f"evaluation.k={sorted({1, *(k for k in section.k if k <= samples)})}",
@@ -62,7 +51,7 @@ def evaluation_overrides(protocol: str, overrides: Sequence[str], samples: int |
     config = load_config(protocol, made)
     if config.run.purpose != "evaluation":
         raise ConfigError(
-            f"{protocol}: is the configuration of a run that trains", 'a protocol has run.purpose = "evaluation"'
+            f"{protocol}: is the configuration of a training run", 'a protocol has run.purpose = "evaluation"'
         )
     return [*made, f"run.name={json.dumps(name or _name(config, Path(protocol).stem))}"]
 

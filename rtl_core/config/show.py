@@ -1,14 +1,13 @@
-"""A configuration as TOML text with every field's meaning as a comment; what it prints can be loaded again."""
+"""Print a configuration as TOML with the meaning of every field as a comment. The output can be loaded again."""
 
 from __future__ import annotations
 
+import json
 import textwrap
 from inspect import getdoc
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from rtl_core.config.grading import RewardSection
 from rtl_core.config.models import RunConfig
@@ -16,52 +15,42 @@ from rtl_core.learning.reward import TERMS
 
 
 def to_toml(config: RunConfig) -> str:
-    """The whole effective configuration, commented, one table a section."""
+    """Return the complete effective configuration with comments, one table per section."""
     lines: list[str] = []
     for name in type(config).model_fields:
         section = getattr(config, name)
         lines += ["", f"[{name}]"]
-        nested: list[tuple[str, BaseModel]] = []
+        tables: list[str] = []
         for key, field in type(section).model_fields.items():
+            lines += _comment(field.description)
             value = getattr(section, key)
             if isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
-                lines += _comment(field)
-                nested += [(f"{name}.{key}", entry) for entry in value]
+                for entry in value:
+                    tables += ["", *_comment(getdoc(type(entry))), f"[[{name}.{key}]]"]
+                    for entry_key, entry_field in type(entry).model_fields.items():
+                        tables += [*_comment(entry_field.description), _line(entry_key, getattr(entry, entry_key))]
             else:
-                lines += _entry(key, value, field)
+                lines.append(_line(key, value))
                 if isinstance(section, RewardSection) and key == "weights":
                     lines += [f"#   {term.name}: {term.about}" for term in TERMS.values()]
-        for path, entry in nested:
-            lines += ["", *_wrapped(getdoc(type(entry)) or ""), f"[[{path}]]"]
-            for key, field in type(entry).model_fields.items():
-                lines += _entry(key, getattr(entry, key), field)
+        lines += tables
     return "\n".join(lines).lstrip() + "\n"
 
 
-def _comment(field: FieldInfo) -> list[str]:
-    return _wrapped(field.description or "")
+def _comment(text: str | None) -> list[str]:
+    return textwrap.wrap(text or "", 110, initial_indent="# ", subsequent_indent="# ")
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 110, initial_indent="# ", subsequent_indent="# ")
-
-
-def _entry(key: str, value: Any, field: FieldInfo) -> list[str]:
-    if value is None:
-        return [*_comment(field), f"# {key} ="]
-    return [*_comment(field), f"{key} = {_value(value)}"]
+def _line(key: str, value: Any) -> str:
+    return f"# {key} =" if value is None else f"{key} = {_value(value)}"
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (str, Path)):
-        escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    if isinstance(value, (tuple, list)):
-        return "[" + ", ".join(map(_value, value)) + "]"
     if isinstance(value, BaseModel):
         value = value.model_dump(exclude_none=True)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_value(str(k))} = {_value(v)}" for k, v in value.items()) + "}"
-    return repr(value)
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    # A scalar of TOML is written as in JSON.
+    return json.dumps(value, default=str, ensure_ascii=False)

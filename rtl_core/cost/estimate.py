@@ -1,9 +1,9 @@
-"""What a run will use: tokens by kind, from its configuration and stated assumptions.
+"""Estimate of the tokens that a run will use, from its configuration and explicit assumptions.
 
-Two figures by the same rules. `at_most` is the bill that no run of the configuration exceeds: every answer as long as it may be, every
-rollout trained on, every group replaced as often as it may be, every episode as long as its bounds allow, and no prompt found in the service's cache. `likely` takes the workload's means and shares in place of these.
+Two figures follow the same rules. `at_most` is an upper bound: every answer and every episode is as long as allowed, every rollout is trained
+on, every group is replaced as often as allowed, and the service's prompt cache never hits. `likely` uses the workload's means and shares.
 
-In neither: what a crash takes before it is recorded, train steps that are repeated after it, storage of checkpoints.
+Neither includes work lost in a crash and repeated after it, or storage of checkpoints.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices, Tokens, Usage, sampled, scored, together, total_dollars, trained
@@ -19,20 +19,20 @@ from rtl_core.cost.tokens import Prices, Tokens, Usage, sampled, scored, togethe
 
 @dataclass(frozen=True)
 class Prompts:
-    """The prompts of one split: how many, their tokens, and whose they are."""
+    """The prompts of one split: their number, tokens and sources."""
 
     count: int
     mean: float
     most: float | None = None
-    """A mean that they cannot exceed, since they were counted; None: `prompting.max_prompt_tokens`."""
+    """Upper bound of the mean, if the tokens were counted. None: `prompting.max_prompt_tokens`."""
     longest: float | None = None
-    """Tokens of the longest, likewise."""
+    """Upper bound of the longest prompt, in the same way."""
     sources: Mapping[str, float] = field(default_factory=dict)
-    """Source -> share of the problems; of the rest nothing is known. Counts where a run has several teachers."""
+    """Mapping of source to its share of the problems, for runs with several teachers."""
 
     @classmethod
     def of(cls, prompts: Sequence[tuple[float, float, str]]) -> Prompts:
-        """From the tokens of each prompt, likely and at most, and the source of its problem."""
+        """Build from (likely tokens, maximum tokens, source) of each prompt."""
         n, most = len(prompts), [most for _, most, _ in prompts]
         shares = {source: count / n for source, count in Counter(source for _, _, source in prompts).items()}
         mean = sum(tokens for tokens, _, _ in prompts) / max(n, 1)
@@ -41,31 +41,31 @@ class Prompts:
 
 @dataclass(frozen=True)
 class Workload:
-    """How much text a run meets."""
+    """Amount of text in a run."""
 
     train: Prompts
     heldout: Prompts
     completion: float
-    """Mean tokens of an answer; of an episode those that the model writes."""
+    """Mean tokens that the model writes in an answer or an episode."""
     trained_share: float = 1.0
-    """Of what is sampled in a step without a KL, the share of tokens that is trained on: groups of equal rewards are not."""
+    """Share of sampled tokens that a step without a KL trains on. Groups with equal rewards are not trained on."""
     turns: float = 1.0
-    """Mean turns of an episode; 1 where answers are single-shot."""
+    """Mean turns of an episode; 1 for single-shot answers."""
     tool_tokens: float = 0.0
-    """Mean tokens that tools give in an episode."""
+    """Mean tokens of tool results in an episode."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run uses: its training and its evaluations, apart."""
+    """Usage of a run, separately for training and evaluations."""
 
     steps: int
     evaluations: int
-    """Of the student."""
+    """Number of evaluations of the student."""
     teacher_evaluations: int
     rollouts: int
     training: Usage
-    """Of the train steps, and of measuring the problems before them."""
+    """Usage of the train steps and of measuring problems before them."""
     evaluating: Usage
 
     @property
@@ -73,19 +73,19 @@ class Estimate:
         return together([self.training, self.evaluating])
 
     def hours(self, tokens_per_s: float) -> float:
-        """At so many tokens of answers a second, with all that is done about them. The token that scoring asks for counts as one."""
+        """Return the duration for an overall rate of answer tokens per second. The token sampled for scoring also counts."""
         return sum(tokens.sample for tokens in self.usage.values()) / tokens_per_s / 3600
 
 
 def duration(hours: float) -> str:
-    """`1 minute`, `12 minutes` or `3.5 hours`."""
+    """Format a duration as `1 minute`, `12 minutes` or `3.5 hours`."""
     minutes = max(1, round(60 * hours))
     return f"{hours:,.1f} hours" if hours >= 1.5 else f"{minutes} minute{'s' if minutes > 1 else ''}"
 
 
 @dataclass(frozen=True)
 class _Answers:
-    """Some answers: how many, and the tokens of sampling, of scoring and of training on them."""
+    """A number of answers, and the tokens of sampling them, scoring them and training on them."""
 
     count: float
     sampling: Tokens
@@ -93,41 +93,36 @@ class _Answers:
     training: Tokens
 
     def __add__(self, other: _Answers) -> _Answers:
-        return _Answers(
-            self.count + other.count,
-            self.sampling + other.sampling,
-            self.scoring + other.scoring,
-            self.training + other.training,
-        )
+        return _Answers(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
 
     def __mul__(self, factor: float) -> _Answers:
-        return _Answers(self.count * factor, self.sampling * factor, self.scoring * factor, self.training * factor)
+        return _Answers(*(getattr(self, part.name) * factor for part in fields(self)))
 
 
 @dataclass(frozen=True)
 class _Rules:
-    """What `likely` and `at_most` see differently."""
+    """The differences between `likely` and `at_most`."""
 
     config: RunConfig
     work: Workload
     other_prompt: float
-    """Tokens of the prompt of a problem that replaces another."""
+    """Prompt tokens of a replacement problem."""
     evaluated: float
     """Tokens of an answer in an evaluation."""
     most: bool
-    """No prompt is read from the cache, and each place of a step is given to other problems as often as it may be."""
+    """Assume no cache hits, and that groups are replaced as often as allowed."""
 
     def ask(self, groups: float, prompt: float, samples: int) -> _Answers:
-        """`groups` groups of `samples` answers to prompts of `prompt` tokens."""
+        """Return the answers of `groups` groups of `samples` to prompts of `prompt` tokens."""
         whole = self.work.completion + self.work.tool_tokens
-        # What a self-teacher reads besides: an answer, and a sentence.
+        # The hint of a self-teacher: an answer and a sentence.
         hint = self.work.completion + 20 if self.config.learning.self_taught else 0.0
         sampling = sampled(prompt, [self.work.completion] * samples) + self._later_turns(prompt, whole) * samples
         scoring = scored(prompt + hint, [whole] * samples)
         return _Answers(samples, self._read(sampling), self._read(scoring), trained(prompt, [whole] * samples)) * groups
 
     def _later_turns(self, prompt: float, whole: float) -> Tokens:
-        """What an episode's turns behind the first read: turns of equal length or, without a cache, all of it at each."""
+        """Return what an episode's turns after the first read: with turns of equal length or, without a cache, everything at each turn."""
         turns = self.work.turns
         if self.most:
             return Tokens(prefill=(turns - 1) * (prompt + whole))
@@ -135,11 +130,11 @@ class _Rules:
         return Tokens(prefill=whole * (turns - 1) / turns, cached=max(cached, 0.0))
 
     def _read(self, tokens: Tokens) -> Tokens:
-        """As they are paid: without a cache every prompt is read at the full price."""
+        """Return the billed tokens: without cache hits every prompt is billed at the full price."""
         return replace(tokens, prefill=tokens.prefill + tokens.cached, cached=0) if self.most else tokens
 
     def by_teachers(self, tokens: Tokens, sources: Mapping[str, float]) -> Usage:
-        """A teacher's tokens, shared out among the teachers by the sources of the problems."""
+        """Distribute a teacher's tokens among the teachers by the sources of the problems."""
         teacher, teachers = self.config.tinker.teacher, self.config.tinker.teachers
         shares = {source: sources.get(source, 0.0) for source in teachers}
         rest = {teacher: tokens * (1 - sum(shares.values()))} if teacher else {}
@@ -147,15 +142,14 @@ class _Rules:
 
 
 def likely(config: RunConfig, work: Workload) -> Estimate:
-    """What the run as configured will use if the workload's means and shares hold and no group is replaced."""
+    """Estimate a run's usage from the workload's means and shares, without replaced groups."""
     return _estimate(_Rules(config, work, other_prompt=work.train.mean, evaluated=work.completion, most=False))
 
 
 def at_most(config: RunConfig, work: Workload, prices: Prices | None = None) -> Estimate:
-    """The most that the run as configured can use (see the module's first lines). Of `work` count the problems and what bounds their prompts.
+    """Return an upper bound of a run's usage (see the module docstring). Reads only problem counts and prompt bounds of `work`.
 
-    With several teachers the dearest by `prices` is charged for all that any of them does: which problems come up how often, and how
-    long their prompts are, no bound by source can tell.
+    With several teachers, charges the most expensive one by `prices` for the work of all, because no bound by source is known.
     """
     if config.tinker.teachers:
         alone = [
@@ -164,12 +158,12 @@ def at_most(config: RunConfig, work: Workload, prices: Prices | None = None) -> 
         ]
         found = [at_most(one, work) for one in alone]
         costs = [total_dollars(most.usage, prices) if prices else None for most in found]
-        # What has no price comes first: whoever reads the estimate is told of it.
+        # A teacher without a price counts as most expensive, so that the missing price is reported.
         return max(zip(found, costs, strict=True), key=lambda one: math.inf if one[1] is None else one[1])[0]
     limit = float(config.prompting.max_prompt_tokens)
     train, heldout = work.train, work.heldout
     longest = limit if train.longest is None else train.longest
-    # Pools may draw the longest again and again, and a warm start may have read the short ones.
+    # Pools may draw the longest repeatedly, and a warm start may leave the long ones.
     repeated = config.curriculum.order == "pools" or config.learning.warm_start_steps
     planned = longest if repeated else limit if train.most is None else train.most
     most = Workload(
@@ -212,7 +206,7 @@ def _estimate(rules: _Rules) -> Estimate:
 
 
 def _warm_start(rules: _Rules, groups: int) -> tuple[float, list[Usage]]:
-    """A supervised step: answers that are sampled, and its usages."""
+    """Return the number of sampled answers and the usages of a supervised step."""
     config, work = rules.config, rules.work
     imitates = config.learning.imitates_teacher
     asked = rules.ask(groups, work.train.mean, config.warm_start_group if imitates else 1)
@@ -223,7 +217,7 @@ def _warm_start(rules: _Rules, groups: int) -> tuple[float, list[Usage]]:
 
 
 def _reinforced(rules: _Rules, groups: int, step: int, steps: int) -> tuple[float, list[Usage]]:
-    """A step of rewards: answers that are sampled, and its usages."""
+    """Return the number of sampled answers and the usages of an RL step."""
     config, work = rules.config, rules.work
     student, learning, samples = config.tinker.student, config.learning, config.sampling.group_size
     asked = rules.ask(groups, work.train.mean, samples)
@@ -238,11 +232,11 @@ def _reinforced(rules: _Rules, groups: int, step: int, steps: int) -> tuple[floa
 
 
 def planned_groups(config: RunConfig, problems: int) -> list[int]:
-    """Groups of each step of a run on so many training problems, in order, as it is planned (`learning.curriculum.plan_epoch`)."""
+    """Return the planned number of groups of each step of a run on `problems` training problems (`learning.curriculum.plan_epoch`)."""
     groups: list[int] = []
     for _ in range(config.run.epochs):
         groups += config.step_sizes(problems, len(groups))
-    if config.curriculum.order == "pools":  # every RL step draws afresh
+    if config.curriculum.order == "pools":  # every RL step draws again
         supervised = config.learning.warm_start_steps
         drawn = min(config.curriculum.problems_per_step, problems)
         return groups[:supervised] + [drawn] * len(groups[supervised:])

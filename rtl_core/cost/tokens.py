@@ -1,27 +1,25 @@
-"""Tokens by kind, and what they cost.
+"""Tokens by kind, and their cost.
 
-What is counted, per model:
+Counted per model:
 
 - sampling a group of G answers to one prompt of P tokens: P prefill, (G − 1)·P cached, Σ T sample;
-- an episode: each later turn reads all that stands before it, of which what its former turn had read is cached, the rest prefill;
-- the teacher's log-probabilities of a group: P + Σ T prefill, (G − 1)·P cached, and one sample token each, which the request
-  must ask for although nobody reads it; with its likeliest tokens at each position (distribution distillation) the same;
-- a train step: P + T − 1 train tokens for each datum that was sent. Of a run that is what its steps recorded (`steps.train_tokens`, see
-  backend/base.py): rollouts that taught nothing, masked ones and quarantined groups are sampled and not trained on;
-- a forward pass of the trainer (distribution distillation but for on-policy forward KL, renormalised): as a train step, which is the most
-  that it can be charged as.
+- an episode: each later turn reads everything before it, of which the part read by the previous turn is cached, the rest prefill;
+- the teacher's log-probabilities of a group: P + Σ T prefill, (G − 1)·P cached, and one sample token each, which the request must include
+  although it is not used. The same with the likeliest tokens at each position (distribution distillation);
+- a train step: P + T − 1 train tokens per datum sent. For a run these are the recorded `steps.train_tokens` (backend/base.py): masked
+  rollouts, those without an advantage, and quarantined groups are sampled but not trained on;
+- a forward pass of the trainer (distribution distillation, except on-policy forward KL, renormalised): as a train step, an upper bound.
 
-Not counted: prompts that the service has forgotten between two requests of a group (prefill instead of cached), work that a
-crash threw away and that was done again, storage of checkpoints, and your own machine.
+Not counted: prompts that the service dropped from its cache between two requests of a group (prefill instead of cached), work repeated
+after a crash, storage of checkpoints, and your own machine.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import date
-from importlib import resources
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -33,7 +31,7 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens of one model by kind; fractions occur in estimates."""
+    """Tokens of one model by kind. Estimates contain fractions."""
 
     prefill: float = 0
     cached: float = 0
@@ -47,17 +45,17 @@ class Tokens:
         return Tokens(*(getattr(self, kind) * factor for kind in KINDS))
 
     def by_kind(self) -> dict[str, float]:
-        """Kind -> tokens, in the order of the price list."""
-        return {kind: getattr(self, kind) for kind in KINDS}
+        """Return a mapping of kind to tokens, in the order of the price list."""
+        return asdict(self)
 
 
 KINDS = tuple(field.name for field in fields(Tokens))
 Usage = Mapping[str, Tokens]
-"""Model name -> its tokens."""
+"""Mapping of model name to its tokens."""
 
 
 class ModelPrice(BaseModel):
-    """USD per million tokens of one model; None for what it is not used for."""
+    """Prices of one model in USD per million tokens; None for unused kinds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     prefill: float | None = Field(default=None, ge=0)
@@ -76,37 +74,33 @@ class Prices(BaseModel):
 
 
 def load_prices(path: Path | None = None) -> Prices:
-    """The price list at `path`, or the one that comes with the package.
-
-    Raises:
-        ConfigError: no such file, no TOML, or a key that is none of a price list.
-    """
-    place = Path(str(resources.files("rtl_core.cost") / "prices.toml")) if path is None else path
+    """Load the price list at `path`. Default: the one in the package. Raises ConfigError if it does not exist or is invalid."""
+    place = path or Path(__file__).with_name("prices.toml")
     try:
         return Prices.model_validate(tomllib.loads(place.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise ConfigError(f"there is no price list {place}", "put it there or change cost.prices") from None
     except (tomllib.TOMLDecodeError, ValidationError) as error:
         raise ConfigError(
-            f"{place} is no price list: {error}", "take rtl_core/cost/prices.toml as the pattern"
+            f"{place} is not a price list: {error}", "use rtl_core/cost/prices.toml as a template"
         ) from None
 
 
 def sampled(prompt: float, completions: Sequence[float]) -> Tokens:
-    """Tokens of sampling one group: a prompt of `prompt` tokens, completions of the given lengths."""
+    """Return the tokens of sampling one group, given the lengths of prompt and completions."""
     if not completions:
         return Tokens()
     return Tokens(prefill=prompt, cached=prompt * (len(completions) - 1), sample=sum(completions))
 
 
 def later_turns(prompt: int, own_T: Sequence[bool]) -> Tokens:
-    """Tokens that the turns of an episode behind the first read. `own_T`: which of its T tokens the model sampled; a turn is a run of them."""
+    """Return the tokens read by an episode's turns after the first. `own_T`: which of its T tokens the model sampled; a turn is a run of them."""
     starts = [t for t, own in enumerate(own_T) if own and not (t and own_T[t - 1])]
     return Tokens(prefill=max(starts, default=0), cached=sum(prompt + start for start in starts[:-1]))
 
 
 def scored(prompt: float, completions: Sequence[float]) -> Tokens:
-    """The teacher's tokens for the log-probabilities of one group."""
+    """Return the teacher's tokens for the log-probabilities of one group."""
     if not completions:
         return Tokens()
     return Tokens(
@@ -115,12 +109,12 @@ def scored(prompt: float, completions: Sequence[float]) -> Tokens:
 
 
 def trained(prompt: float, completions: Sequence[float]) -> Tokens:
-    """Tokens of training on rollouts of one prompt, for an estimate; what a run trained on is recorded."""
+    """Estimate the tokens of training on rollouts of one prompt. For a run they are recorded."""
     return Tokens(train=sum(prompt + length - 1 for length in completions))
 
 
 def together(usages: Iterable[Usage]) -> dict[str, Tokens]:
-    """The sum of several usages, model by model."""
+    """Return the sum of several usages by model."""
     total: dict[str, Tokens] = {}
     for usage in usages:
         for model, tokens in usage.items():
@@ -129,7 +123,7 @@ def together(usages: Iterable[Usage]) -> dict[str, Tokens]:
 
 
 def dollars(tokens: Tokens, price: ModelPrice) -> dict[str, float | None]:
-    """Kind -> USD; None where tokens were used that the list has no price for."""
+    """Return a mapping of kind to USD; None if tokens were used and the price is missing."""
     costs: dict[str, float | None] = {}
     for kind, count in tokens.by_kind().items():
         rate = getattr(price, kind)
@@ -138,21 +132,20 @@ def dollars(tokens: Tokens, price: ModelPrice) -> dict[str, float | None]:
 
 
 def total_dollars(usage: Usage, prices: Prices) -> float | None:
-    """USD of a usage; None when the list lacks a price that it needs."""
-    total = 0.0
-    for model, tokens in usage.items():
-        for cost in dollars(tokens, prices.models.get(model, ModelPrice())).values():
-            if cost is None:
-                return None
-            total += cost
-    return total
+    """Return the USD of a usage; None if a required price is missing."""
+    costs = _costs(usage, prices).values()
+    known = [cost for cost in costs if cost is not None]
+    return sum(known, 0.0) if len(known) == len(costs) else None
 
 
 def unpriced(usage: Usage, prices: Prices) -> list[str]:
-    """`model: kind` of everything that is used and has no price."""
-    return [
-        f"{model}: {kind}"
+    """Return `model: kind` for all used tokens without a price."""
+    return [name for name, cost in _costs(usage, prices).items() if cost is None]
+
+
+def _costs(usage: Usage, prices: Prices) -> dict[str, float | None]:
+    return {
+        f"{model}: {kind}": cost
         for model, tokens in usage.items()
         for kind, cost in dollars(tokens, prices.models.get(model, ModelPrice())).items()
-        if cost is None
-    ]
+    }

@@ -1,1 +1,1 @@
-"""Our problems and our grader for other people's training loops."""
+"""Problems and grader for training loops of other projects."""

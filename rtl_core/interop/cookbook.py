@@ -1,4 +1,4 @@
-"""The problem sets and the grader as a tinker-cookbook data set, so that a cookbook recipe trains on them unchanged.
+"""Problem sets and grader as a tinker-cookbook dataset, for unchanged cookbook recipes.
 
     from tinker_cookbook.rl import train
     from rtl_core.interop.cookbook import RtlDatasetBuilder
@@ -9,11 +9,11 @@
     )
     asyncio.run(train.main(config))
 
-From our configuration are taken: problem sources, prompt template, budget, thinking, grading, and reward weights. Everything else is the
-recipe's. Prompts are rendered by the tokenizer's chat template, as in our own runs, whatever renderer the recipe names.
+Our configuration supplies problem sources, prompt template, budget, thinking, grading and reward weights. The recipe supplies the rest.
+Prompts are rendered by the tokenizer's chat template, as in our own runs, regardless of the recipe's renderer.
 
-Not done here: validation (`rtl-distill validate CONFIG` first), the history, resuming. Needs the cookbook (0.5.8 was tried): see
-docs/learning.md for how to install it beside our newer transformers.
+Validation (run `rtl-distill validate CONFIG` first), history and resuming are not included. Tested with cookbook 0.5.8; docs/learning.md
+explains how to install it beside our newer transformers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import chz
 import tinker
@@ -42,28 +41,23 @@ from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.prompting.chat import answer_text
 from rtl_core.run.graders import executor_of, grader_of, graders_of
 from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Stage, Verdict
+from rtl_core.types.verdict import Stage
 
 
 class Workbench:
-    """What the environments of one process share: tokenizer, grader and the threads that wait for it."""
+    """Objects shared by the environments of one process: tokenizer, grader and its threads."""
 
     def __init__(self, config: RunConfig) -> None:
-        """Starts the executor of the configuration; see `executor_of` for what it raises."""
+        """Start the executor of the configuration. Raises what `executor_of` raises."""
         self.config = config
         self.tokenizer = backend_of(config).tokenizer(config, config.tinker.student)
         self.chat = config.prompting.chat(self.tokenizer, config.tinker.student)
-        self._pool = ThreadPoolExecutor(graders_of(config), thread_name_prefix="grade")
-        executor = executor_of(config)
-        self._grader = grader_of(config, executor, cache=MemoryCache())
-
-    async def grade(self, problem: Problem, text: str) -> Verdict:
-        """The verdict on a response. Raises what `judged` does."""
-        return await judged(self._grader, self._pool, problem, answer_to(problem, text))
+        self.pool = ThreadPoolExecutor(graders_of(config), thread_name_prefix="grade")
+        self.grader = grader_of(config, executor_of(config), cache=MemoryCache())
 
 
 class RtlEnv(Env):
-    """One answer to one problem: the prompt, and the reward of what comes back. Single-use, single-turn."""
+    """Single-use, single-turn environment for one answer to one problem."""
 
     def __init__(self, bench: Workbench, problem: Problem, prompt: Prompt) -> None:
         self._bench, self._problem, self._prompt = bench, problem, prompt
@@ -74,11 +68,12 @@ class RtlEnv(Env):
     async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
         """Grade the answer. Raises InfrastructureError, for the recipe's rollout strategy to handle."""
         tokens_T = list(action)
-        text, ended = answer_text(self._bench.tokenizer, tokens_T, self._stop)
-        text = self._bench.chat.opening(self._prompt.tokens_P) + text
-        verdict = await self._bench.grade(self._problem, text)
+        bench = self._bench
+        text, ended = answer_text(bench.tokenizer, tokens_T, self._stop)
+        text = bench.chat.opening(self._prompt.tokens_P) + text
+        verdict = await judged(bench.grader, bench.pool, self._problem, answer_to(self._problem, text))
         graded = Graded(self._problem, verdict, text, tokens_T, "stop" if ended else "length")
-        earned = reward(graded, self._bench.config.reward.weights)
+        earned = reward(graded, bench.config.reward.weights)
         metrics: dict[str, float | int] = {
             **{f"{stage.value}_valid": float(verdict.stage(stage).status == "passed") for stage in list(Stage)[:3]},
             "tests_passed": float(verdict.passed),
@@ -99,7 +94,7 @@ class RtlEnv(Env):
 
 @dataclass(frozen=True)
 class RtlGroupBuilder(EnvGroupBuilder):
-    """A group: so many answers to one problem."""
+    """A group of `size` answers to one problem."""
 
     bench: Workbench
     problem: Problem
@@ -114,7 +109,7 @@ class RtlGroupBuilder(EnvGroupBuilder):
 
 
 class RtlDataset(RLDataset):
-    """Batches of groups, in the order of the curriculum; `epochs` times over."""
+    """Batches of groups in the order of the curriculum, repeated `epochs` times."""
 
     def __init__(self, groups: Sequence[RtlGroupBuilder], per_batch: int, epochs: int = 1) -> None:
         self._groups, self._per_batch, self._epochs = list(groups), per_batch, epochs
@@ -133,20 +128,20 @@ class RtlDataset(RLDataset):
 
 @chz.chz
 class RtlDatasetBuilder(RLDatasetBuilder):
-    """Training and held-out problems of one of our configurations."""
+    """Training and held-out problems of one configuration."""
 
     config: str = "demo"
     """A TOML file, or the name of a shipped configuration."""
     overrides: tuple[str, ...] = ()
-    """`section.key=value` texts that win over the file."""
+    """`section.key=value` texts that override the file."""
     groups_per_batch: int = 8
     group_size: int = 4
     heldout_group_size: int = 1
-    """Answers to each held-out problem in the recipe's evaluations."""
+    """Answers per held-out problem in the recipe's evaluations."""
     epochs: int = 1
 
     async def __call__(self) -> tuple[RtlDataset, RtlDataset]:
-        """Raises ProblemError when no problem fits the prompt's budget, and what loading and the executor raise."""
+        """Raises ProblemError if no problem fits the prompt budget, and what loading and the executor raise."""
         settings = load_config(self.config, self.overrides)
         bench = _workbench(settings.model_dump_json())
         loaded = load_problems(settings.problems.sources, settings.run.seed, settings.problems.split)
@@ -161,13 +156,13 @@ class RtlDatasetBuilder(RLDatasetBuilder):
         section = bench.config.prompting
         groups = []
         for problem in problems:
-            with suppress(ProblemError):  # too long even without its context: left out, as in our own runs
+            with suppress(ProblemError):  # too long even without context; skipped as in our own runs
                 prompt = build_prompt(problem, bench.chat, section.template, section.max_prompt_tokens)
                 groups.append(RtlGroupBuilder(bench, problem, prompt, size))
         return groups
 
 
 @cache
-def _workbench(config: str) -> Any:
-    """One for each configuration of a process."""
+def _workbench(config: str) -> Workbench:
+    """Return the process's workbench for a configuration."""
     return Workbench(RunConfig.model_validate_json(config))

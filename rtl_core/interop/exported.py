@@ -1,13 +1,12 @@
-"""Problems as tasks for other people's loops: one neutral description, read and graded by this module wherever it was exported to.
+"""Export of problems as tasks for other training loops, and the functions that the exported files call.
 
-A folder that `rtl-distill problems export` wrote holds `tasks.jsonl`, a `Task` a line, the licences of the data, and the files of one
-format (`writers.py`). What these files do at the client is done here: they read the tasks, show their messages, and ask for verdicts.
+A folder written by `rtl-distill problems export` contains `tasks.jsonl` with one `Task` per line, the licences of the data, and the files
+of one format (`writers.py`). At the client, these files use this module to read the tasks, build their messages and grade answers.
 
-A problem is given out whole only where its licence can go along: it is ours, or a licence lies beside its files. Of any other the line
-holds the id and the fingerprint, and the client's machine reads it from its own copy, which RTL_DISTILL_SOURCES names
-(`cvdp=PATH rtllm=PATH`).
+A problem is exported completely only if its licence can be included: it is ours, or a licence file is beside its files. Otherwise the line
+has only id and fingerprint, and the client reads the problem from its own copy, named in RTL_DISTILL_SOURCES (`cvdp=PATH rtllm=PATH`).
 
-The executor is RTL_DISTILL_EXECUTOR (`bubblewrap`, or `docker`), started once in a process.
+RTL_DISTILL_EXECUTOR selects the executor (`bubblewrap` or `docker`), which is started once per process.
 """
 
 from __future__ import annotations
@@ -48,14 +47,13 @@ class Task(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     id: str
     source: str
-    """Kind of the problem's source, as `--source` names it."""
+    """Kind of the problem's source, as for `--source`."""
     fingerprint: str
     """`Problem.fingerprint`."""
     licence: str
-    """`Apache-2.0` for problems that this project makes, else the folder of the export with the licence of the data; empty where the
-    problem is not given out."""
+    """`Apache-2.0` for this project's problems, else the folder of the export with the data's licence. Empty if the problem is not included."""
     problem: Problem | None
-    """The whole problem with its harness and golden answer; None where it is not given out. Never to be shown to a policy."""
+    """The problem with its harness and golden answer, or None if not included. Never show it to a policy."""
 
 
 def export_tasks(
@@ -67,9 +65,9 @@ def export_tasks(
     heldout: bool = False,
     count: int | None = None,
 ) -> list[Task]:
-    """Writes tasks and licences of the training problems, or of the held-out ones, into a new folder; `count` of each source at most.
+    """Write tasks and licences of the training or held-out problems to a new folder, at most `count` per source.
 
-    Raises ProblemError where the folder holds something, or no problem is left.
+    Raises ProblemError if the folder is not empty or there are no problems.
     """
     if folder.exists() and any(folder.iterdir()):
         raise ProblemError(f"{folder} is not empty", "name a new folder")
@@ -80,22 +78,19 @@ def export_tasks(
     folder.mkdir(parents=True, exist_ok=True)
     tasks: list[Task] = []
     for source in sources:
-        one = LoadedProblems(split=split)
-        source.add_to(one, seed)
+        loaded = LoadedProblems(split=split)
+        source.add_to(loaded, seed)
         licence = _licence(source, folder)
-        own = [chosen[problem.id] for problem in one.every if problem.id in chosen][:count]
-        tasks += [
-            Task(
-                id=p.id, source=source.kind, fingerprint=p.fingerprint, licence=licence, problem=p if licence else None
-            )
-            for p in own
-        ]
+        for problem in [chosen[problem.id] for problem in loaded.every if problem.id in chosen][:count]:
+            given = problem if licence else None
+            about = {"id": problem.id, "source": source.kind, "fingerprint": problem.fingerprint}
+            tasks.append(Task(**about, licence=licence, problem=given))
     (folder / TASKS).write_text("".join(task.model_dump_json() + "\n" for task in tasks), encoding="utf-8")
     return tasks
 
 
 def _licence(source: ProblemSource, folder: Path) -> str:
-    """`Task.licence` of a source's problems; copies what lies beside its files."""
+    """Return `Task.licence` of a source's problems. Copies the licence files beside the data."""
     if not isinstance(source, FileSource):
         return OWN_LICENCE if source.kind in SOURCES.entries else ""
     beside = source.path if source.path.is_dir() else source.path.parent
@@ -110,16 +105,20 @@ def _licence(source: ProblemSource, folder: Path) -> str:
 
 
 def read_tasks(folder: Path) -> dict[str, Problem]:
-    """The problems of an exported folder by id, in its order.
+    """Return the problems of an exported folder by id, in order.
 
-    Raises ProblemError for a line that is none, and where a problem that was not given out is missing or another one here.
+    Raises ProblemError for an invalid line, and if a problem that is not included is missing or different on this machine.
     """
     try:
         lines = (folder / TASKS).read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise ProblemError(f"cannot read {folder / TASKS}: {error.strerror}", "export the problems again") from error
     tasks = [_task(f"{folder / TASKS}:{number}", line) for number, line in enumerate(lines, 1)]
-    own = _of_this_machine() if any(task.problem is None for task in tasks) else {}
+    local = LoadedProblems()
+    if any(task.problem is None for task in tasks):
+        for text in shlex.split(os.environ.get("RTL_DISTILL_SOURCES", "")):
+            source_of(text, "RTL_DISTILL_SOURCES").add_to(local, 0)
+    own = {problem.id: problem for problem in local.every}
     return {task.id: task.problem or _same(task, own.get(task.id)) for task in tasks}
 
 
@@ -132,36 +131,28 @@ def _task(place: str, line: str) -> Task:
         raise ProblemError(f"{place}: {where}: {first['msg']}", "export the problems again") from error
 
 
-def _of_this_machine() -> dict[str, Problem]:
-    texts = shlex.split(os.environ.get("RTL_DISTILL_SOURCES", ""))
-    found = LoadedProblems()
-    for text in texts:
-        source_of(text, "RTL_DISTILL_SOURCES").add_to(found, 0)
-    return {problem.id: problem for problem in found.every}
-
-
 def _same(task: Task, problem: Problem | None) -> Problem:
     remedy = f"set RTL_DISTILL_SOURCES={task.source}=PATH to your copy of the set"
     if problem is None:
-        raise ProblemError(f"{task.id} was not given out with its text", remedy)
+        raise ProblemError(f"{task.id} was exported without its text", remedy)
     if problem.fingerprint != task.fingerprint:
-        raise ProblemError(f"{task.id} is another problem than the exported one: its text or harness differs", remedy)
+        raise ProblemError(f"{task.id} differs from the exported problem in its text or harness", remedy)
     return problem
 
 
 def messages(problem: Problem) -> list[Message]:
-    """What a single-turn policy is shown, as the template `exact` has it."""
+    """Return the messages for a single-turn policy, by the template `exact`."""
     return build_messages(problem, "exact")
 
 
 def instruction(problem: Problem) -> str:
-    """What an agent with a workspace is told; the context's files lie there."""
+    """Return the instruction for an agent whose workspace contains the context files."""
     targets = "\n".join(f"- `{path}`" for path in problem.targets)
     return f"{problem.prompt.rstrip()}\n\nWrite the complete content of these files, below the working directory:\n{targets}\n"
 
 
 def answer_of(problem: Problem, given: str | Mapping[str, str]) -> Answer:
-    """The answer that a response, or the files of a workspace, stand for; files that are no target are left out."""
+    """Return the answer in a response or in the files of a workspace. Files that are not targets are ignored."""
     if isinstance(given, str):
         return answer_to(problem, given)
     files = {path: text for path, text in given.items() if path in problem.targets}
@@ -172,12 +163,12 @@ def answer_of(problem: Problem, given: str | Mapping[str, str]) -> Answer:
 
 
 async def graded(problem: Problem, given: str | Mapping[str, str]) -> Verdict:
-    """The verdict on a response or on the files of a workspace; as many are graded at a time as there are cores. Raises what `judged` does."""
+    """Return the verdict on a response or on the files of a workspace, one grading per core at a time. Raises what `judged` raises."""
     return await judged(_grader(), _threads(), problem, answer_of(problem, given))
 
 
 async def judged(grader: Grader, pool: ThreadPoolExecutor, problem: Problem, answer: Answer) -> Verdict:
-    """The verdict on an answer. Raises InfrastructureError when grading failed: never a reward."""
+    """Return the verdict on an answer. Raises InfrastructureError if grading itself failed."""
     (verdict,) = await grade_all(grader, pool, problem, [answer])
     if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
         raise InfrastructureError(f"grading failed: {'; '.join(verdict.reasons)}")

@@ -1,4 +1,4 @@
-"""From a folder with tasks to one in a client's format: one function a format. The files that are the same for every export lie in `formats/`."""
+"""Convert a folder of tasks to a client's format, with one function per format. Files common to all exports are in `formats/`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ FORMATS = Path(__file__).parent / "formats"
 
 
 def inspect_ai(folder: Path) -> str:
-    """An Inspect task beside `tasks.jsonl`, and the agent's container."""
+    """Add an Inspect task beside `tasks.jsonl`, and the agent's container."""
     shutil.copytree(FORMATS / "inspect_ai", folder, dirs_exist_ok=True)
     return f"inspect eval {folder}/rtl.py --model MODEL"
 
 
 def verifiers(folder: Path) -> str:
-    """A package with one v1 taskset; the tasks move into it, so that they are installed with it."""
+    """Make a package with one v1 taskset. The tasks move into it, so that they are installed with it."""
     shutil.copytree(FORMATS / "verifiers", folder, dirs_exist_ok=True)
     for part in (folder / TASKS, folder / "licences"):
         if part.exists():
@@ -31,9 +31,9 @@ def verifiers(folder: Path) -> str:
 
 
 def harbor(folder: Path) -> str:
-    """A task folder of schema 1.4 for each problem. Its verifier has a container of its own and asks the grading service.
+    """Add a task folder of schema 1.4 for each problem. Its verifier runs in a separate container and calls the grading service.
 
-    Raises ProblemError for an id that is no name of a folder.
+    Raises ProblemError for an id that is not a valid folder name.
     """
     for problem in read_tasks(folder).values():
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", problem.id):
@@ -49,7 +49,7 @@ def _harbor_task(problem: Problem, folder: Path) -> None:
     told = {"id": problem.id, "fingerprint": problem.fingerprint, "targets": list(problem.targets)}
     (folder / "tests/task.json").write_text(json.dumps(told), encoding="utf-8")
     (folder / "instruction.md").write_text(instruction(problem), encoding="utf-8")
-    # A target's folder is there from the start; a file that it changes lies in it.
+    # The folders of targets exist from the start, with the context files in them.
     _write(
         folder / "environment/workspace",
         {**{f"{Path(p).parent}/.keep": "" for p in problem.targets}, **problem.context},
@@ -68,7 +68,7 @@ def _harbor_task(problem: Problem, folder: Path) -> None:
     }
     lines = ['schema_version = "1.4"', f"artifacts = {json.dumps([f'/workspace/{path}' for path in problem.targets])}"]
     for name, values in tables.items():
-        # A basic string of TOML is written as one of JSON.
+        # A basic string of TOML is written as in JSON.
         lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
     (folder / "task.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -80,7 +80,7 @@ def _write(root: Path, files: Mapping[str, str]) -> None:
 
 
 def nemo_gym(folder: Path) -> str:
-    """A resources server that asks the grading service, with an agent of one response, and the lines of its data set."""
+    """Add a resources server that calls the grading service, an agent that responds once, and the dataset."""
     shutil.copytree(FORMATS / "nemo_gym", folder, dirs_exist_ok=True)
     lines = [
         {
@@ -95,6 +95,10 @@ def nemo_gym(folder: Path) -> str:
     return f"rtl-distill serve-grader ... (the same sources), then in {folder}: gym eval run --resources-server rtl ..."
 
 
-Writer = Callable[[Path], str]
-WRITERS: dict[str, Writer] = {"inspect": inspect_ai, "verifiers": verifiers, "harbor": harbor, "nemo-gym": nemo_gym}
-"""Name of a format -> what writes it into the folder of the tasks and returns the client's command."""
+WRITERS: dict[str, Callable[[Path], str]] = {
+    "inspect": inspect_ai,
+    "verifiers": verifiers,
+    "harbor": harbor,
+    "nemo-gym": nemo_gym,
+}
+"""Mapping of format to a function that writes it to the folder of tasks and returns the client's command."""

@@ -1,1 +1,1 @@
-"""The nouns that all rooms share. They import nothing else of this project, so that every room may import them."""
+"""The nouns shared by all rooms. They import nothing else of this project."""

@@ -1,4 +1,4 @@
-"""The noun *answer*: the files that a response stands for."""
+"""The noun *answer*: the files extracted from a response."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Answer(BaseModel):
-    """Files taken from a response, or why there are none.
+    """Files extracted from a response, or the reason why there are none.
 
-    `files` maps target paths to whole texts. `ignored` names files that the response offered but the problem does not
-    allow. `error` is set, and `files` empty, when no answer could be found.
+    `files` maps target paths to complete texts. `ignored` names files in the response that the problem does not allow. If no answer was
+    found, `error` is set and `files` is empty.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -1,4 +1,4 @@
-"""What a look at something before a run found: one line of `rtl-distill check`."""
+"""Result of one check before a run: one line of `rtl-distill check`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ Level = Literal["ok", "warning", "wrong"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at. With a `wrong` one no run begins; a `warning` is told, and the run goes on."""
+    """Result of one check. A `wrong` finding prevents the run; a `warning` is only printed."""
 
     about: str
     level: Level
     text: str
     remedy: str | None = None
-    """What to do, of all that is not ok."""
+    """What to do if the level is not `ok`."""
     passing: bool = False
-    """Of what is wrong: whether it may be right a moment later, such as a service that is busy."""
+    """Whether a wrong finding may be temporary, such as a busy service."""

@@ -1,4 +1,4 @@
-"""The size of a design: what synthesis makes of it, without a technology."""
+"""The size of a design after synthesis without a technology library."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Netlist:
-    """A design mapped to gates of two inputs, multiplexers, inverters and registers."""
+    """Size of a design mapped to two-input gates, multiplexers, inverters and registers."""
 
     cells: int
-    """All cells, registers included."""
+    """Number of cells, including registers."""
     flip_flops: int
-    """Registers of one bit, latches included."""
+    """Number of one-bit registers, including latches."""
     levels: int
-    """Cells on the longest path without a register."""
+    """Number of cells on the longest path without a register."""
     relative_area: float | None = None
-    """Cells relative to those of what the design is held against: the golden answer, or the median of the passes that behave alike."""
+    """Cells relative to the reference: the golden answer, or the median of the passes that behave alike."""
     relative_levels: float | None = None
-    """Levels, likewise."""
+    """Levels relative to the same reference."""
 
     def beside(self, cells: float, levels: float) -> Netlist:
-        """The same, relative to so many cells and levels; one is added to both sides, because a design may be wires alone."""
+        """Return a copy relative to a reference. Adds 1 to both sides, because a design may consist only of wires."""
         return replace(
             self, relative_area=(self.cells + 1) / (cells + 1), relative_levels=(self.levels + 1) / (levels + 1)
         )

@@ -1,4 +1,4 @@
-"""The noun *problem*: what is asked, what may be answered, how the answer is judged."""
+"""The noun *problem*: its prompt, the files that answer it, and its harness."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CATEGORIES = {
     "cid007": "lint and quality of results",
     "cid016": "debugging",
 }
-"""CVDP's categories that a simulator can judge."""
+"""CVDP categories that can be graded by simulation."""
 
 
 class InterfaceSource(StrEnum):
-    """Where a demanded interface was read, from most to least trusted."""
+    """Source of a required interface, from most to least trusted."""
 
     GOLDEN = "golden"
     CONTEXT = "context"
@@ -33,7 +33,7 @@ class InterfaceSource(StrEnum):
 
 
 class Port(BaseModel):
-    """One port of a module. `direction` or `width` (bits) is None where the source does not tell."""
+    """One port of a module. `direction` and `width` (bits) are None if the source does not specify them."""
 
     model_config = ConfigDict(frozen=True)
     name: str
@@ -42,12 +42,12 @@ class Port(BaseModel):
 
     @property
     def packed(self) -> str:
-        """The range of a declaration with a space behind it, `[7:0] `; empty for one bit and where the width is not known."""
+        """Range for a declaration with a trailing space, `[7:0] `. Empty for one bit and for an unknown width."""
         return f"[{self.width - 1}:0] " if self.width is not None and self.width > 1 else ""
 
 
 class Parameter(BaseModel):
-    """One overridable parameter of a module; `default` is None where the source does not tell or it is no integer."""
+    """One overridable parameter of a module. `default` is None if it is unknown or not an integer."""
 
     model_config = ConfigDict(frozen=True)
     name: str
@@ -55,7 +55,7 @@ class Parameter(BaseModel):
 
 
 class Interface(BaseModel):
-    """The interface that a problem demands of its top module."""
+    """Required interface of a problem's top module."""
 
     model_config = ConfigDict(frozen=True)
     module: str
@@ -63,45 +63,45 @@ class Interface(BaseModel):
     parameters: tuple[Parameter, ...] = ()
     source: InterfaceSource
     exact: bool = True
-    """Whether ports beyond those listed are an error (False when the source names only some, as a harness does)."""
+    """Whether additional ports are an error. False if the source, such as a harness, names only some ports."""
 
 
 class Problem(BaseModel):
-    """One problem, whatever set it came from. All paths are relative to the CVDP workspace (`rtl/x.sv`, ...)."""
+    """One problem of any set. All paths are relative to the CVDP workspace (`rtl/x.sv`, ...)."""
 
     model_config = ConfigDict(frozen=True)
     id: str
     source: str
-    """Short name of the set: `starter`, `cvdp`, `cvdp-agentic`, `verilog-eval`, `rtllm`, `synthetic`."""
+    """Name of the problem set: `starter`, `cvdp`, `cvdp-agentic`, `verilog-eval`, `rtllm`, `synthetic`."""
     category: str
-    """CVDP's category, for example `cid003`."""
+    """CVDP category, for example `cid003`."""
     difficulty: Difficulty
     family: str | None = None
-    """Family within its set (`adder`, `fifo`, ...), or None."""
+    """Family within the set, such as `adder` or `fifo`."""
     system: str | None = None
-    """System message that came with the problem, or None."""
+    """System message of the problem."""
     prompt: str
     context: dict[str, str] = Field(default_factory=dict)
-    """Files that the model is shown and that stand in the workspace before the answer: path -> text."""
+    """Mapping of path to text of the files shown to the model. They are in the workspace before the answer."""
     targets: tuple[str, ...]
-    """The only files that an answer may write."""
+    """Paths of the files that an answer may write."""
     harness: dict[str, str]
-    """Files of the harness, written last, so that they win: path -> text."""
+    """Mapping of path to text of the harness files. They are written last and overwrite others."""
     golden: dict[str, str] | None = None
-    """A known-good answer, whole files: path -> text."""
+    """Mapping of path to complete text of a known-good answer."""
     interface: Interface | None = None
     generated: bool = False
-    """Whether its source made the problem together with its harness. Splits of such a source share no specification, however alike
-    they sound, and its harness must find nearly all wrong designs."""
+    """Whether the source generated the problem with its harness. The splits of such a source share no specification, even if texts are
+    similar, and its harness must detect nearly all wrong designs."""
 
     @property
     def has_whole_golden(self) -> bool:
-        """Whether there is a known-good answer with every file that is asked for."""
+        """Whether the known-good answer contains every target."""
         return bool(self.golden) and set(self.targets) <= set(self.golden or ())
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) over all that the model sees and all that judges it; the id is not part of it."""
+        """SHA-256 (hex) of everything shown to the model and of the harness. The id is not included."""
         parts = {
             "system": self.system,
             "prompt": self.prompt,

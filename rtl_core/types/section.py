@@ -1,4 +1,4 @@
-"""What the sections of a configuration have in common: unknown keys are refused, values do not change, docstrings are descriptions."""
+"""Base of all configuration sections: refuses unknown keys, is immutable, and uses docstrings as descriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the project asks of a tokenizer: a few of the methods that every one of transformers has."""
+"""The interface of a tokenizer: those methods of transformers' tokenizers that the project uses."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ class Tokenizer(Protocol):
 
     @property
     def eos_token_id(self) -> int | None:
-        """The token that ends a text, if it has one. Which ones end a turn of a chat says `Chat.stop` (prompting/chat.py)."""
+        """Token that ends a text, if any. For the tokens that end a chat turn see `Chat.stop` (prompting/chat.py)."""
 
     def __hash__(self) -> int: ...
 
     def get_vocab(self) -> dict[str, int]: ...
 
     def get_added_vocab(self) -> dict[str, int]:
-        """The tokens that are one in any text, such as those of a chat."""
+        """Special tokens, which are never split, such as those of a chat template."""
 
     def get_chat_template(self) -> str:
-        """In Jinja. Raises ValueError when there is none."""
+        """Return the Jinja template. Raises ValueError if there is none."""
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
 
     @property
     def clean_up_tokenization_spaces(self) -> bool:
-        """Whether `decode` drops spaces before punctuation unless it is told not to."""
+        """Default of `decode` for removing spaces before punctuation."""
 
     def decode(self, tokens: Sequence[int], **how: bool) -> str: ...
 

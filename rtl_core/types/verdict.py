@@ -1,4 +1,4 @@
-"""The noun *verdict*: what the grader says of one answer."""
+"""The noun *verdict*: the result of grading one answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Outcome(StrEnum):
-    """The one word for an answer. Exactly one applies; the first stage that fails decides."""
+    """Outcome of grading. Exactly one applies, decided by the first stage that fails."""
 
     PASSED = "passed"
     TESTS_FAILED = "tests_failed"
@@ -19,7 +19,7 @@ class Outcome(StrEnum):
     TIMEOUT = "timeout"
     REJECTED = "rejected"
     NOT_TESTED = "not_tested"
-    """Grading was asked to stop before the tests, and no stage before them failed."""
+    """Grading was configured to stop before the tests, and no stage failed."""
     INFRASTRUCTURE_ERROR = "infrastructure_error"
 
 
@@ -36,7 +36,7 @@ StageStatus = Literal["passed", "failed", "skipped"]
 
 
 class StageResult(BaseModel):
-    """What one stage found. `skipped`: not run, since an earlier one made it pointless or it was not asked for."""
+    """Result of one stage. `skipped`: not run, because an earlier stage failed or it was not requested."""
 
     model_config = ConfigDict(frozen=True)
     stage: Stage
@@ -46,7 +46,7 @@ class StageResult(BaseModel):
 
 
 class MismatchKind(StrEnum):
-    """How an answer's interface differs from the demanded one."""
+    """How an answer's interface differs from the required one."""
 
     WRONG_MODULE = "wrong_module"
     MISSING_PORT = "missing_port"
@@ -59,7 +59,7 @@ class MismatchKind(StrEnum):
 
 
 class InterfaceMismatch(BaseModel):
-    """One difference of interface: `name` is the port, parameter or module; the others say it in words."""
+    """One difference between interfaces. `name` is the port, parameter or module; `expected` and `got` are descriptions."""
 
     model_config = ConfigDict(frozen=True)
     kind: MismatchKind
@@ -68,14 +68,14 @@ class InterfaceMismatch(BaseModel):
     got: str | None = None
 
     def __str__(self) -> str:
-        # A module whose name a quick look finds and the parser does not.
+        # The text search found a module of this name, but the parser did not.
         got = self.got if self.got is None or self.got != self.expected else "none of that name that can be parsed"
         detail = ", ".join(f"{k} {v}" for k, v in (("expected", self.expected), ("got", got)) if v is not None)
         return f"{self.kind.value.replace('_', ' ')} `{self.name}`" + (f": {detail}" if detail else "")
 
 
 class Verdict(BaseModel):
-    """What the grader says of one answer. Never a guess: what could not be found out is `infrastructure_error`."""
+    """Result of grading one answer. Never a guess: if grading itself failed, the outcome is `infrastructure_error`."""
 
     model_config = ConfigDict(frozen=True)
     outcome: Outcome
@@ -86,22 +86,22 @@ class Verdict(BaseModel):
     mismatches: tuple[InterfaceMismatch, ...] = ()
     executor: str
     tools: dict[str, str] = Field(default_factory=dict)
-    """Name -> version of each tool, or `image` -> digest."""
+    """Mapping of tool name to version, or of `image` to its digest."""
     seed: int = 0
     wall_s: float = 0.0
     cpu_s: float = 0.0
-    """CPU seconds of the simulators and all else that the grade started; of what slept, the longest stretch, too."""
+    """CPU seconds of all processes that grading started, plus the longest period in which all of them slept."""
     cpu_limit_s: float | None = None
-    """The CPU seconds that it was allowed, where it ran out of them."""
+    """CPU limit in seconds, if it was exceeded."""
     cached: bool = False
-    """Whether this verdict was taken from the cache instead of a simulator."""
+    """Whether this verdict is a cache hit."""
 
     @property
     def passed(self) -> bool:
         return self.outcome is Outcome.PASSED
 
     def stage(self, stage: Stage) -> StageResult:
-        """The result of one stage; a stage that was never reached counts as skipped."""
+        """Return the result of one stage. A stage that was not reached is skipped."""
         for result in self.stages:
             if result.stage is stage:
                 return result

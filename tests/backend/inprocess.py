@@ -1,6 +1,6 @@
-"""A backend that is no client of a Tinker service: the embedded engine in this process, without HTTP and without the SDK's clients.
+"""A backend that is not a Tinker client: the embedded engine in this process, without HTTP and the SDK's clients.
 
-A run takes it with `backend.name = "tests.backend.inprocess:BACKEND"`. `backend.options` knows `threads`.
+Selected with `backend.name = "tests.backend.inprocess:BACKEND"`. `backend.options` may set `threads`.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ def errors_of_ours(missing: type[RtlDistillError] = WeightsGoneError) -> Iterato
 
 
 async def answer_of(future: Future) -> Any:
-    """What a request is answered: bytes of protobuf, or a JSON object."""
+    """Return the answer to a request: bytes of protobuf, or a JSON object."""
     await future.event.wait()
     answer = future.answer
     if isinstance(answer, dict) and "error" in answer:
@@ -70,7 +70,7 @@ async def answer_of(future: Future) -> Any:
 class InProcessTrainer:
     def __init__(self, service: Service, model_id: str) -> None:
         self._service, self._model_id = service, model_id
-        self._numbers = itertools.count(1)  # number 0 was the making of the client
+        self._numbers = itertools.count(1)  # 0 was used to create the client
 
     async def step(self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], adam: Adam) -> StepResult:
         with errors_of_ours(TrainerLostError):
@@ -114,7 +114,8 @@ def logprobs_of(output: Any, datums: Sequence[Datum]) -> list[NDArray[np.float64
     values = np.frombuffer(record.fields["logprobs"].data, np.float32)
     ends = np.cumsum([d.targets.size for d in datums])[:-1]
     return [
-        d.of_completion(one.reshape(d.targets.shape)) for one, d in zip(np.split(values, ends), datums, strict=True)
+        d.completion_logprobs(one.reshape(d.targets.shape))
+        for one, d in zip(np.split(values, ends), datums, strict=True)
     ]
 
 
@@ -145,7 +146,7 @@ class InProcess:
             for seed in ([None] if seeds is None else seeds)
         ]
         return [
-            SampledAnswer.of(
+            SampledAnswer.checked(
                 np.frombuffer(one.tokens, np.int32).tolist(),
                 np.frombuffer(one.logprobs, np.float32).tolist(),
                 one.stop_reason == pb.STOP_REASON_STOP,
@@ -216,11 +217,11 @@ class InProcess:
                 self._service.registry.update_checkpoint(path, expires=None)
 
     def abort(self) -> None:
-        """Nothing of it outlives this process."""
+        """Nothing runs outside this process."""
 
 
 class Wrapped:
-    """A part of a backend that does what the inner one does, but for the methods of a subclass."""
+    """A part of a backend that delegates to an inner one. Subclasses override methods."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -231,7 +232,7 @@ class Wrapped:
 
 class InProcessProvider:
     def __init__(self, around: Callable[[InProcess, RunConfig], Any] = lambda inner, config: inner) -> None:
-        """`around` puts something else in front of a backend that is opened."""
+        """`around` wraps an opened backend."""
         self._around = around
 
     def embedded(self, config: RunConfig) -> bool:

@@ -1,4 +1,4 @@
-"""What every backend must do (rtl_core/backend/base.py), asked of Tinker's, over the embedded service, and of one in this process."""
+"""Conformance tests for backends (rtl_core/backend/base.py), run on Tinker with the embedded service and on an in-process backend."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -29,15 +29,15 @@ from rtl_core.errors import ConfigError, PolicyError, WeightsGoneError
 
 ADAM = Adam(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=0.0)
 STUDENT, TEACHER = Weights(), Weights("teacher")
-# "<|im_start|>user\nWrite module counter.<|im_end|>\n<|im_start|>assistant\n": what the models were trained on. After tokens that they have
-# never seen they also draw ids of the padded rows of their embedding, which no vocabulary has.
+# "<|im_start|>user\nWrite module counter.<|im_end|>\n<|im_start|>assistant\n": in the distribution that the models were trained on. After unseen
+# tokens they may also sample ids of padded embedding rows, which are not in the vocabulary.
 PROMPT = [1, 87, 281, 84, 201, 57, 84, 280, 71, 223, 302, 535, 16, 2, 201, 1, 305, 85, 523, 446, 201]
 _names = count()
 
 
 @dataclass
 class Opened:
-    """An open backend, and what waits for its coroutines."""
+    """An open backend and the runner of its coroutines."""
 
     provider: Provider
     backend: Backend
@@ -47,18 +47,14 @@ class Opened:
     def __call__(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(work)
 
-    def answer(self, weights: Weights = STUDENT, **more: Any) -> list[int]:
-        """The tokens of one answer."""
-        return self.sample(weights, 1, **more)[0].tokens_T
-
     def sample(self, weights: Weights, number: int, **more: Any) -> list[SampledAnswer]:
         return self.sample_of(weights, PROMPT, number, **more)
 
     def sample_of(
         self, weights: Weights, prompt_P: Sequence[int], number: int, seeds: Sequence[int] | None = None, **more: Any
     ) -> list[SampledAnswer]:
-        asked: dict[str, Any] = {"max_tokens": 12, "temperature": 1.0, "stop": self.stop, **more}
-        return self(self.backend.sample(weights, prompt_P, number, SamplingParams(**asked), seeds=seeds))
+        params = SamplingParams(**{"max_tokens": 12, "temperature": 1.0, "stop": self.stop, **more})
+        return self(self.backend.sample(weights, prompt_P, number, params, seeds=seeds))
 
     @property
     def stop(self) -> tuple[int, ...]:
@@ -68,7 +64,7 @@ class Opened:
         return self(self.backend.logprobs(weights, PROMPT, tokens_T))
 
     def datums(self) -> list[Datum]:
-        """Two answers of known tokens, the first to be made likelier."""
+        """Return datums of two fixed answers, the first with a positive advantage."""
         scored = ((tokens_T, self.score(STUDENT, tokens_T)) for tokens_T in ([50, 60, 70, 80], [90, 100, 110]))
         return [
             Datum(PROMPT, tokens_T, {"logprobs": logprobs_T, "advantages": np.full(len(tokens_T), sign, np.float32)})
@@ -79,14 +75,14 @@ class Opened:
         for _ in range(steps):
             self(trainer.step(self.datums(), "importance_sampling", {}, ADAM))
 
-    def save(self, trainer: Trainer, ttl_s: int | None = None) -> Checkpoint:
-        return self(trainer.save(f"saved-{next(_names)}", ttl_s))
+    def save(self, trainer: Trainer) -> Checkpoint:
+        return self(trainer.save(f"saved-{next(_names)}", None))
 
     def open_trainer(self, state_path: str | None = None) -> Trainer:
         return self(self.backend.open_trainer(state_path))
 
     def trained(self, state_path: str | None, steps: int = 1) -> np.ndarray:
-        """How likely the first datum is after so many steps from a saved state."""
+        """Return the log-probabilities of the first datum after `steps` steps from a saved state."""
         trainer = self.open_trainer(state_path)
         self.train(trainer, steps)
         return self.score(Weights(path=self.save(trainer).sampler_path), [50, 60, 70, 80])
@@ -110,7 +106,7 @@ def opened(request, tmp_path_factory):
         runner.run(stack.aclose())
 
 
-def test_a_group_has_its_answers_with_a_logprob_for_each_token(opened):
+def test_sampled_answers_have_a_logprob_for_each_token(opened):
     answers = opened.sample(STUDENT, 5)
     (end,) = opened.stop
     assert len(answers) == 5
@@ -121,7 +117,7 @@ def test_a_group_has_its_answers_with_a_logprob_for_each_token(opened):
         assert answer.text == opened.backend.tokenizer.decode([token for token in answer.tokens_T if token != end])
 
 
-def test_an_answer_ends_with_the_first_token_that_ends_a_turn_and_its_text_is_without_it(opened):
+def test_an_answer_ends_with_the_first_stop_token_and_its_text_omits_it(opened):
     (free,) = opened.sample(STUDENT, 1, seeds=[3])
     ends = [*opened.stop, free.tokens_T[4], free.tokens_T[7]]
     at = next(place for place, token in enumerate(free.tokens_T) if token in ends)
@@ -130,16 +126,16 @@ def test_an_answer_ends_with_the_first_token_that_ends_a_turn_and_its_text_is_wi
     assert answer.text == opened.backend.tokenizer.decode(answer.tokens_T[:-1])
 
 
-def test_a_small_top_p_leaves_the_likeliest_token_alone(opened):
+def test_a_tiny_top_p_leaves_only_the_likeliest_token(opened):
     answers = opened.sample(STUDENT, 4, max_tokens=6, top_p=1e-6)
     assert len({tuple(answer.tokens_T) for answer in answers}) == 1
-    assert len({tuple(opened.answer(seeds=[seed])) for seed in range(4)}) > 1
-    # What is reported is the model's own distribution, which the teacher's scores are held against.
+    assert len({tuple(opened.sample(STUDENT, 1, seeds=[seed])[0].tokens_T) for seed in range(4)}) > 1
+    # The reported log-probabilities are of the full distribution, to be comparable with the teacher's scores.
     scored = opened.score(STUDENT, answers[0].tokens_T)
     np.testing.assert_allclose(answers[0].logprobs_T, scored, atol=1e-3)
 
 
-def test_a_seed_gives_the_same_answer_and_another_one_another(opened):
+def test_equal_seeds_give_equal_answers_and_other_seeds_others(opened):
     def texts(seeds):
         return [answer.tokens_T for answer in opened.sample(TEACHER, 3, seeds=seeds)]
 
@@ -148,7 +144,7 @@ def test_a_seed_gives_the_same_answer_and_another_one_another(opened):
     assert first != texts([4, 5, 6])
 
 
-def test_scores_are_the_samplers_own_logprobs_and_the_teachers_are_others(opened):
+def test_scores_equal_the_samplers_logprobs_and_differ_from_the_teachers(opened):
     (answer,) = opened.sample(STUDENT, 1)
     own = opened.score(STUDENT, answer.tokens_T)
     assert own.dtype == np.float32
@@ -158,7 +154,7 @@ def test_scores_are_the_samplers_own_logprobs_and_the_teachers_are_others(opened
     assert not np.allclose(teacher, own, atol=1e-2)
 
 
-def test_a_step_reports_what_it_trained_on_and_moves_the_weights_with_the_advantages(opened):
+def test_a_step_reports_its_datums_and_moves_the_weights_along_the_advantages(opened):
     trainer, datums = opened.open_trainer(), opened.datums()
     before = [opened.score(STUDENT, datum.tokens_T) for datum in datums]
     result = opened(trainer.step(datums, "importance_sampling", {}, ADAM))
@@ -175,7 +171,7 @@ def test_a_step_reports_what_it_trained_on_and_moves_the_weights_with_the_advant
     assert less_likely < -0.05
 
 
-def test_the_likeliest_tokens_at_each_position_come_with_the_scores(opened):
+def test_choices_returns_the_likeliest_tokens_with_the_scores(opened):
     tokens = [50, 60, 70, 80]
     scores_T, (ids_TK, values_TK) = opened(opened.backend.choices(TEACHER, PROMPT, tokens, 5))
     assert scores_T == pytest.approx(opened.score(TEACHER, tokens), abs=1e-4)
@@ -185,7 +181,7 @@ def test_the_likeliest_tokens_at_each_position_come_with_the_scores(opened):
         assert opened.score(TEACHER, [*tokens[:at], int(ids[1])])[-1] == pytest.approx(values_TK[at, 1], abs=1e-3)
 
 
-def test_a_datum_with_several_targets_is_scored_and_trained_on_at_all_of_them(opened):
+def test_all_targets_of_a_datum_are_scored_and_trained_on(opened):
     trainer, tokens = opened.open_trainer(), [50, 60, 70]
     others_TK = np.array([[51, 7], [61, 7], [71, 7]])
     datum = Datum(PROMPT, tokens, {}, others_TK)
@@ -202,8 +198,8 @@ def test_a_datum_with_several_targets_is_scored_and_trained_on_at_all_of_them(op
 
 
 @pytest.mark.parametrize("opened", ["tinker"], indirect=True)
-def test_distributions_have_the_gradient_of_the_sdks_own_custom_loss(opened):
-    """Reverse KL with a bucket, beside a reward: our weights of a cross entropy against torch's gradient through `forward_backward_custom`."""
+def test_distributions_have_the_gradient_of_the_sdks_custom_loss(opened):
+    """Reverse KL with a bucket and a reward: our cross entropy weights against torch's gradient through `forward_backward_custom`."""
     import torch
     from tinker import types
 
@@ -215,7 +211,7 @@ def test_distributions_have_the_gradient_of_the_sdks_own_custom_loss(opened):
     )
     tokens, scale = [50, 60, 70], np.array([0.5, 0.0, 0.5], np.float32)
     _, (ids_TK, teacher_TK) = opened(opened.backend.choices(TEACHER, PROMPT, tokens, 8))
-    sampler_T = opened.score(STUDENT, tokens) + np.float32(0.3)  # of stale weights
+    sampler_T = opened.score(STUDENT, tokens) + np.float32(0.3)  # as with stale weights
     inputs = {
         "logprobs": sampler_T,
         "advantages": np.full(3, 0.7, np.float32),
@@ -259,19 +255,19 @@ def test_every_loss_is_computed(opened, loss):
     assert len(result.logprobs) == 2
 
 
-def test_a_step_that_is_repeated_after_a_failure_counts_once(opened):
+def test_a_repeated_step_counts_once(opened):
     first = opened.open_trainer()
     opened.train(first)
     state = opened.save(first).state_path
     for start in (None, state):
         once, twice = opened.trained(start), opened.trained(start, steps=2)
         abandoned = opened.open_trainer(start)
-        opened.train(abandoned)  # what it did is left behind: nothing was saved
+        opened.train(abandoned)  # has no effect, because nothing was saved
         assert opened.trained(start) == pytest.approx(once, abs=1e-4)
         assert not np.allclose(twice, once, atol=1e-2)
 
 
-def test_a_saved_state_goes_on_as_the_trainer_that_saved_it(opened):
+def test_a_saved_state_continues_like_its_trainer(opened):
     trainer = opened.open_trainer()
     opened.train(trainer)
     saved = opened.save(trainer)
@@ -280,7 +276,7 @@ def test_a_saved_state_goes_on_as_the_trainer_that_saved_it(opened):
     assert opened.trained(saved.state_path) == pytest.approx(live, abs=1e-4)
 
 
-def test_a_start_takes_the_weights_of_a_saved_state_and_a_fresh_optimizer(opened):
+def test_weights_only_restores_the_weights_with_a_new_optimizer(opened):
     trainer = opened.open_trainer()
     opened.train(trainer)
     saved = opened.save(trainer)
@@ -289,7 +285,7 @@ def test_a_start_takes_the_weights_of_a_saved_state_and_a_fresh_optimizer(opened
     for path in (own.sampler_path, saved.sampler_path):
         likely = opened.score(Weights(path=path), [50, 60, 70, 80])
         assert likely == pytest.approx(opened.score(Weights(path=saved.sampler_path), [50, 60, 70, 80]), abs=1e-5)
-    # Adam's moments are not those of the run that it came from, and its own copy goes on as it does.
+    # Adam's moments are not those of the saved state, and a state saved from the new trainer continues like it.
     opened.train(begun)
     went_on = opened.score(Weights(path=opened.save(begun).sampler_path), [50, 60, 70, 80])
     assert opened.trained(own.state_path) == pytest.approx(went_on, abs=1e-4)
@@ -309,7 +305,7 @@ def test_a_teacher_may_be_saved_weights_or_another_model(opened):
         opened(opened.backend.describe(f"{path}-none"))
 
 
-def test_deleted_weights_are_gone_and_deleting_them_again_is_no_error(opened):
+def test_deleted_weights_no_longer_exist_and_can_be_deleted_again(opened):
     saved, other = (opened.save(opened.open_trainer()) for _ in range(2))
     paths = [saved.state_path, saved.sampler_path]
     assert opened(opened.backend.delete(paths)) == 2
@@ -317,17 +313,17 @@ def test_deleted_weights_are_gone_and_deleting_them_again_is_no_error(opened):
     with pytest.raises(WeightsGoneError):
         opened.open_trainer(saved.state_path)
     with pytest.raises(WeightsGoneError):
-        opened.answer(Weights(path=saved.sampler_path))
+        opened.sample(Weights(path=saved.sampler_path), 1)
     with pytest.raises(WeightsGoneError):
         opened(opened.backend.keep([saved.state_path]))
     opened.open_trainer(other.state_path)
     opened(opened.backend.keep([other.state_path]))
 
 
-def test_what_is_wrong_with_a_request_is_a_policy_error_and_the_backend_goes_on(opened):
+def test_an_invalid_request_is_a_policy_error_and_the_backend_still_works(opened):
     with pytest.raises(PolicyError):
         opened.sample_of(STUDENT, [10**9], 1, max_tokens=1)
-    assert opened.answer()
+    assert opened.sample(STUDENT, 1)
     wrong = replace(opened.datums()[0], inputs={"advantages": np.ones(4, np.float32)})
     with pytest.raises(PolicyError):
         opened(opened.open_trainer().step([wrong], "importance_sampling", {}, ADAM))
@@ -343,7 +339,7 @@ def test_an_adapter_is_exported_as_files(opened, tmp_path):
         opened(opened.provider.export(opened.config, f"{saved.state_path}-none", "adapter", tmp_path))
 
 
-def test_before_a_run_it_says_what_it_has_how_long_a_sequence_may_be_and_what_it_lacks(opened, tmp_path):
+def test_check_reports_models_context_length_and_missing_models(opened, tmp_path):
     found = opened(opened.provider.check(opened.config))
     assert {finding.level for finding in found.findings} == {"ok"}
     longest = found.context["student"]
@@ -358,7 +354,7 @@ def test_before_a_run_it_says_what_it_has_how_long_a_sequence_may_be_and_what_it
 
 
 @pytest.mark.parametrize("name", ["tinker", "tests.backend.inprocess:BACKEND"])
-def test_a_model_that_is_not_there_is_refused_before_anything_is_sampled(name, tmp_path):
+def test_an_unknown_model_is_refused_on_open(name, tmp_path):
     config = settings(name, tmp_path, "tinker.student=nobody")
 
     async def open_it():
@@ -369,7 +365,7 @@ def test_a_model_that_is_not_there_is_refused_before_anything_is_sampled(name, t
         asyncio.run(open_it())
 
 
-def test_a_name_that_is_no_backend_is_refused_with_those_that_are(tmp_path):
+def test_an_unknown_backend_is_refused_with_the_known_ones(tmp_path):
     for name, why in (
         ("tinkre", r"no backend 'tinkre'.*choose one of tinker"),
         ("nobodys_module:BACKEND", "backend 'nobodys_module:BACKEND' cannot be imported"),

@@ -1,4 +1,4 @@
-"""The cases of `rtl-distill check-service`: the embedded service passes each, and a server that breaks a promise is found out by its case."""
+"""The cases of `rtl-distill check-service`: the embedded service passes all, and each broken promise fails its case."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from rtl_core.tinymodels import model_path
 slow = pytest.mark.slow
 FOLDERS = {"student": model_path("student")}
 FLOAT32 = 1e-4
-"""Everything is computed in float32 here."""
+"""Tolerance for computation in float32 throughout."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def examination(service):
 
 
 @pytest.mark.slow
-def test_the_embedded_service_keeps_every_promise(examination):
+def test_the_embedded_service_passes_all_cases(examination):
     assert [(one.case.name, one.outcome, one.found) for one in examination.results if one.outcome != "OK"] == []
     assert len(examination.results) > 50
     groups = {one.case.group for one in examination.results}
@@ -49,7 +49,7 @@ def test_the_embedded_service_keeps_every_promise(examination):
 
 
 @pytest.mark.slow
-def test_what_an_examination_saved_is_deleted(service, examination):
+def test_an_examination_deletes_its_saved_weights(service, examination):
     import tinker
 
     rest = tinker.RestClient(base_url=service.base_url, api_key=service.api_key)
@@ -57,7 +57,7 @@ def test_what_an_examination_saved_is_deleted(service, examination):
 
 
 def edited(**fields):
-    """A JSON request gets other values of some fields, or of fields of these."""
+    """Return a strike that changes fields, or nested fields, of a JSON request."""
 
     async def strike(call):
         values = {k: {**call.said.get(k, {}), **v} if isinstance(v, dict) else v for k, v in fields.items()}
@@ -68,7 +68,7 @@ def edited(**fields):
 
 
 async def other_logprobs(call):
-    """Sampled tokens come with log-probabilities of another temperature."""
+    """Return log-probabilities of another temperature with sampled tokens."""
 
     def change(found):
         for sequence in found.sequences:
@@ -83,14 +83,14 @@ async def wrong_requests_as_500(call):
 
 
 class Unfrozen:
-    """A sampler of a training run always samples from the newest weights that were opened of it."""
+    """Samplers of a training run always sample from its newest opened weights."""
 
     def __init__(self):
         self._run_of, self._newest = {}, {}
 
     async def __call__(self, call):
         if run := self._run_of.get(call.said.get("sampling_session_id")):
-            # Numbers count by sampler.
+            # Sequence numbers are per sampler.
             return await edited(sampling_session_id=self._newest[run], seq_id=None)(call)
         answer = await call.send()
         if call.route == "open saved weights" and answer.status_code == 200:
@@ -113,7 +113,7 @@ BROKEN = {
     "no-seed": (["sample"], edited(sampling_params={"seed": None}), {"sample: seed"}, "differs"),
     "no-stop": (["sample"], edited(sampling_params={"stop": []}), {"sample: stop tokens"}, "differs"),
 }
-"""Calls that a server breaks a promise at, how, the cases that find it, and what they say."""
+"""Mapping of name to affected routes, strike, failing cases and their outcome."""
 
 
 def broken(service, routes, strike):
@@ -126,7 +126,7 @@ QUICK = ("wrong-logprobs", "unfrozen", "5xx")
 @pytest.mark.parametrize(
     "name", [*QUICK, *(pytest.param(name, marks=slow) for name in BROKEN if name not in (*QUICK, "nothing"))]
 )
-def test_a_broken_promise_is_found_by_its_case(service, name):
+def test_the_case_of_a_broken_promise_fails(service, name):
     routes, strike, cases, outcome = BROKEN[name]
     with broken(service, routes, strike) as proxy:
         found = examine(Server(proxy.url, service.api_key, tolerance=FLOAT32), sorted(cases))
@@ -135,7 +135,7 @@ def test_a_broken_promise_is_found_by_its_case(service, name):
 
 @slow
 @pytest.mark.parametrize("name", ["nothing", "always-5xx"])
-def test_a_broken_promise_is_found_by_its_case_alone(service, name):
+def test_only_the_cases_of_a_broken_promise_fail(service, name):
     routes, strike, cases, outcome = BROKEN[name]
     with broken(service, routes, strike) as proxy:
         found = examine(Server(proxy.url, service.api_key, tolerance=FLOAT32))
@@ -144,7 +144,7 @@ def test_a_broken_promise_is_found_by_its_case_alone(service, name):
 
 
 @pytest.mark.slow
-def test_a_server_that_does_not_answer_costs_the_time_that_it_is_given(service):
+def test_a_case_times_out_if_the_server_does_not_answer(service):
     with broken(service, ["answer of sample"], strike_of("paused", "active", "")) as proxy:
         found = examine(Server(proxy.url, service.api_key), ["sample"], case_s=15)
     (lacking,) = found.lacks
@@ -152,12 +152,12 @@ def test_a_server_that_does_not_answer_costs_the_time_that_it_is_given(service):
     assert not found.fit
 
 
-def test_a_case_that_nobody_knows_is_refused(service):
+def test_an_unknown_case_is_refused(service):
     with pytest.raises(ConfigError, match="no case 'nothing'"):
         examine(Server(service.base_url, service.api_key), ["nothing"])
 
 
-def test_a_server_without_a_scheme_and_a_missing_key_are_told_with_what_helps_this_command(monkeypatch, tmp_path):
+def test_an_invalid_url_and_a_missing_key_are_reported_with_a_fitting_hint(monkeypatch, tmp_path):
     with pytest.raises(ConfigError, match="http://HOST:PORT"):
         Server("127.0.0.1:10610")
     monkeypatch.delenv("TINKER_API_KEY", raising=False)
@@ -175,7 +175,7 @@ def check_service(url: str, key: str, *arguments: str) -> subprocess.CompletedPr
 
 
 @pytest.mark.slow
-def test_the_command_says_what_it_found_and_writes_it(service, tmp_path):
+def test_the_command_prints_and_writes_its_results(service, tmp_path):
     file = tmp_path / "found.json"
     done = check_service(service.base_url, service.api_key, "--only", "optim_step", "--json", str(file))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -186,5 +186,5 @@ def test_the_command_says_what_it_found_and_writes_it(service, tmp_path):
     assert found["results"][-1]["case"] == "optim_step"
     wrong = check_service(service.base_url, "tml-somebody-else", "--only", "optim_step")
     assert wrong.returncode == 1
-    assert "no run should begin on this server" in wrong.stdout
+    assert "no run should start on this server" in wrong.stdout
     assert "401" in wrong.stdout

@@ -1,4 +1,4 @@
-"""The alignment of training data: position t predicts token t + 1, prompt positions carry no gradient."""
+"""Alignment of training data: position t predicts token t + 1, and prompt positions have no gradient."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from rtl_core.backend.tinker.training import to_datum
 from rtl_core.rollouts.batch import rollout_seed
 
 
-def test_datum_is_shifted_by_one_and_silent_on_the_prompt():
+def test_a_datum_is_shifted_by_one_and_has_zeros_for_the_prompt():
     inputs = {"logprobs": np.array([-1.0, -2.0], np.float32), "advantages": np.array([0.5, -0.5], np.float32)}
     datum = to_datum(Datum([11, 12, 13], [21, 22], inputs))
     assert datum.model_input.to_ints() == [11, 12, 13, 21]
@@ -16,7 +16,7 @@ def test_datum_is_shifted_by_one_and_silent_on_the_prompt():
     assert datum.loss_fn_inputs["advantages"].to_numpy().tolist() == [0.0, 0.0, 0.5, -0.5]
 
 
-def test_a_supervised_datum_weighs_the_answer_alone():
+def test_a_supervised_datum_has_weights_only_for_the_answer():
     datum = to_datum(Datum([11, 12, 13], [21, 22], {"weights": np.ones(2, np.float32)}))
     assert datum.loss_fn_inputs["target_tokens"].to_numpy().tolist() == [12, 13, 21, 22]
     assert datum.loss_fn_inputs["weights"].to_numpy().tolist() == [0.0, 0.0, 1.0, 1.0]

@@ -1,4 +1,4 @@
-"""What is worth trying again: over the SDK's own error classes as the backend passes them on, and over ours."""
+"""Translation of SDK errors, and which errors are transient."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from tinker.types import RequestErrorCategory
 from transformers import AutoTokenizer
 
 from rtl_core.backend.base import SampledAnswer, SamplingParams, checked_logprobs, checked_metrics
-from rtl_core.backend.tinker.faults import SessionLostError, client_may_be_lost, sampler_may_be_lost, translated
+from rtl_core.backend.tinker.faults import SessionLostError, sampler_errors, sdk_errors, trainer_errors
 from rtl_core.errors import (
     BackendUnavailableError,
     ConfigError,
@@ -36,15 +36,15 @@ def status(kind: type[tinker.APIStatusError], code: int, words: str = "refused")
 
 
 def fetched(error: Exception) -> ValueError:
-    """As the SDK wraps what went wrong while it fetched a result."""
+    """Wrap an error as the SDK does while it fetches a result."""
     wrapped = ValueError("Error retrieving result")
     wrapped.__cause__ = error
     return wrapped
 
 
-def passed_on(error: Exception, border: Callable[[], AbstractContextManager[None]] = translated) -> Exception:
-    """As it leaves the backend."""
-    with pytest.raises(Exception) as raised, border():  # noqa: PT011
+def translated(error: Exception, errors: Callable[[], AbstractContextManager[None]] = sdk_errors) -> Exception:
+    """Return the error that the backend raises for it."""
+    with pytest.raises(Exception) as raised, errors():  # noqa: PT011
         raise error
     return raised.value
 
@@ -73,8 +73,8 @@ def passed_on(error: Exception, border: Callable[[], AbstractContextManager[None
     ],
     ids=lambda error: f"{type(error).__name__}",
 )
-def test_what_time_mends_is_tried_again(error):
-    assert is_transient(passed_on(error))
+def test_temporary_errors_are_transient(error):
+    assert is_transient(translated(error))
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_what_time_mends_is_tried_again(error):
     ],
     ids=lambda error: f"{type(error).__name__}",
 )
-def test_what_no_time_mends_fails_at_once(error):
-    assert not is_transient(passed_on(error))
+def test_permanent_errors_are_not_transient(error):
+    assert not is_transient(translated(error))
 
 
 @pytest.mark.parametrize(
@@ -117,12 +117,12 @@ def test_what_no_time_mends_fails_at_once(error):
     ],
     ids=lambda error: type(error).__name__,
 )
-@pytest.mark.parametrize("border", [translated, client_may_be_lost, sampler_may_be_lost])
-def test_what_cannot_be_read_is_told_in_a_sentence_and_asked_again(error, border):
-    ours = passed_on(error, border)
+@pytest.mark.parametrize("errors", [sdk_errors, trainer_errors, sampler_errors])
+def test_an_unreadable_answer_is_reported_and_retried(error, errors):
+    ours = translated(error, errors)
     assert isinstance(ours, MalformedAnswerError)
     assert is_transient(ours)
-    assert "gave no answer to a" in ours.message
+    assert "gave an invalid answer to a" in ours.message
     assert "check-service" in (ours.hint or "")
 
 
@@ -135,16 +135,16 @@ def test_what_cannot_be_read_is_told_in_a_sentence_and_asked_again(error, border
         ([1, 2], [float("nan"), -0.1], "the log-probability nan at token 1 of 2"),
         ([1, -7], [-0.1, -0.1], "the token -7"),
         ([1, 10**6], [-0.1, -0.1], "the token 1000000"),
-        ([1] * 9, [-0.1] * 9, "9 tokens, 8 were asked for at most"),
+        ([1] * 9, [-0.1] * 9, "9 tokens, but max_tokens is 8"),
     ],
 )
-def test_a_sample_that_none_can_be_is_refused_where_it_enters(tokens, logprobs, says):
+def test_an_invalid_sample_is_refused(tokens, logprobs, says):
     tokenizer = AutoTokenizer.from_pretrained(model_path("student"))
     with pytest.raises(MalformedAnswerError, match=re.escape(says)):
-        SampledAnswer.of(tokens, logprobs, True, tokenizer, SamplingParams(8, 1.0, [0]))
+        SampledAnswer.checked(tokens, logprobs, True, tokenizer, SamplingParams(8, 1.0, [0]))
 
 
-def test_log_probabilities_and_metrics_are_finite_numbers():
+def test_log_probabilities_and_metrics_must_be_finite():
     assert checked_logprobs([-1.5, 0.0005], 2, "a score").tolist() == [-1.5, 0.0005]
     for values in ([None, -1.0], [-1.0, float("inf")], [-1.0]):
         with pytest.raises(MalformedAnswerError, match="a score has"):
@@ -153,9 +153,9 @@ def test_log_probabilities_and_metrics_are_finite_numbers():
         checked_metrics({"loss:sum": float("nan")})
 
 
-def test_a_training_client_that_a_restarted_service_forgot_is_recognised():
+def test_a_training_client_lost_in_a_restart_is_recognised():
     def lost(error):
-        return isinstance(passed_on(error, client_may_be_lost), TrainerLostError)
+        return isinstance(translated(error, trainer_errors), TrainerLostError)
 
     assert lost(status(tinker.NotFoundError, 404))
     assert lost(fetched(status(tinker.NotFoundError, 404)))
@@ -176,28 +176,28 @@ def test_a_training_client_that_a_restarted_service_forgot_is_recognised():
     ],
     ids=["400", "404", "410", "plain ValueError", "failed request"],
 )
-@pytest.mark.parametrize("border", [translated, client_may_be_lost, sampler_may_be_lost])
-def test_a_lost_session_is_recognised_by_whoever_meets_it(error, border):
-    ours = passed_on(error, border)
-    if isinstance(error, ValueError):  # nothing that the service said of a session
+@pytest.mark.parametrize("errors", [sdk_errors, trainer_errors, sampler_errors])
+def test_every_translation_recognises_a_lost_session(error, errors):
+    ours = translated(error, errors)
+    if isinstance(error, ValueError):  # not a message of the service
         assert isinstance(ours, MalformedAnswerError)
         return
     assert isinstance(ours, SessionLostError)
     assert is_transient(ours)
 
 
-def test_a_run_whose_name_speaks_of_a_session_has_lost_none():
+def test_a_run_name_with_the_word_session_is_not_a_lost_session():
     error = status(tinker.NotFoundError, 404, "no checkpoint tinker://abc/sampler_weights/session-a-000001")
-    assert isinstance(passed_on(error, translated), WeightsGoneError)
+    assert isinstance(translated(error, sdk_errors), WeightsGoneError)
 
 
 @pytest.mark.parametrize("code", [404, 410])
-def test_a_sampling_client_that_is_gone_is_made_again_and_says_nothing_of_its_weights(code):
+def test_a_dropped_sampling_client_does_not_mean_lost_weights(code):
     kind = tinker.NotFoundError if code == 404 else tinker.APIStatusError
     gone = status(kind, code, "sampling_session_id: no sampler 'a:sample:3' on this service")
-    assert isinstance(passed_on(gone, sampler_may_be_lost), BackendUnavailableError)
-    assert not isinstance(passed_on(gone, sampler_may_be_lost), SessionLostError)
-    assert isinstance(passed_on(gone), WeightsGoneError)
+    assert isinstance(translated(gone, sampler_errors), BackendUnavailableError)
+    assert not isinstance(translated(gone, sampler_errors), SessionLostError)
+    assert isinstance(translated(gone), WeightsGoneError)
 
 
 @pytest.mark.parametrize(
@@ -206,14 +206,14 @@ def test_a_sampling_client_that_is_gone_is_made_again_and_says_nothing_of_its_we
         (status(tinker.AuthenticationError, 401), "does not accept the key", "TINKER_API_KEY"),
         (status(tinker.BillingError, 402), "no credit", "add credit"),
         (status(tinker.PermissionDeniedError, 403), "does not allow this", "use a key"),
-        (status(tinker.NotFoundError, 404), "does not have", "models are retired"),
-        (status(tinker.BadRequestError, 400, "prompt too long"), "prompt too long", "which setting"),
+        (status(tinker.NotFoundError, 404), "does not have", "models may be retired"),
+        (status(tinker.BadRequestError, 400, "prompt too long"), "prompt too long", "correct the setting"),
         (AttributeError("no attribute '_last_logged_billing_exception_time'"), "no credit", "add credit"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_what_no_time_mends_is_told_in_a_sentence_with_what_to_do(error, says, remedy):
-    ours = passed_on(error)
+def test_permanent_errors_say_what_to_do(error, says, remedy):
+    ours = translated(error)
     assert isinstance(ours, PolicyError)
     assert says in ours.message
     assert remedy in (ours.hint or "")

@@ -1,19 +1,17 @@
-"""A session of the SDK ends with whoever opened it: no heartbeat outlives it, whatever has become of the service."""
+"""SDK sessions: closing, replacement, and pauses."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import httpx
 import pytest
 import tinker
 
-from rtl_core.backend.base import Backend, Checkpoint, SamplingParams, Trainer, Weights
-from rtl_core.backend.registry import backend_of
+from rtl_core.backend.base import Checkpoint, SamplingParams, Trainer, Weights
 from rtl_core.backend.tinker import connect, pauses
 from rtl_core.backend.tinker.connect import Endpoint, tinker_session
 from rtl_core.config import load_config
@@ -21,6 +19,7 @@ from rtl_core.errors import BackendUnavailableError, PolicyError, WeightsGoneErr
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.run.session import open_session
 from rtl_core.tinymodels import model_path
+from tests.backend.test_teacher_apart import opened
 from tests.conftest import sdk_loops, wait_until_no_sdk_loop_runs
 from tests.localtinker.localtinker_helpers import sampling_processes
 from tests.waiting import wait_for
@@ -44,11 +43,9 @@ async def open_and_leave(
             raise before_the_end
 
 
-def test_the_end_of_a_session_finishes_it_and_ends_its_heartbeats_whatever_has_become_of_the_service(
-    service, monkeypatch
-):
+def test_closing_a_session_ends_its_heartbeats_even_if_the_service_is_dead(service, monkeypatch):
     asyncio.run(open_and_leave(service))
-    assert sdk_loops() == []  # at once: the service has answered
+    assert sdk_loops() == []  # immediately: the service has answered
     with pytest.raises(ValueError, match="in the middle"):
         asyncio.run(open_and_leave(service, ValueError("in the middle")))
     assert sdk_loops() == []
@@ -57,7 +54,7 @@ def test_the_end_of_a_session_finishes_it_and_ends_its_heartbeats_whatever_has_b
     wait_until_no_sdk_loop_runs()
 
 
-def test_a_run_leaves_no_session_behind(tmp_path):
+def test_a_run_closes_its_session(tmp_path):
     small = ["problems.sources.0.train=1", "problems.sources.0.heldout=1"]
     config = load_config(
         "demo", [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", *small], environment={}
@@ -72,87 +69,76 @@ def test_a_run_leaves_no_session_behind(tmp_path):
     assert sdk_loops() == []
 
 
-@contextmanager
-def opened(
-    service: LocalTinker, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[asyncio.Runner, Backend, list[str]]]:
-    """A backend on a service of its own, as on a cloud: what runs it, itself, and the lines that it told."""
-    monkeypatch.setenv("TINKER_API_KEY", service.api_key)
-    names = {role: f"tinker.{role}={model_path(role)}" for role in ("student", "teacher")}
-    config = load_config(
-        "demo",
-        [f"run.directory={folder}", f"tinker.base_url={service.base_url}", "tinker.lora_rank=8", *names.values()],
-        environment={},
-    )
-    told: list[str] = []
-    with asyncio.Runner() as runner:
-        stack = AsyncExitStack()
-        yield runner, runner.run(stack.enter_async_context(backend_of(config).open(config, told.append))), told
-        runner.run(stack.aclose())
-
-
 @pytest.fixture
 def cloud(tmp_path):
-    """A service whose models are named by their folders, so that their tokenizers are found as a cloud's are."""
+    """A service whose models are named by their folders, so that tokenizers are found as with a cloud."""
     with LocalTinker(
         {str(model_path(role)): model_path(role) for role in ("student", "teacher")}, tmp_path / "cloud"
     ) as running:
         yield running
 
 
-def at_last(runner: asyncio.Runner, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """What `work` gives once it was tried again as a task would."""
+@pytest.fixture
+def remote(cloud, tmp_path, monkeypatch):
+    """A backend on a separate service: (runner, backend, reported lines)."""
+    monkeypatch.setenv("TINKER_API_KEY", cloud.api_key)
+    names = {role: f"tinker.{role}={model_path(role)}" for role in ("student", "teacher")}
+    overrides = [
+        f"run.directory={tmp_path}",
+        f"tinker.base_url={cloud.base_url}",
+        "tinker.lora_rank=8",
+        *names.values(),
+    ]
+    with opened(load_config("demo", overrides, environment={})) as opened_backend:
+        yield opened_backend
+
+
+def retried(runner: asyncio.Runner, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Return the result of `work`, retried once as a task would."""
     with suppress(BackendUnavailableError):
         return runner.run(work())
     return runner.run(work())
 
 
-def test_a_backend_goes_on_in_a_new_session_when_the_service_has_ended_its_own(cloud, tmp_path, monkeypatch):
+def test_a_backend_opens_a_new_session_after_the_service_ended_its_own(cloud, remote):
     headers = {"X-API-Key": cloud.api_key}
-    with opened(cloud, tmp_path, monkeypatch) as (runner, backend, told):
-        old = runner.run(backend.open_trainer(None))
-        saved = runner.run(save(old))
-        (session,) = httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()["sessions"]
-        httpx.post(f"{cloud.base_url}/api/v1/sessions/{session}/finish", headers=headers).raise_for_status()
+    runner, backend, told = remote
+    old = runner.run(backend.open_trainer(None))
+    saved = runner.run(save(old))
+    (session,) = httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()["sessions"]
+    httpx.post(f"{cloud.base_url}/api/v1/sessions/{session}/finish", headers=headers).raise_for_status()
 
-        async def sample():
-            return await backend.sample(Weights(path=saved.sampler_path), [2, 3], 2, SamplingParams(2, 1.0, [0]))
+    async def sample():
+        return await backend.sample(Weights(path=saved.sampler_path), [2, 3], 2, SamplingParams(2, 1.0, [0]))
 
-        assert len(at_last(runner, sample)) == 2
-        with pytest.raises(
-            BackendUnavailableError
-        ):  # made on the session that is over: the step is to be repeated with another one
-            runner.run(save(old))
-        runner.run(save(runner.run(backend.open_trainer(saved.state_path))))
-        assert told[0] == "Tinker had ended the session; the run goes on in a new one"
-        assert "the trainer was opened again from the last saved state" in told[1]
-        assert len(httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()["sessions"]) == 2
-    assert sdk_loops() == []
+    assert len(retried(runner, sample)) == 2
+    with pytest.raises(BackendUnavailableError):  # the old session is over
+        runner.run(save(old))
+    runner.run(save(runner.run(backend.open_trainer(saved.state_path))))
+    assert told[0] == "Tinker ended the session; the run goes on in a new one"
+    assert "the trainer was opened again from the last saved state" in told[1]
+    assert len(httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()["sessions"]) == 2
 
 
-def test_sampler_weights_that_are_gone_are_saved_again_from_their_state_and_sample_the_same(
-    cloud, tmp_path, monkeypatch
-):
-    with opened(cloud, tmp_path, monkeypatch) as (runner, backend, told):
-        saved = runner.run(save(runner.run(backend.open_trainer(None))))
+def test_lost_sampler_weights_are_saved_again_from_their_state(remote):
+    runner, backend, told = remote
+    saved = runner.run(save(runner.run(backend.open_trainer(None))))
 
-        async def sample():
-            asked = backend.sample(Weights(path=saved.sampler_path), [2, 3], 1, SamplingParams(4, 1.0, [0]), seeds=[5])
-            return await asked
+    async def sample():
+        params = SamplingParams(4, 1.0, [0])
+        return await backend.sample(Weights(path=saved.sampler_path), [2, 3], 1, params, seeds=[5])
 
-        before = runner.run(sample())
-        assert runner.run(backend.delete([saved.sampler_path])) == 1
-        assert at_last(runner, sample) == before
-        assert "were saved again from the state" in told[-1]
-        assert (
-            runner.run(backend.delete([saved.state_path, saved.sampler_path])) == 2
-        )  # what was saved again goes with them
-        with pytest.raises(WeightsGoneError, match=r"neither .* nor the state"):
-            at_last(runner, sample)
+    before = runner.run(sample())
+    assert runner.run(backend.delete([saved.sampler_path])) == 1
+    assert retried(runner, sample) == before
+    assert "were saved again from the state" in told[-1]
+    assert runner.run(backend.delete([saved.state_path, saved.sampler_path])) == 2  # including the replacement
+    with pytest.raises(WeightsGoneError, match=r"neither .* nor the state"):
+        retried(runner, sample)
 
 
-def test_a_sample_that_is_refused_ends_those_beside_it(cloud, tmp_path, monkeypatch):
-    """All are asked for again together: what went on would be paid twice."""
+def test_a_refused_sample_cancels_the_others(cloud, remote, monkeypatch):
+    """All samples are retried together, so those still running would be billed twice."""
     headers = {"X-API-Key": cloud.api_key}
     draw, processes = tinker.SamplingClient.sample, sampling_processes(cloud)
 
@@ -168,20 +154,20 @@ def test_a_sample_that_is_refused_ends_those_beside_it(cloud, tmp_path, monkeypa
     monkeypatch.setattr(tinker.SamplingClient, "sample", one_wrong)
     for process in processes:
         process.suspend()
-    with opened(cloud, tmp_path, monkeypatch) as (runner, backend, _):
-        with pytest.raises(PolicyError, match="num_samples"):
-            runner.run(backend.sample(Weights(), [2, 3], 2, SamplingParams(1000, 1.0, []), seeds=[1, 0]))
-        for process in processes:
-            process.resume()
-        wait_for(lambda: not load()["rows_running"], "the end of the first sample")
-        assert "sample" not in load()["done"]
+    runner, backend, _ = remote
+    with pytest.raises(PolicyError, match="num_samples"):
+        runner.run(backend.sample(Weights(), [2, 3], 2, SamplingParams(1000, 1.0, []), seeds=[1, 0]))
+    for process in processes:
+        process.resume()
+    wait_for(lambda: not load()["rows_running"], "the end of the first sample")
+    assert "sample" not in load()["done"]
 
 
 async def save(trainer: Trainer) -> Checkpoint:
     return await trainer.save("one", None)
 
 
-def test_an_account_without_credit_is_told_at_once_and_when_it_is_served_again(monkeypatch):
+def test_a_lack_of_credit_and_its_end_are_reported_once(monkeypatch):
     monkeypatch.setattr(pauses, "UNPAID_PAUSE_S", 0.0)
     told: list[str] = []
     unpaid = tinker.BillingError(
@@ -196,21 +182,21 @@ def test_an_account_without_credit_is_told_at_once_and_when_it_is_served_again(m
         return answer
 
     before = time.monotonic()
-    with pauses.pauses_told(told.append) as heard:
+    with pauses.pauses_reported(told.append) as heard:
         logging.getLogger("tinker.lib.internal_client_holder").warning(
             "The job is paused due to billing status. Error: no credit left"
         )
         assert len(told) == 1
         assert "no credit at Tinker (402): no credit left" in told[0]
-        assert asyncio.run(heard.when_paid(make)) == "a client"
+        assert asyncio.run(heard.retry_unpaid(make)) == "a client"
         assert len(told) == 1  # the same pause
-        heard.served(before)  # asked for before the refusal
+        heard.note_success(before)  # requested before the refusal
         assert len(told) == 1
-        heard.served(time.monotonic())
-        heard.served(time.monotonic())
+        heard.note_success(time.monotonic())
+        heard.note_success(time.monotonic())
         assert len(told) == 2
         assert "serves the account again" in told[1]
-        logging.getLogger("tinker.lib.retry_handler").error("Request failed")  # comes as an error as well
+        logging.getLogger("tinker.lib.retry_handler").error("Request failed")  # is also raised as an error
         logging.getLogger("tinker.lib.public_interfaces.sampling_client").warning(
             "Sampling is paused. Reason: capacity"
         )
@@ -219,4 +205,4 @@ def test_an_account_without_credit_is_told_at_once_and_when_it_is_served_again(m
     monkeypatch.setattr(pauses, "UNPAID_PATIENCE_S", -1.0)
     answers[:] = [unpaid]
     with pytest.raises(tinker.BillingError):
-        asyncio.run(pauses.Pauses(told.append).when_paid(make))
+        asyncio.run(pauses.Pauses(told.append).retry_unpaid(make))

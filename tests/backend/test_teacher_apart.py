@@ -1,4 +1,4 @@
-"""The teacher on a service of its own: `tinker.teacher_base_url`."""
+"""A separate service for the teacher: `tinker.teacher_base_url`."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, SamplingParams, Saved, Weights
 from rtl_core.backend.registry import backend_of
-from rtl_core.backend.tinker.embedded import own_folder
+from rtl_core.backend.tinker.embedded import temporary_folder
 from rtl_core.backend.tinker.pauses import Pauses
 from rtl_core.config import RunConfig, load_config
 from rtl_core.cost.estimate import Prompts
@@ -35,7 +35,7 @@ FOLDERS = f"tinker.local_models={json.dumps({n: str(model_path(n)) for n in ('st
 
 @pytest.fixture(scope="module")
 def services(tmp_path_factory):
-    """Two services with keys of their own, each with one model."""
+    """Two services with different keys, each with one model."""
     root = tmp_path_factory.mktemp("services")
     with (
         LocalTinker({"student": model_path("student")}, root / "student") as student,
@@ -86,7 +86,7 @@ async def train(backend: Backend) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """The teacher's log-probabilities where it is on the student's service."""
+    """The teacher's log-probabilities on the student's service."""
     folder = tmp_path_factory.mktemp("one")
     with opened(made(f"run.directory={folder}", f"run.history={folder / 'h.duckdb'}")) as (runner, backend, _):
         return runner.run(backend.logprobs(TEACHER, PROMPT, ANSWER))
@@ -96,9 +96,7 @@ def expected(tmp_path_factory):
     "embedded", ["neither", *(pytest.param(role, marks=pytest.mark.slow) for role in ("student", "teacher"))]
 )
 @pytest.mark.usefixtures("keys")
-def test_the_student_is_trained_on_one_service_and_the_teacher_scores_on_the_other(
-    services, expected, embedded, tmp_path
-):
+def test_student_and_teacher_use_separate_services(services, expected, embedded, tmp_path):
     places = {role: "local" if role == embedded else service.base_url for role, service in services.items()}
     with opened(made(*settings(tmp_path, places["student"], places["teacher"]))) as (runner, backend, _):
         saved = runner.run(train(backend))
@@ -119,7 +117,7 @@ def test_the_student_is_trained_on_one_service_and_the_teacher_scores_on_the_oth
 
 
 @pytest.mark.usefixtures("keys")
-def test_the_teacher_may_be_saved_weights_of_its_service_and_have_the_students_key(services, monkeypatch, tmp_path):
+def test_the_teacher_may_be_saved_weights_and_use_the_students_key(services, monkeypatch, tmp_path):
     teacher = services["teacher"]
     with monkeypatch.context() as own:
         own.setenv("TINKER_API_KEY", teacher.api_key)
@@ -138,7 +136,7 @@ def test_the_teacher_may_be_saved_weights_of_its_service_and_have_the_students_k
 
 @pytest.mark.slow
 @pytest.mark.parametrize("forgets", [False, True])
-def test_a_teacher_that_dies_and_comes_back_scores_again_and_the_student_is_not_touched(
+def test_a_restarted_teacher_service_scores_again_without_affecting_the_student(
     forgets, services, expected, keys, monkeypatch,
     tmp_path,
 ):  # fmt: skip
@@ -154,7 +152,7 @@ def test_a_teacher_that_dies_and_comes_back_scores_again_and_the_student_is_not_
     config = made(*settings(tmp_path, services["student"].base_url, first.base_url))
 
     async def score(backend):
-        # As a task does: what may succeed later is asked for again.
+        # Retries, as a task does.
         for _ in range(3):
             with suppress(BackendUnavailableError):
                 return await backend.logprobs(TEACHER, PROMPT, ANSWER)
@@ -163,7 +161,7 @@ def test_a_teacher_that_dies_and_comes_back_scores_again_and_the_student_is_not_
     async def meanwhile(backend):
         first.kill()
         scoring = asyncio.create_task(score(backend))
-        trainer = await backend.open_trainer(None)  # the student's service goes on
+        trainer = await backend.open_trainer(None)  # the student's service still works
         await asyncio.to_thread(restart)
         scores = await scoring
         await trainer.save("two", None)
@@ -181,7 +179,7 @@ def test_a_teacher_that_dies_and_comes_back_scores_again_and_the_student_is_not_
 
 
 def check(overrides: list[str]) -> tuple[int, dict[str, dict[str, Any]]]:
-    """The exit code of the command, and the last of its lines about each thing."""
+    """Return the exit code of the command and its last line about each subject."""
     cli.register()
     sets = [word for text in overrides for word in ("--set", text)]
     done = CliRunner().invoke(cli.app, ["check", "demo", "--json", *sets])
@@ -190,7 +188,7 @@ def check(overrides: list[str]) -> tuple[int, dict[str, dict[str, Any]]]:
 
 
 @pytest.mark.usefixtures("keys")
-def test_check_asks_each_service_for_its_own_models(services, monkeypatch, tmp_path):
+def test_check_asks_each_service_only_for_its_own_models(services, monkeypatch, tmp_path):
     student, teacher = services["student"].base_url, services["teacher"].base_url
     code, lines = check(settings(tmp_path, "local", teacher))
     assert code == 0, lines
@@ -215,7 +213,7 @@ def test_check_asks_each_service_for_its_own_models(services, monkeypatch, tmp_p
     assert "tinker.teacher_base_url" in lines["teacher: service"]["remedy"]
 
 
-def test_an_address_is_a_url_local_or_cloud_and_the_same_one_is_one_service():
+def test_equal_addresses_are_one_service():
     with pytest.raises(ConfigError, match="teacher_base_url"):
         made("tinker.teacher_base_url=localhost")
     for own, theirs, apart in (
@@ -239,15 +237,15 @@ def test_an_address_is_a_url_local_or_cloud_and_the_same_one_is_one_service():
 HOLD = """\
 import sys, time
 from pathlib import Path
-from rtl_core.backend.tinker.embedded import own_folder
-with own_folder(Path(sys.argv[1])):
+from rtl_core.backend.tinker.embedded import temporary_folder
+with temporary_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
 
 
 @pytest.mark.slow
-def test_what_a_killed_teacher_left_goes_with_the_next_one_and_a_living_ones_stays(tmp_path):
+def test_folders_of_killed_teachers_are_deleted_and_those_in_use_kept(tmp_path):
     def hold(name):
         process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / name)], stdout=subprocess.PIPE)
         assert process.stdout is not None
@@ -259,7 +257,7 @@ def test_what_a_killed_teacher_left_goes_with_the_next_one_and_a_living_ones_sta
         killed.kill()
         killed.wait()
         (tmp_path / "teacher-1" / "registry.db").write_text("left behind")
-        with own_folder(tmp_path / "teacher-3"):
+        with temporary_folder(tmp_path / "teacher-3"):
             assert sorted(path.name for path in tmp_path.iterdir()) == ["teacher-2", "teacher-3"]
         assert [path.name for path in tmp_path.iterdir()] == ["teacher-2"]
     finally:
@@ -270,7 +268,7 @@ def test_what_a_killed_teacher_left_goes_with_the_next_one_and_a_living_ones_sta
 LARGE = "Qwen/Qwen3.5-397B-A17B"
 
 
-def test_a_local_student_costs_nothing_and_a_teacher_in_the_cloud_does(tmp_path):
+def test_a_local_student_is_free_and_a_cloud_teacher_is_billed(tmp_path):
     places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", f"tinker.teacher={LARGE}")
     config = made(*places, "tinker.teacher_base_url=cloud", "cost.budget_usd=5")
     prices = prices_of(config)
@@ -284,11 +282,11 @@ def test_a_local_student_costs_nothing_and_a_teacher_in_the_cloud_does(tmp_path)
         prices_of(made(*places, "tinker.base_url=http://a", "cost.budget_usd=5"))
 
 
-def test_an_unpaid_account_is_served_again_once_both_services_have_answered():
+def test_a_pause_ends_once_both_services_have_answered():
     told: list[str] = []
     heard = Pauses(told.append, services=2)
-    heard.unpaid("no credit")
+    heard.note_refusal("no credit")
     for service in ("one", "one", "other"):
         assert len(told) == 1
-        heard.served(float("inf"), service)
+        heard.note_success(float("inf"), service)
     assert "serves the account again" in told[1]

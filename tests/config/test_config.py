@@ -1,4 +1,4 @@
-"""A configuration is checked whole before anything starts, and each mistake is named with its line."""
+"""A configuration is validated completely before anything starts, and each mistake is reported with its line."""
 
 from pathlib import Path
 
@@ -7,6 +7,10 @@ import pytest
 from rtl_core.config import RunConfig, load_config, shipped_configs, to_toml
 from rtl_core.cost.estimate import planned_groups
 from rtl_core.errors import ConfigError
+
+
+def demo(*overrides: str) -> RunConfig:
+    return load_config("demo", overrides, environment={})
 
 
 def broken(tmp_path: Path, **replace: str) -> Path:
@@ -19,9 +23,9 @@ def broken(tmp_path: Path, **replace: str) -> Path:
     return path
 
 
-def test_a_loss_and_its_parameters_are_those_that_are_registered():
+def test_a_loss_and_its_parameters_must_be_registered():
     def settings_of(*overrides):
-        return load_config("demo", overrides, environment={}).learning.loss_settings
+        return demo(*overrides).learning.loss_settings
 
     assert settings_of() == {}
     clip = {"clip_low_threshold": 0.9, "clip_high_threshold": 1.2}
@@ -32,7 +36,7 @@ def test_a_loss_and_its_parameters_are_those_that_are_registered():
     assert only_low == {"clip_low_threshold": 0.8, "clip_high_threshold": 4.0}
     high = "learning.loss_parameters={clip_high_threshold = 3.0}"
     assert settings_of("learning.loss=cispo", high)["clip_high_threshold"] == 3.0
-    # It has a gradient at the prompt's tokens.
+    # `dro` has a gradient at prompt tokens.
     with pytest.raises(ConfigError, match="unknown loss 'dro'"):
         settings_of("learning.loss=dro")
     with pytest.raises(
@@ -43,25 +47,21 @@ def test_a_loss_and_its_parameters_are_those_that_are_registered():
         settings_of("learning.loss=ppo", "learning.loss_parameters={beta = 1.0}")
 
 
-def test_what_show_prints_loads_to_the_same_configuration(tmp_path):
-    config = load_config(
-        "demo",
-        ["run.seed=7", "learning.kl_clamp=5.0", 'health.ranges={"optim/entropy" = {min = 0.02}}'],
-        environment={},
-    )
+def test_printed_toml_loads_to_the_same_configuration(tmp_path):
+    config = demo("run.seed=7", "learning.kl_clamp=5.0", 'health.ranges={"optim/entropy" = {min = 0.02}}')
     path = tmp_path / "shown.toml"
     path.write_text(to_toml(config))
     assert load_config(path, environment={}) == config
 
 
 def test_every_field_is_documented():
-    for line in to_toml(load_config("demo", environment={})).split("\n\n"):
+    for line in to_toml(demo()).split("\n\n"):
         for key in (row for row in line.splitlines() if "=" in row and not row.startswith("#")):
             before = line.splitlines()[line.splitlines().index(key) - 1]
             assert before.startswith("# "), key
 
 
-def test_each_mistake_is_named_with_its_line(tmp_path):
+def test_each_mistake_is_reported_with_its_line(tmp_path):
     path = broken(tmp_path, group_size="group_siz", **{"heldout = 64": 'heldout = "many"'})
     lines = path.read_text().splitlines()
     with pytest.raises(ConfigError) as error:
@@ -107,9 +107,9 @@ UNTIL_SYNTAX = ("curriculum.order=shuffled", "grading.until=syntax", "grading.un
         ([TAUGHT, "learning.kl_discount=0.9"], "learning.kl_discount`: not with distribution_distillation"),
         (
             [TAUGHT, "learning.kl_clamp=5", "learning.divergence=forward"],
-            "learning.kl_clamp`: .*only the reverse KL has it",
+            "learning.kl_clamp`: .*only the reverse KL supports it",
         ),
-        ([TAUGHT, "learning.permute_advantages=true"], "learning.permute_advantages`: .*take permute_teacher"),
+        ([TAUGHT, "learning.permute_advantages=true"], "learning.permute_advantages`: .*use permute_teacher"),
         ([*UNTIL_SYNTAX, "curriculum.order=pools"], "grading.until`"),
         ([*UNTIL_SYNTAX, "episode.attempts=2"], "grading.until`"),
         ([*UNTIL_SYNTAX, "reward.weights={tests = 1.0, tests_fraction = 0.5}"], "grading.until`"),
@@ -117,23 +117,20 @@ UNTIL_SYNTAX = ("curriculum.order=shuffled", "grading.until=syntax", "grading.un
             ['tinker={student = "s", teacher = "t", lora_rank = 24}'],
             "tinker.lora_rank`: .*powers of two, not 24; take 16 or 32",
         ),
-        (["tinker.start_from=runs/other"], "tinker.start_from`: 'runs/other' is no saved state"),
+        (["tinker.start_from=runs/other"], "tinker.start_from`: 'runs/other' is not a saved state"),
         (
             ["tinker.start_from=tinker://a:train:0/sampler_weights/b"],
             "tinker.start_from`: .*sampler_weights cannot be trained on",
         ),
         (
             ['tinker={student = "s", teachers = {starter = "t"}}', "learning.kl_weight=0", "evaluation.teacher=false"],
-            "tinker.teacher`: name the teacher of the problems whose source is not in",
+            "tinker.teacher`: name a teacher for the problems whose source is not in",
         ),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_key_to_change(overrides, why):
+def test_invalid_combinations_are_refused_with_the_key_to_change(overrides, why):
     with pytest.raises(ConfigError, match=f"`{why}"):
-        load_config("demo", overrides, environment={})
-
-
-RISES = ("learning.kl_weight=0", "learning.kl_schedule=linear", "learning.final_kl_weight=0.5")
+        demo(*overrides)
 
 
 @pytest.mark.parametrize(
@@ -141,22 +138,22 @@ RISES = ("learning.kl_weight=0", "learning.kl_schedule=linear", "learning.final_
     [
         (["learning.kl_weight=0.5", "learning.kl_schedule=constant"], True),
         (["learning.kl_weight=0", "learning.kl_schedule=constant"], False),
-        # Not on a schedule, so that the weight at its end says nothing.
+        # Without a schedule the final weight is not used.
         (["learning.kl_weight=0", "learning.kl_schedule=constant", "learning.final_kl_weight=0.5"], False),
         (["learning.kl_weight=0", "learning.kl_schedule=cosine"], False),
         (["learning.kl_weight=0.5", "learning.kl_schedule=cosine"], True),
-        (RISES, True),
+        (["learning.kl_weight=0", "learning.kl_schedule=linear", "learning.final_kl_weight=0.5"], True),
         (["learning.kl_weight=0.1", "learning.kl_schedule=target", "learning.kl_target=0.2"], True),
     ],
 )
-def test_a_run_uses_the_kl_where_its_weight_is_above_0_in_some_step(overrides, uses):
-    """Everything that depends on it agrees: teacher, temperature, group size, and the steps."""
-    learning = load_config("demo", overrides, environment={}).learning
+def test_uses_kl_is_true_if_the_weight_is_above_0_in_some_step(overrides, uses):
+    """All checks that depend on it agree: teacher, temperature, group size and steps."""
+    learning = demo(*overrides).learning
     assert learning.uses_kl == uses == any(learning.uses_kl_at(step, 10) for step in range(10))
 
     def is_refused(*more):
         try:
-            load_config("demo", [*overrides, *more], environment={})
+            demo(*overrides, *more)
         except ConfigError:
             return True
         return False
@@ -164,7 +161,7 @@ def test_a_run_uses_the_kl_where_its_weight_is_above_0_in_some_step(overrides, u
     assert is_refused("sampling.temperature=0.7") == uses
     assert is_refused("sampling.group_size=1") != uses
     assert is_refused("learning.reward_weight=0") != uses
-    config = load_config("demo", [*overrides, "learning.warm_start_steps=0"], environment={}).model_dump()
+    config = demo(*overrides, "learning.warm_start_steps=0").model_dump()
     config["tinker"]["teacher"], config["evaluation"]["teacher"] = None, False
     if uses:
         with pytest.raises(ValueError, match=r"tinker\.teacher"):
@@ -173,12 +170,7 @@ def test_a_run_uses_the_kl_where_its_weight_is_above_0_in_some_step(overrides, u
         RunConfig.model_validate(config)
 
 
-def test_a_weight_that_rises_from_0_is_a_legal_distillation_alone():
-    config = load_config("demo", [*RISES, "learning.reward_weight=0"], environment={})
-    assert [config.learning.uses_kl_at(step, 4) for step in range(4)] == [False, True, True, True]
-
-
-def test_a_missing_file_is_named_with_its_line():
+def test_a_missing_file_is_reported_with_its_line():
     with pytest.raises(ConfigError, match=r"line \d+: `problems.sources.0.path`: there is no data/"):
         load_config("cvdp", environment={})
 
@@ -192,22 +184,22 @@ def test_the_environment_overrides_the_file_and_set_overrides_both():
 
 
 def test_setting_one_entry_of_a_table_keeps_the_others(tmp_path):
-    default = load_config("demo", environment={}).reward.weights
-    config = load_config("demo", ["reward.weights.tests=2"], environment={})
+    default = demo().reward.weights
+    config = demo("reward.weights.tests=2")
     assert config.reward.weights == {**default, "tests": 2.0}
-    whole = load_config("demo", ["reward.weights={tests = 2.0}", "reward.weights.format=1"], environment={})
+    whole = demo("reward.weights={tests = 2.0}", "reward.weights.format=1")
     assert whole.reward.weights == {"tests": 2.0, "format": 1.0}
-    assert load_config("demo", environment={}).reward.weights == default
+    assert demo().reward.weights == default
 
 
-def test_a_file_as_editors_of_windows_write_it_is_read(tmp_path):
+def test_a_file_with_a_byte_order_mark_and_crlf_is_read(tmp_path):
     path = tmp_path / "windows.toml"
     text = shipped_configs()["demo"].read_text(encoding="utf-8")
     path.write_text(text, encoding="utf-8-sig", newline="\r\n")
-    assert load_config(path, environment={}) == load_config("demo", environment={})
+    assert load_config(path, environment={}) == demo()
 
 
-def test_bad_toml_and_bad_overrides_say_what_to_do(tmp_path):
+def test_errors_in_toml_and_overrides_say_what_to_do(tmp_path):
     path = tmp_path / "bad.toml"
     path.write_text("[run\n")
     with pytest.raises(ConfigError, match="not valid TOML"):
@@ -217,45 +209,44 @@ def test_bad_toml_and_bad_overrides_say_what_to_do(tmp_path):
         with pytest.raises(ConfigError, match=f"cannot read the configuration .*: {reason}"):
             load_config(unreadable, environment={})
     with pytest.raises(ConfigError, match="letters, digits"):
-        load_config("demo", ["run.name=a/b"], environment={})
+        demo("run.name=a/b")
     for incomplete in ("run.seed", "=1"):
         with pytest.raises(ConfigError, match=r"section\.key=value"):
-            load_config("demo", [incomplete], environment={})
+            demo(incomplete)
     for unquoted in ("reward.plugins=[brevity]", "learning.loss_parameters={clip = 3.0"):
         with pytest.raises(ConfigError, match="put each text in quotes"):
-            load_config("demo", [unquoted], environment={})
+            demo(unquoted)
     with pytest.raises(ConfigError, match="one of: cvdp, demo"):
         load_config("nosuch", environment={})
 
 
-def test_any_rank_trains_on_this_machine():
-    assert load_config("demo", ["tinker.lora_rank=24"], environment={}).tinker.lora_rank == 24
+def test_the_embedded_service_accepts_any_rank():
+    assert demo("tinker.lora_rank=24").tinker.lora_rank == 24
 
 
-def test_a_problem_has_the_teacher_of_its_source():
+def test_teachers_are_selected_by_source():
     saved = "tinker://a:train:0/sampler_weights/b"
-    tinker = load_config("demo", [f'tinker.teachers={{cvdp = "{saved}"}}'], environment={}).tinker
+    tinker = demo(f'tinker.teachers={{cvdp = "{saved}"}}').tinker
     assert [tinker.teacher_of(source) for source in ("cvdp", "starter", None)] == [saved, "teacher", "teacher"]
     assert tinker.named_teachers == {"tinker.teacher": "teacher", "tinker.teachers.cvdp": saved}
 
 
 @pytest.mark.parametrize("order", ["shuffled", "pools"])
-def test_supervised_steps_may_have_more_problems_than_the_others(order):
-    keys = [
+def test_supervised_steps_may_have_more_problems_than_rl_steps(order):
+    config = demo(
         "learning.warm_start_steps=3",
         "learning.warm_start_problems=24",
         f'curriculum.order="{order}"',
         "curriculum.problems_per_step=8",
         "run.epochs=2",
-    ]
-    config = load_config("demo", keys, environment={})
-    last = 8 if order == "pools" else 4  # with pools each RL step draws afresh
+    )
+    last = 8 if order == "pools" else 4  # with pools each RL step draws again
     assert planned_groups(config, 100) == [24] * 3 + [8] * 3 + [last] + [8] * 12 + [last]
     assert [sum(config.step_sizes(100, first)) for first in (0, 1, 7)] == [100] * 3
     assert planned_groups(config, 30) == [24, 6, 24, 8 if order == "pools" else 6]
 
 
-def test_the_shipped_cvdp_run_is_of_a_published_length_and_asks_its_teacher_for_half_of_it():
+def test_the_shipped_cvdp_run_has_100_to_220_steps_and_a_teacher_in_the_first_half():
     config = load_config("cvdp", environment={}, check_files=False)
     steps = len(planned_groups(config, round(0.8 * 302) + 64))
     assert 100 <= steps <= 220

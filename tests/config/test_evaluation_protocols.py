@@ -1,4 +1,4 @@
-"""A protocol and a command line make one configuration; what belongs together goes on, what does not never mixes."""
+"""Configurations of evaluations from a protocol and a command line."""
 
 import pytest
 
@@ -13,7 +13,7 @@ CVDP = protocol_file("cvdp")
 
 @pytest.fixture
 def made(cvdp):
-    """The configuration of an evaluation of `model` with more overrides."""
+    """Function that returns the configuration of an evaluation of `model` with more overrides."""
 
     def make(model="student", *more, samples=None, name=None):
         overrides = [problems_override([str(cvdp)]), f"tinker.student={model}", *more]
@@ -35,13 +35,13 @@ def test_the_protocol_is_the_published_one(made):
     assert (config.run.purpose, config.prompting.template, config.tinker.teacher) == ("evaluation", "cvdp", None)
 
 
-def test_every_problem_of_the_files_is_evaluated_and_none_trained_on(made):
+def test_all_problems_are_evaluated_and_none_trained_on(made):
     config = made()
     loaded = load_problems(config.problems.sources, config.run.seed, hold_out_all=True)
     assert (len(loaded.train), len(loaded.heldout)) == (0, 94)
 
 
-def test_the_name_holds_all_that_the_figures_depend_on_and_nothing_else(made):
+def test_the_run_name_depends_only_on_what_affects_the_figures(made):
     name = made().run.name
     assert name.startswith("cvdp-student-")
     assert made("student", "run.directory=elsewhere", "grading.workers=1").run.name == name
@@ -54,25 +54,25 @@ def test_the_name_holds_all_that_the_figures_depend_on_and_nothing_else(made):
         made("student", "run.seed=2"),
     ]
     assert len({name, *(other.run.name for other in others)}) == 7
-    assert made("some/Very-Long.Model:name" * 9).run.name  # a name that a run may have
+    assert made("some/Very-Long.Model:name" * 9).run.name  # still a valid name
     assert made(name="mine").run.name == "mine"
 
 
-def test_fewer_answers_drop_the_k_that_they_cannot_tell(made):
+def test_k_above_the_number_of_samples_is_dropped(made):
     assert made(samples=3).evaluation.k == (1,)
     assert made(samples=10).evaluation.k == (1, 5)
     assert made("student", "evaluation.k=[1, 10]", samples=10).evaluation.k == (1, 10)
 
 
-def test_a_budget_that_nothing_would_keep_is_refused(made):
+def test_a_budget_is_refused_in_an_evaluation(made):
     with pytest.raises(ConfigError, match="a budget stops a run between its train steps"):
         made("student", "cost.budget_usd=5")
 
 
-def test_what_is_no_protocol_is_refused(tmp_path, cvdp):
+def test_an_invalid_protocol_is_refused(tmp_path, cvdp):
     with pytest.raises(ConfigError, match="--protocol vdcp: no such protocol"):
         protocol_file("vdcp")
-    with pytest.raises(ConfigError, match="a run that trains"):
+    with pytest.raises(ConfigError, match="a training run"):
         evaluation_overrides("demo", [], None, None)
     with pytest.raises(ConfigError, match=r"--problems cvdp=.*there is no"):
         problems_override([str(tmp_path / "missing.jsonl")])
@@ -95,7 +95,7 @@ def test_what_is_no_protocol_is_refused(tmp_path, cvdp):
         (["demo", "--template", "exakt"], "no template 'exakt'"),
     ],
 )
-def test_a_mistake_is_told_before_anything_starts(given, told):
+def test_mistakes_are_reported_before_anything_starts(given, told):
     done = invoke("evaluate", *given)
     assert done.exit_code != 0
     assert told in str(done.exception.message)

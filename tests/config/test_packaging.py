@@ -1,4 +1,4 @@
-"""What the code imports is what `make setup` installs."""
+"""Imported packages are declared, locked and installed."""
 
 import ast
 import os
@@ -30,7 +30,7 @@ EXTRAS = {
     "verifiers",
     "nemo-gym",
 }
-"""Packages that a user asks for by name."""
+"""Optional packages, which a user installs by name."""
 BROUGHT_BY = {
     "starlette": "fastapi",
     "markupsafe": "jinja2",
@@ -40,7 +40,7 @@ BROUGHT_BY = {
     "chz": "tinker-cookbook",
     "aiohttp": "nemo-gym",
 }
-"""Packages that are part of another one's interface."""
+"""Packages that are part of the interface of another one."""
 INSIDE = (
     "rtl_core/grading/inside/",
     "rtl_core/equivalence/inside/",
@@ -63,7 +63,7 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def imported() -> Iterator[tuple[str, str]]:
-    """(file, top-level module) of every import of something that is neither ours nor Python's."""
+    """Yield (file, top-level module) of every third-party import."""
     for room in ROOMS:
         for path in (REPOSITORY / room).rglob("*.py"):
             file = str(path.relative_to(REPOSITORY))
@@ -77,7 +77,7 @@ def imported() -> Iterator[tuple[str, str]]:
                         yield file, top
 
 
-def test_every_package_that_is_imported_is_a_dependency_or_an_extra_that_the_user_asks_for():
+def test_every_imported_package_is_a_dependency_or_an_extra():
     allowed, installed = names(project()["dependencies"]) | EXTRAS, packages_distributions()
     allowed |= {name for name, bringer in BROUGHT_BY.items() if bringer in allowed}
     missing = {
@@ -93,12 +93,12 @@ def test_the_workers_image_has_every_package():
     assert PACKAGES | set(ROOMS) <= set(copied)
 
 
-def test_the_version_is_one():
+def test_the_versions_agree():
     assert project()["version"] == rtl_core.__version__
 
 
 @pytest.mark.slow
-def test_the_wheel_trains_from_any_folder_and_takes_no_name_of_others(tmp_path):
+def test_the_wheel_trains_from_any_folder_and_installs_no_other_top_level_names(tmp_path):
     def run(*command):
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL_ENV"))}
         done = subprocess.run(
@@ -112,7 +112,7 @@ def test_the_wheel_trains_from_any_folder_and_takes_no_name_of_others(tmp_path):
     run(sys.executable, "-m", "venv", "env")
     python = tmp_path / "env" / "bin" / "python"
     run(python, "-m", "pip", "install", "--quiet", "--no-deps", wheel)
-    # What it depends on is declared (above) and installed here already; an installation made for editing does not show.
+    # Dependencies are already installed here and checked above. An editable installation is not visible this way.
     (site,) = (tmp_path / "env").glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     for name in ROOMS:
@@ -129,7 +129,7 @@ def test_the_wheel_trains_from_any_folder_and_takes_no_name_of_others(tmp_path):
 
 
 @pytest.mark.parametrize("extra", [None, *project()["optional-dependencies"]])
-def test_what_is_asked_for_is_in_the_lock_that_setup_installs(extra):
+def test_all_dependencies_are_in_the_lock_file(extra):
     asked = project()["dependencies"] if extra is None else project()["optional-dependencies"][extra]
     locked = names([line for line in (REPOSITORY / "requirements.lock").read_text().splitlines() if line[:1].isalnum()])
     assert names(asked) <= locked

@@ -1,4 +1,4 @@
-"""Dollars by tokens, and what a whole run will use."""
+"""Cost of tokens, and estimates of a run."""
 
 import re
 from dataclasses import replace
@@ -27,7 +27,7 @@ from tests.command import invoke
 STUDENT, TEACHER = "Qwen/Qwen3.6-35B-A3B", "Qwen/Qwen3.5-397B-A17B"
 
 
-def test_a_group_pays_its_prompt_once_and_reads_it_from_the_cache_after_that():
+def test_the_prompt_of_a_group_is_prefilled_once_then_cached():
     assert sampled(100, [10, 20, 30]) == Tokens(prefill=100, cached=200, sample=60)
     assert scored(100, [10, 20, 30]) == Tokens(prefill=160, cached=200, sample=3)
     assert trained(100, [10, 20, 30]) == Tokens(train=(109 + 119 + 129))
@@ -46,7 +46,7 @@ def test_dollars_of_a_million_tokens_are_the_listed_prices():
     assert total_dollars({STUDENT: million, TEACHER: Tokens(1e6, 1e6, 1e6)}, prices) == pytest.approx(3.16 + 11.10)
 
 
-def test_what_has_no_price_is_named_and_never_counted_as_free():
+def test_a_missing_price_is_reported_and_not_counted_as_free():
     prices = Prices(as_of="2026-01-01", models={"small": ModelPrice(prefill=1.0)})
     usage = {"small": Tokens(prefill=5, sample=2), "other": Tokens(train=1)}
     assert total_dollars(usage, prices) is None
@@ -59,16 +59,16 @@ def test_usages_add_up_by_model():
     assert total == {"a": Tokens(prefill=1, sample=2), "b": Tokens(train=3)}
 
 
-def test_a_price_list_with_a_mistake_is_refused_with_its_place(tmp_path):
+def test_an_invalid_price_list_is_refused(tmp_path):
     broken = tmp_path / "prices.toml"
     broken.write_text('as_of = 2026-01-01\n[models."m"]\nprefil = 1.0\n')
-    with pytest.raises(ConfigError, match=r"prices\.toml is no price list(.|\n)*prefil"):
+    with pytest.raises(ConfigError, match=r"prices\.toml is not a price list(.|\n)*prefil"):
         load_prices(broken)
     with pytest.raises(ConfigError, match="there is no price list"):
         load_prices(tmp_path / "none.toml")
 
 
-def test_an_estimate_counts_every_step_and_evaluation_of_the_configuration():
+def test_an_estimate_counts_every_step_and_evaluation():
     settings = [
         "run.epochs=3",
         "learning.kl_weight=1",
@@ -86,11 +86,11 @@ def test_an_estimate_counts_every_step_and_evaluation_of_the_configuration():
     assert found.rollouts == 3 * 160 * 6 + 8 * 64 * 4
     student = found.training["student"]
     assert student == Tokens(prefill=480 * 100, cached=480 * 500, sample=480 * 300, train=480 * 6 * 149)
-    # λ falls to 0 at the 30th step: 29 steps of 8 groups are scored.
+    # λ reaches 0 at the 30th step, so 29 steps of 8 groups are scored.
     assert found.training["teacher"] == Tokens(prefill=232 * 400, cached=232 * 500, sample=232 * 6)
     assert found.evaluating["student"] == Tokens(prefill=90, cached=270, sample=200) * 64 * 7
     assert found.hours(1_000) == pytest.approx((480 * 300 + 64 * 200 * 8 + 232 * 6) / 1_000 / 3600)
-    # The teacher's distributions are read as its scores; the trainer reads those answers once more, where their weights depend on it.
+    # Distributions cost the teacher as much as scores. The trainer reads answers twice if their weights depend on it.
     for tail, passes in (("bucket", 480 + 232), ("renormalise", 480)):
         more = [f"learning.tail={tail}", "learning.divergence=forward", "learning.algorithm=distribution_distillation"]
         taught = likely(load_config("demo", [*settings, *more], environment={}), work).training
@@ -106,7 +106,7 @@ def test_without_a_teacher_nothing_is_scored():
 
 
 def a_run(*overrides: str) -> RunConfig:
-    """One epoch of two steps of two groups of three answers, without evaluation by the teacher."""
+    """Return a run of one epoch: two steps of two groups of three answers, without evaluation of the teacher."""
     return load_config(
         "demo",
         [
@@ -135,7 +135,7 @@ UNCOUNTED = Workload(Prompts(4, 50), Prompts(1, 40), completion=20)
 SMALL = Workload(Prompts(4, 50, most=50, longest=70), Prompts(1, 40, most=40), completion=20, trained_share=0.25)
 
 
-def test_the_most_counts_every_answer_at_its_limit_and_every_prompt_at_the_full_price():
+def test_at_most_uses_the_answer_limit_and_the_full_prompt_price():
     config = a_run("learning.kl_weight=0.1", "learning.replace_with_kl=false")
     found = at_most(config, SMALL)
     assert found.training["student"] == Tokens(prefill=12 * 50, sample=12 * 100, train=12 * 149)
@@ -146,15 +146,13 @@ def test_the_most_counts_every_answer_at_its_limit_and_every_prompt_at_the_full_
     )
     assert longer.evaluating == {"student": Tokens(prefill=2 * 40, sample=2 * 900)}
     assert longer.training == found.training
-    assert at_most(config, UNCOUNTED).training["student"].train == 12 * 599, (
-        "a prompt that is not counted is as long as may be"
-    )
+    assert at_most(config, UNCOUNTED).training["student"].train == 12 * 599  # prompts at max_prompt_tokens
 
 
-def test_the_most_counts_replacements_and_trains_on_them():
+def test_at_most_includes_replacements():
     config = a_run("learning.kl_weight=0", "learning.replacements=2")
     found = at_most(config, SMALL)
-    # Of the two other problems each step may take both, in place of the four that its two places could ask for.
+    # Each step may take both other problems, although its two groups could be replaced four times.
     first, others = 12, 12
     assert found.training["student"] == Tokens(
         prefill=first * 50 + others * 70, sample=(first + others) * 100, train=first * 149 + others * 169
@@ -164,7 +162,7 @@ def test_the_most_counts_replacements_and_trains_on_them():
     assert (usual.rollouts, found.rollouts) == (12 + 2, 24 + 2)
 
 
-def test_an_episode_pays_for_what_each_turn_reads():
+def test_each_turn_of_an_episode_is_billed_for_what_it_reads():
     config = a_run(
         "learning.kl_weight=0",
         "learning.episodes=true",
@@ -173,7 +171,7 @@ def test_an_episode_pays_for_what_each_turn_reads():
         "episode.calls=1",
         "episode.result_bytes=400",
     )
-    # Three turns, which begin 0, 20 and 40 tokens behind the prompt of 50.
+    # Three turns, beginning 0, 20 and 40 tokens after the prompt of 50.
     found = likely(config, replace(SMALL, trained_share=1.0, turns=3, tool_tokens=40)).training["student"]
     assert found == Tokens(prefill=4 * 50 + 12 * 40, cached=8 * 50 + 12 * (50 + 70), sample=12 * 20, train=12 * 109)
     most = at_most(config, SMALL).training["student"]
@@ -181,7 +179,7 @@ def test_an_episode_pays_for_what_each_turn_reads():
     assert most == Tokens(prefill=12 * (50 + 3 * (50 + whole)), sample=12 * 100, train=12 * (49 + whole))
 
 
-def test_a_kl_is_paid_for_in_the_steps_that_have_one():
+def test_scoring_is_billed_only_in_steps_with_a_kl():
     falling = ("learning.kl_weight=0.2", "learning.kl_schedule=linear", "learning.final_kl_weight=0")
     half = a_run(*falling, "learning.kl_schedule_part=0.5", "learning.replacements=0")
     rising = a_run(
@@ -189,11 +187,11 @@ def test_a_kl_is_paid_for_in_the_steps_that_have_one():
     )
     for config in (half, rising):  # the first step of two, and the last
         assert at_most(config, SMALL).training["teacher"] == Tokens(prefill=6 * 150, sample=6)
-        # A step with a KL trains on all that it sampled, the other on a quarter.
+        # A step with a KL trains on all samples, the other one on a quarter.
         assert likely(config, SMALL).training["student"].train == (1 + 0.25) * 6 * 69
 
 
-def test_what_is_sampled_beside_the_steps_is_part_of_the_estimate():
+def test_warm_start_and_measurement_are_part_of_the_estimate():
     golden = a_run("learning.kl_weight=0.1", "learning.warm_start_steps=1", "learning.warm_start_source=golden")
     found = likely(golden, SMALL).training
     assert found["student"] == Tokens(prefill=100, cached=200, sample=120, train=2 * 69 + 6 * 69)
@@ -205,7 +203,7 @@ def test_what_is_sampled_beside_the_steps_is_part_of_the_estimate():
     assert likely(measured, SMALL).training["teacher"] == Tokens(prefill=200, cached=200, sample=160)
 
 
-def test_a_student_that_scores_itself_pays_for_the_hint_and_no_teacher_is_paid():
+def test_self_distillation_bills_the_hint_and_no_teacher():
     own = a_run("learning.kl_weight=0.1", "learning.algorithm=self_distillation", "evaluation.teacher=false")
     alone = a_run("learning.kl_weight=0.1", "evaluation.teacher=false")
     found, usual = likely(own, SMALL).training, likely(alone, SMALL).training
@@ -214,7 +212,7 @@ def test_a_student_that_scores_itself_pays_for_the_hint_and_no_teacher_is_paid()
     assert usual["teacher"].prefill + usual["student"].prefill + hint * groups * steps == found["student"].prefill
 
 
-def test_several_teachers_are_likely_to_share_by_sources_and_cost_at_most_what_the_dearest_would():
+def test_several_teachers_share_by_source_and_cost_at_most_the_dearest_one():
     config = a_run("learning.kl_weight=0.1", "learning.replace_with_kl=false", 'tinker.teachers={cvdp = "other"}')
     work = replace(SMALL, train=replace(SMALL.train, sources={"cvdp": 0.25, "starter": 0.75}))
     found, alone = likely(config, work).training, likely(a_run("learning.kl_weight=0.1"), SMALL).training
@@ -244,7 +242,7 @@ def test_saved_weights_have_the_price_of_their_base_model(tmp_path):
         prices_of(config, {path: "a model without a price"})
 
 
-def test_estimate_names_the_most_first_and_then_what_is_likely(tmp_path):
+def test_estimate_prints_the_upper_bound_before_the_likely_cost(tmp_path):
     prices = tmp_path / "prices.toml"
     models = "".join(
         f"[models.{name}]\nprefill = 1.0\ncached = 1.0\nsample = 1.0\ntrain = 1.0\n" for name in ("student", "teacher")
@@ -269,7 +267,7 @@ def test_estimate_names_the_most_first_and_then_what_is_likely(tmp_path):
     figures = re.findall(r"\$([\d,]+\.\d+)", done.output)
     assert done.output.index("at most $") < done.output.index("likely  $")
     config = load_config("demo", changes, environment={})
-    # Each answer twice as long as single-shot ones may be, with the grader's words, read whole by the second turn.
+    # Up to two answers with feedback per episode, all read by the second turn.
     answers = 4 * config.sampling.group_size
     twice = answers * 3 * 2 * config.sampling.max_tokens / 1e6
     assert float(figures[0]) > twice > float(figures[1])

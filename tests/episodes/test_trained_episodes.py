@@ -147,7 +147,7 @@ def test_what_is_for_one_turn_alone_is_refused_with_episodes(tmp_path):
             "`learning.warm_start_steps`: not with episodes",
         ),
         (["learning.algorithm=self_distillation", "learning.kl_weight=1"], "`learning.algorithm`: not with episodes"),
-        (["learning.episodes=false", "learning.permute_results=true"], "`learning.permute_results`: is for episodes"),
+        (["learning.episodes=false", "learning.permute_results=true"], "`learning.permute_results`: needs episodes"),
         (['episode.tools=["grep"]'], "episode.tools"),
     ):
         with pytest.raises(ConfigError, match=said):

@@ -1,4 +1,4 @@
-"""The tinker-cookbook's own RL loop, unchanged, on our problems and grader against the embedded service (`make test-cookbook`)."""
+"""The tinker-cookbook's unchanged RL loop with our problems and grader on the embedded service (`make test-cookbook`)."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ def builder():
     return RtlDatasetBuilder(config="demo", overrides=SMALL, groups_per_batch=3, group_size=4)
 
 
-def test_batches_go_through_all_problems_in_order(builder):
+def test_batches_cover_all_problems(builder):
     train, heldout = asyncio.run(builder())
     assert (len(train), len(heldout)) == (2, 1)
     seen = [group.problem.id for index in range(2) for group in train.get_batch(index)]
@@ -28,7 +28,7 @@ def test_batches_go_through_all_problems_in_order(builder):
     assert {group.problem.id for group in heldout.get_batch(0)}.isdisjoint(seen)
 
 
-def test_an_environment_rewards_the_golden_answer_in_full_and_an_empty_one_not(builder):
+def test_the_golden_answer_gets_the_full_reward_and_an_empty_one_none(builder):
     async def rewards():
         train, _ = await builder()
         group = train.get_batch(0)[0]
@@ -52,14 +52,14 @@ def test_the_cookbooks_loop_trains(builder, tmp_path, monkeypatch):
 
     opened: list[tinker.ServiceClient] = []
 
-    class Noted(tinker.ServiceClient):
-        """The cookbook leaves its sessions open when it has trained; whoever noted them can close them."""
+    class Recorded(tinker.ServiceClient):
+        """Records the clients, because the cookbook does not close its sessions."""
 
         def __init__(self, *args, **kwargs):
             super().__init__(*args, **kwargs)
             opened.append(self)
 
-    monkeypatch.setattr(tinker, "ServiceClient", Noted)
+    monkeypatch.setattr(tinker, "ServiceClient", Recorded)
     tokenizer_utils.register_tokenizer("student", lambda: AutoTokenizer.from_pretrained(model_path("student")))
     with LocalTinker({"student": model_path("student")}, tmp_path / "tinker") as service:
         monkeypatch.setenv("TINKER_API_KEY", service.api_key)

@@ -1,6 +1,6 @@
-"""A train step of ours is the tinker-cookbook's, field by field: the same rollouts through its functions and through ours, to one service.
+"""Our train step equals the tinker-cookbook's field by field, for the same rollouts on the same service.
 
-The settings at which they are equal stand here and in docs/learning.md ("With the tinker-cookbook").
+The required settings are below and in docs/learning.md ("With the tinker-cookbook").
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rtl_core.types.rollout import Rollout
 pytestmark = pytest.mark.cookbook
 
 REWARDS = {"a": (1.6, 0.1, 0.6), "b": (0.0, 0.3, 0.3), "equal": (0.1, 0.1, 0.1)}
-"""Problem -> rewards of its answers."""
+"""Mapping of problem to rewards of its answers."""
 RATE = 3e-4
 EQUAL = (
     f"learning.learning_rate={RATE}",
@@ -46,16 +46,16 @@ EQUAL = (
     "learning.normalise_std=false",
     'learning.kl_on="all"',
 )
-"""Where the demo is no recipe of the cookbook's; all else of `[learning]` has its default."""
+"""Changes to the demo that make it a recipe of the cookbook. Other keys of `[learning]` have their defaults."""
 CONFIG = load_config("demo", ["tinker.lora_rank=8"], environment={})
 ROUNDING = 1e-5
-"""The cookbook computes advantages in float32 and we in float64 before they are sent as float32. A token's term is at most some 20 nats
-here, of which float32 keeps a part in 2^-24 at each of a few operations."""
+"""The cookbook computes advantages in float32, we in float64; both send float32. Terms are at most about 20 nats here, with a relative
+rounding error of 2^-24 in each of a few operations."""
 
 
 @dataclass
 class Sent:
-    """What one side gave to its training client."""
+    """Request to a training client."""
 
     data: list[tinker.Datum]
     loss_fn: str
@@ -65,7 +65,7 @@ class Sent:
 
 @dataclass
 class Recording:
-    """A training client that notes what passes through it."""
+    """A training client that records its requests."""
 
     client: tinker.TrainingClient
     sent: list[Sent] = field(default_factory=list)
@@ -90,14 +90,14 @@ class Recording:
 
 @dataclass
 class Bench:
-    """A service with the tiny models, and answers of the untrained student, with the teacher's scores."""
+    """A service with the tiny models, and answers of the untrained student with the teacher's scores."""
 
     service: tinker.ServiceClient
     teacher: tinker.SamplingClient
     groups: dict[str, list[StoredRollout]]
 
     def client(self) -> Recording:
-        """A fresh adapter, always the same."""
+        """Open a new adapter, always with the same weights."""
 
         async def opened() -> tinker.TrainingClient:
             return await open_training_client(self.service, CONFIG, None)
@@ -105,7 +105,7 @@ class Bench:
         return Recording(asyncio.run(opened()))
 
     def scores_after(self, client: Recording) -> np.ndarray:
-        """Log-probabilities of all answers after a step: where two steps were the same, so are these."""
+        """Return the log-probabilities of all answers after a step. They are equal for equal steps."""
         sampler = client.client.save_weights_and_get_sampling_client().result()
         answers = [stored.rollout for group in self.groups.values() for stored in group]
         asked = [sampler.compute_logprobs(tinker.ModelInput.from_ints([*a.prompt_P, *a.tokens_T])) for a in answers]
@@ -155,7 +155,7 @@ async def sampled_from(backend: Backend) -> dict[str, list[StoredRollout]]:
 
 
 def ours(bench: Bench, tmp_path: Path, *overrides: str) -> Recording:
-    """One step as a run makes it, from stored rollouts to the service."""
+    """Train one step as a run does, from stored rollouts to the service."""
     config = load_config("demo", [*EQUAL, *overrides], environment={})
     batch = Batch("train", 0, 0, 0, tuple(bench.groups), 3)
     batch.take_up(stored for group in bench.groups.values() for stored in group)
@@ -173,7 +173,7 @@ def ours(bench: Bench, tmp_path: Path, *overrides: str) -> Recording:
 def cookbook(
     bench: Bench, loss: str, *, kl: float, discount: float = 0.0, config: dict[str, float] | None
 ) -> Recording:
-    """One step by the cookbook's own functions, as `rl.train` and `distillation.train_on_policy` call them."""
+    """Train one step by the cookbook's functions, called as in `rl.train` and `distillation.train_on_policy`."""
     from tinker_cookbook.completers import TokensWithLogprobs
     from tinker_cookbook.distillation.train_on_policy import incorporate_kl_penalty
     from tinker_cookbook.rl import data_processing as cook
@@ -196,7 +196,7 @@ def cookbook(
         )
 
     groups = [group(answers) for answers in bench.groups.values()]
-    if not kl:  # with a KL the cookbook's distillation keeps them, as we do
+    if not kl:  # with a KL both keep them
         groups = cook.remove_constant_reward_groups(groups)
     data, _ = cook.assemble_training_data(groups, cook.compute_advantages(groups))
     client = bench.client()
@@ -216,7 +216,7 @@ def values(datum: tinker.Datum, name: str) -> np.ndarray:
 
 @pytest.mark.parametrize("kl", [0.0, 0.5], ids=["verdicts", "verdicts and teacher"])
 @pytest.mark.parametrize("loss", ["importance_sampling", "ppo", "cispo"])
-def test_the_same_rollouts_are_the_same_step(bench, tmp_path, loss, kl):
+def test_equal_rollouts_give_equal_steps(bench, tmp_path, loss, kl):
     settings = dict(LOSSES[loss].parameters) or None
     mine = ours(bench, tmp_path, f"learning.loss={loss}", f"learning.kl_weight={kl}")
     theirs = cookbook(bench, loss, kl=kl, config=settings)
@@ -227,7 +227,7 @@ def test_the_same_rollouts_are_the_same_step(bench, tmp_path, loss, kl):
     assert len(left.data) == len(right.data) == (9 if kl else 6)
     for one, other in zip(left.data, right.data, strict=True):
         assert one.model_input == other.model_input
-        # The cookbook takes its mask out before it sends: there is no field that one side alone has.
+        # The cookbook removes its mask before sending, so both sides have the same fields.
         assert set(one.loss_fn_inputs) == set(other.loss_fn_inputs) == {"target_tokens", "logprobs", "advantages"}
         for name, tensor in one.loss_fn_inputs.items():
             assert (tensor.dtype, tensor.shape) == (other.loss_fn_inputs[name].dtype, other.loss_fn_inputs[name].shape)
@@ -237,14 +237,14 @@ def test_the_same_rollouts_are_the_same_step(bench, tmp_path, loss, kl):
     assert np.abs(np.concatenate([values(one, "advantages") for one in left.data])).max() > 0.1
     after = bench.scores_after(mine)
     np.testing.assert_allclose(after, bench.scores_after(theirs), rtol=0, atol=1e-3)
-    # What the cookbook sends without settings of its own means the same to the service.
+    # Without settings the service uses the same defaults.
     if settings:
         np.testing.assert_allclose(
             after, bench.scores_after(cookbook(bench, loss, kl=kl, config=None)), rtol=0, atol=1e-3
         )
 
 
-def test_distillation_alone_is_the_cookbooks_without_rewards(bench, tmp_path):
+def test_pure_distillation_equals_the_cookbooks(bench, tmp_path):
     groups = {p: [replace(s, reward=Reward(total=0.0, terms={})) for s in group] for p, group in bench.groups.items()}
     (left,) = ours(bench, tmp_path, "learning.reward_weight=0", "learning.kl_weight=1").sent
     (right,) = cookbook(replace(bench, groups=groups), "importance_sampling", kl=1.0, config=None).sent
@@ -252,7 +252,7 @@ def test_distillation_alone_is_the_cookbooks_without_rewards(bench, tmp_path):
         np.testing.assert_allclose(values(one, "advantages"), values(other, "advantages"), rtol=0, atol=ROUNDING)
 
 
-def test_a_discounted_kl_is_equal_on_the_answer_and_not_charged_to_the_prompt(bench, tmp_path):
+def test_a_discounted_kl_is_equal_on_the_answer_and_0_on_the_prompt(bench, tmp_path):
     (left,) = ours(bench, tmp_path, "learning.kl_weight=0.5", "learning.kl_discount=0.9").sent
     (right,) = cookbook(bench, "importance_sampling", kl=0.5, discount=0.9, config=None).sent
     answers = [stored.rollout for group in bench.groups.values() for stored in group]

@@ -1,4 +1,4 @@
-"""Exported problems in the clients' own commands, in an environment of their own (`make test-clients`): right answers get 1, others 0."""
+"""Exported problems in the clients' own commands, in a separate environment (`make test-clients`): right answers get 1, others 0."""
 
 import json
 import os
@@ -30,12 +30,12 @@ PAID = {"oracle", "twin"}
 
 
 def into(text: str, item: str) -> str:
-    """A module with one item more."""
+    """Return a module with an additional item."""
     return re.sub(r"\bendmodule\b", lambda _: f"{item}\nendmodule", text, count=1)
 
 
 def stub(problem: Problem) -> dict[str, str]:
-    """The known-good answer with its ports and nothing behind them."""
+    """Return the known-good answer with its ports but without its body."""
     return {
         path: re.sub(r"(\bmodule\b.*?\)\s*;).*?\bendmodule\b", r"\1\nendmodule", text, flags=re.S)
         for path, text in (problem.golden or {}).items()
@@ -43,7 +43,7 @@ def stub(problem: Problem) -> dict[str, str]:
 
 
 def answers(problem: Problem) -> dict[str, str]:
-    """Kind of answer -> response: the known-good one, none, three attacks, and the known-good one that talks like an attack."""
+    """Return a mapping of kind to response: the known-good answer, none, three attacks, and the known-good answer that looks like an attack."""
     golden, empty = dict(problem.golden or {}), stub(problem)
     top = next(path for path in golden if path.endswith(HDL_SUFFIXES))
     forged = {path: "import sys; sys.exit(0)\n" for path in problem.harness if path.endswith(".py")}
@@ -57,13 +57,13 @@ def answers(problem: Problem) -> dict[str, str]:
 
 
 def sources(data: Path) -> list[str]:
-    """The starter set and CVDP's two problems with known-good answers, as words of a command."""
+    """Return the starter set and CVDP's two problems with known-good answers as command-line arguments."""
     names = ["starter", *(f"cvdp={data / EXAMPLES.format(kind)}" for kind in ("nonagentic", "agentic"))]
     return [word for name in names for word in ("--source", name)]
 
 
 def export(client: str, folder: Path, data: Path) -> dict[str, Problem]:
-    """Ten starter problems and CVDP's two, by our own command."""
+    """Export ten starter problems and CVDP's two by our command."""
     command = ["problems", "export", "--as", client, "--count", "10", str(folder), *sources(data)]
     subprocess.run([sys.executable, "-m", "rtl_distill.cli", *command], check=True, cwd=REPOSITORY)
     (tasks,) = folder.rglob("tasks.jsonl")
@@ -74,7 +74,7 @@ def export(client: str, folder: Path, data: Path) -> dict[str, Problem]:
 
 
 def client(program: str, *arguments: object, cwd: Path, extra: tuple[Path, ...] = (), **variables: str) -> str:
-    """What a client's command prints."""
+    """Run a client's command. Returns its output."""
     path = os.pathsep.join(map(str, (REPOSITORY, CLIENTS, *extra)))
     environment = {**os.environ, "PYTHONPATH": path, "PATH": f"{BIN}:{os.environ['PATH']}", **variables}
     done = subprocess.run(
@@ -90,7 +90,7 @@ def by_kind(problems: Mapping[str, Problem]) -> dict[str, dict[str, str]]:
 
 
 def check(scores: Mapping[tuple[str, str], float], problems: Mapping[str, Problem]) -> None:
-    """(kind, problem) -> score is what it must be for every answer."""
+    """Assert the score of every (kind, problem)."""
     wanted = {(kind, name): float(kind in PAID) for kind in by_kind(problems) for name in problems}
     assert scores == wanted
 
@@ -103,7 +103,7 @@ def test_inspect(tmp_path, data, agent):
     replay = ["--solver", f"{CLIENTS}/replay.py@replay", "-S", f"answers={tmp_path}/answers.json"]
     command = ["eval", "out/rtl.py", *replay]
     command += ["--model", "none", "--epochs", len(kinds), "--epochs-reducer", "max", "--log-format", "json"]
-    # The files come out of Inspect's own sandbox; `local` stands for the container here, for nothing of the answers runs in it.
+    # Files are read from Inspect's sandbox. `local` replaces the container here, because answers are not executed in it.
     command += ["-T", "agent=true", "-S", "into_sandbox=true", "--sandbox", "local"] if agent else []
     client("inspect", *command, "--display", "none", cwd=tmp_path)
     (log,) = (tmp_path / "logs").glob("*.json")
@@ -112,7 +112,7 @@ def test_inspect(tmp_path, data, agent):
     check({(names[s["epoch"] - 1], s["id"]): s["scores"]["verdict"]["value"] for s in samples}, problems)
 
 
-def test_inspects_solver_with_the_known_good_answers(tmp_path, data):
+def test_inspects_golden_solver(tmp_path, data):
     export("inspect", tmp_path / "out", data)
     command = ["eval", "out/rtl.py", "--solver", "out/rtl.py@golden", "--model", "none", "--log-format", "json"]
     client("inspect", *command, "--display", "none", cwd=tmp_path)
@@ -123,7 +123,7 @@ def test_inspects_solver_with_the_known_good_answers(tmp_path, data):
 
 @contextmanager
 def endpoint(folder: Path, problems: Mapping[str, Problem]) -> Iterator[str]:
-    """A server that plays a model: it gives each kind of answer once."""
+    """Run a server that acts as a model and returns each kind of answer once."""
     shown = {messages(problem)[-1]["content"]: list(answers(problem).values()) for problem in problems.values()}
     (folder / "answers.json").write_text(json.dumps(shown))
     command = [sys.executable, CLIENTS / "endpoint.py", "answers.json"]
@@ -134,7 +134,7 @@ def endpoint(folder: Path, problems: Mapping[str, Problem]) -> Iterator[str]:
             server.terminate()
 
 
-def test_verifiers_finds_the_known_good_answers_right_and_no_answer_wrong(tmp_path, data):
+def test_vf_validate_passes_golden_answers_and_fails_empty_ones(tmp_path, data):
     export("verifiers", tmp_path / "out", data)
     command = ["rtl-tasks", "--runtime.type", "subprocess", "-o", "runs"]
     client("vf-validate", *command, cwd=tmp_path, extra=(tmp_path / "out",))

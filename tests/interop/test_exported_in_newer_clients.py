@@ -1,5 +1,4 @@
-"""Exported problems in Harbor's and NeMo Gym's own commands, which need Python 3.12 (`make test-newer-clients`; minutes): the grading
-service stands behind both."""
+"""Exported problems in Harbor's and NeMo Gym's commands with the grading service. They need Python 3.12 (`make test-newer-clients`; minutes)."""
 
 import json
 import os
@@ -21,7 +20,7 @@ ROOT = REPOSITORY / "build/newer"
 
 @contextmanager
 def service(folder: Path, data: Path) -> Iterator[dict[str, str]]:
-    """`serve-grader` over the sources of the export; its variables."""
+    """Run `serve-grader` for the sources of the export. Yields its environment variables."""
     token = {"RTL_DISTILL_GRADER_TOKEN": "a token of the test"}
     command = [sys.executable, "-m", "rtl_distill.cli", "serve-grader", *sources(data)]
     command += ["--output", str(folder / "verdicts.jsonl"), "--port", "0"]
@@ -35,7 +34,7 @@ def service(folder: Path, data: Path) -> Iterator[dict[str, str]]:
 
 
 def newer(client: str, *command: object, cwd: Path, **variables: str) -> str:
-    """What a command prints that runs in the newer root, as `cwd` and this repository lie here."""
+    """Run a command in the newer root, with `cwd` and this repository at the same paths. Returns its output."""
     words = [
         "bwrap",
         "--bind",
@@ -72,7 +71,7 @@ def test_harbor(tmp_path, data):
         "agents": agents,
     }
     (tmp_path / "job.json").write_text(json.dumps(job))
-    # Neither a price list nor usage data is asked for or sent.
+    # No download of price lists and no telemetry.
     quiet = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "HARBOR_TELEMETRY": "off"}
     with service(tmp_path, data) as address:
         newer("harbor", "harbor", "run", "-c", "job.json", "-y", cwd=tmp_path, **quiet, **address)
@@ -88,7 +87,7 @@ def test_harbor(tmp_path, data):
 
 def test_nemo_gym(tmp_path, data):
     problems = export("nemo-gym", tmp_path / "out", data)
-    # Its servers find this environment in place of one that they would install each.
+    # Its servers use this environment instead of installing one each.
     for server in ("resources_servers/rtl", "responses_api_agents/simple_agent", "responses_api_models/openai_model"):
         (tmp_path / "venvs" / server).mkdir(parents=True)
         (tmp_path / "venvs" / server / ".venv").symlink_to("/opt/nemo-gym")

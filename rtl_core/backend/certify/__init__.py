@@ -1,11 +1,11 @@
-"""What a server must do that runs of this product train on: pytest cases asked of any server that speaks Tinker's protocol.
+"""Conformance tests for servers of Tinker's protocol, as pytest cases: what a server must do so that runs can train on it.
 
-`rtl-distill check-service` runs them against a URL, and the tests of the embedded service run the same ones.
+`rtl-distill check-service` runs them against a URL. The tests of the embedded service run the same cases.
 
-    test_*.py        the cases, by group: the module's name is the group's
-    bench.py         the server under examination, and what cases do with it
-    plugin.py        the pytest plugin that chooses cases, limits their time and reads what came of them
-    examination.py   what an examination found: as JSON, and as lines and a table on a console
+    test_*.py        the cases; the module's name is their group
+    bench.py         the server under test, and helpers for cases
+    plugin.py        the pytest plugin that selects cases, applies timeouts and collects results
+    examination.py   the results as JSON, as lines and as a console table
 
-A case has a session of its own. It costs some hundred tokens.
+Each case has its own session and costs a few hundred tokens.
 """

@@ -1,9 +1,9 @@
-"""The server under examination, and what cases do with it."""
+"""The server under test, and helpers for cases."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,22 +18,22 @@ from tinker import types
 from tinker.lib._auth_token_provider import ApiKeyAuthProvider, AuthTokenProvider
 
 from rtl_core.backend.tinker.connect import Endpoint, credential, tinker_session
-from rtl_core.backend.tinker.faults import as_ours
+from rtl_core.backend.tinker.faults import to_own_error
 from rtl_core.errors import ConfigError
 from rtl_core.learning.losses import LOSSES
 
 Floats = NDArray[np.float64]
 ADAM = types.AdamParams(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8)
-"""Steps that show: ten times what a run takes."""
+"""Learning rate ten times that of a run, so that steps have a visible effect."""
 TTL_S = 7200
-"""What is saved goes after two hours, also where the examination was cut off before it deleted it."""
+"""Saved weights expire after two hours, in case the examination is interrupted before it deletes them."""
 PROMPT = (40, 41, 42, 43, 44, 45, 46)
 VOCABULARY = 300
-"""Token ids stay below, so that every model has them."""
+"""Upper limit of token ids, so that every model has them."""
 SIGNS = (1.0, -1.0, 1.0, -1.0)
 """Advantages of four sequences."""
 
-# Names of cases that many others need.
+# Prerequisites of many cases.
 SAMPLING = ("session", "create_sampling_client")
 TRAINING = ("session", "create_lora_training_client")
 LEARNING = (*TRAINING, "forward_backward: importance_sampling")
@@ -43,39 +43,39 @@ SAVING = (*LEARNING, "optim_step", "save_weights_for_sampler", "compute_logprobs
 
 @dataclass
 class Server:
-    """The server under examination, and what the cases find out about it."""
+    """The server under test, and what cases find out about it."""
 
     url: str
     api_key: str | None = None
-    """None takes the one that the SDK finds (TINKER_API_KEY)."""
+    """None: the one that the SDK finds (TINKER_API_KEY)."""
     student: str | None = None
-    """The model that is trained; None: the first of `folders`, else the first trainable one that the server lists."""
+    """Model to train. None: the first trainable one of `folders`, else of the server's list."""
     folders: Mapping[str, Path] = field(default_factory=dict)
-    """Model -> its folder, for those that are compared with transformers."""
+    """Mapping of model to folder, for models to compare with transformers."""
     rank: int = 8
     tolerance: float = 0.02
-    """By how much log-probabilities that should be equal may differ in the mean, in nats; a single one by ten times as much. bfloat16 and
-    different kernels for sampling and training cost so much. Float32 throughout reaches 1e-5."""
+    """Allowed mean difference of log-probabilities that should be equal, in nats; ten times as much for a single one. The default suits
+    bfloat16 with different kernels for sampling and training. With float32 throughout, differences are about 1e-5."""
     context: int | None = None
-    """The longest sequence of the student, where the server tells."""
+    """Maximum sequence length of the student, if the server reports it."""
     token: str = ""
-    """What goes with each request for the credential."""
+    """Authentication token of requests."""
     saved: set[str] = field(default_factory=set)
-    """Paths of what the cases saved and did not delete."""
+    """Paths of weights that cases saved and did not delete."""
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
-            raise ConfigError(f"{self.url!r} is no URL", "write it as http://HOST:PORT")
+            raise ConfigError(f"{self.url!r} is not a URL", "write it as http://HOST:PORT")
         self.url = self.url.rstrip("/")
 
     @cached_property
     def credential(self) -> tuple[AuthTokenProvider, str]:
-        """The key, and where it comes from. PolicyError: there is none."""
+        """The key and its source. Raises PolicyError if there is none."""
         return (ApiKeyAuthProvider(self.api_key), "the key") if self.api_key else credential()
 
     @property
     def name(self) -> str:
-        """The student's name. Cases that ask for it need the case that finds it."""
+        """The student's name. Set by the case `capabilities`."""
         assert self.student is not None
         return self.student
 
@@ -88,7 +88,7 @@ class Bench:
 
     service: tinker.ServiceClient
     rest: tinker.RestClient
-    """For a case that needs a session."""
+    """Only for cases that need a session."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -102,11 +102,11 @@ class Bench:
             yield
 
     async def session_id(self) -> str:
-        """The SDK makes a session when it is first needed, and blocks whoever needs it."""
+        """Return the session id. The SDK opens the session on first use, which blocks."""
         return str((await asyncio.to_thread(lambda: self.service.holder)).get_session_id())
 
     async def trainer(self) -> tinker.TrainingClient:
-        """A fresh adapter on the student."""
+        """Open a training client with a new adapter on the student."""
         service = self.service
         client: tinker.TrainingClient
         client = await service.create_lora_training_client(self.server.name, rank=self.server.rank, seed=1)
@@ -117,77 +117,68 @@ class Bench:
         return client
 
     async def sampler_of(self, trainer: tinker.TrainingClient, name: str) -> tinker.SamplingClient:
-        """A frozen copy of what is trained, as a run saves and opens it."""
-        path = await self.save_sampler(trainer, name)
+        """Save sampler weights and open a sampling client on them, as a run does."""
+        path = await self.save(trainer.save_weights_for_sampler, name)
         client: tinker.SamplingClient = await self.service.create_sampling_client(model_path=path)
         return client
 
-    async def save_state(self, trainer: tinker.TrainingClient, name: str, **more: Any) -> str:
-        return self._kept(await trainer.save_state(name, **{"ttl_seconds": TTL_S, **more}))
-
-    async def save_sampler(self, trainer: tinker.TrainingClient, name: str) -> str:
-        return self._kept(await trainer.save_weights_for_sampler(name, ttl_seconds=TTL_S))
-
-    async def save_external(self, trainer: tinker.TrainingClient, name: str) -> str:
-        return self._kept(await trainer.save_weights_external(name, ttl_seconds=TTL_S))
-
-    def _kept(self, saved: Any) -> str:
-        path = str(saved.path)
+    async def save(self, method: Callable[..., Awaitable[Any]], name: str, **more: Any) -> str:
+        """Save weights by a method of a training client. Returns their path."""
+        path = str((await method(name, **{"ttl_seconds": TTL_S, **more})).path)
         assert path.startswith("tinker://"), f"saved weights have the path {path!r}; it must begin with tinker://"
         self.server.saved.add(path)
         return path
 
     async def step(
-        self,
-        trainer: tinker.TrainingClient,
-        data: list[types.Datum],
-        loss: str = "importance_sampling",
-        adam: types.AdamParams = ADAM,
+        self, trainer: tinker.TrainingClient, data: list[types.Datum], adam: types.AdamParams = ADAM
     ) -> list[Floats]:
-        """One train step, its two requests in flight together, as a run makes it. Returns the trainer's log-probabilities before it."""
-        forward = trainer.forward_backward(data, loss)  # type: ignore[arg-type]
-        optim = trainer.optim_step(adam)
-        output, _ = await asyncio.gather(forward, optim)
+        """Train one step, with both requests in flight as in a run. Returns the trainer's log-probabilities before the step."""
+        forward = trainer.forward_backward(data, "importance_sampling")
+        output, _ = await asyncio.gather(forward, trainer.optim_step(adam))
         return logprobs_of(output, data)
 
-    async def own(
+    async def trainer_logprobs(
         self, trainer: tinker.TrainingClient, texts: Sequence[Sequence[int]], loss: str = "importance_sampling"
     ) -> list[Floats]:
-        """The trainer's log-probabilities of every token but the first: a pass over weights and advantages of 0, whose gradient is 0
-        (but for `dro`)."""
+        """Return the trainer's log-probabilities of all tokens but the first, by a pass with inputs of 0, whose gradient is 0 (except for
+        `dro`)."""
         data = [datum(text, **{name: np.zeros(len(text) - 1) for name in inputs_of(loss)}) for text in texts]
         return logprobs_of(await trainer.forward_backward(data, loss), data)  # type: ignore[arg-type]
 
-    async def draw(
+    async def sample(
         self, sampler: tinker.SamplingClient, count: int, max_tokens: int, **shape: Any
     ) -> list[types.SampledSequence]:
-        """So many samples of `PROMPT` by one request."""
+        """Draw `count` samples for `PROMPT` with one request."""
         answers = (await sampler.sample(prompt(PROMPT), count, params(max_tokens, **shape))).sequences
         assert len(answers) == count, f"{len(answers)} samples instead of {count}"
         return list(answers)
 
     async def score(self, sampler: tinker.SamplingClient, sequences: Sequence[Sequence[int]]) -> list[Floats]:
-        """The sampler's log-probabilities of every token but the first, all sequences in flight together."""
+        """Return the sampler's log-probabilities of all tokens but the first, with all requests in flight together."""
         answers = await asyncio.gather(*(sampler.compute_logprobs(prompt(tokens)) for tokens in sequences))
         return [scores(answer, len(tokens)) for answer, tokens in zip(answers, sequences, strict=True)]
 
     def compare(self, mine: Sequence[Floats], other: Sequence[Floats], what: str) -> str:
-        """Demand that two lists of log-probabilities are equal within the tolerance; returns how far they are apart."""
-        mean, most = apart(mine, other)
+        """Assert that two lists of log-probabilities are equal within the tolerance. Returns their difference in words."""
+        assert [len(a) for a in mine] == [len(b) for b in other], f"{what}: different numbers of log-probabilities"
+        difference = np.abs(np.concatenate(list(mine)) - np.concatenate(list(other)))
+        mean, most = difference.mean(), difference.max()
         words = f"differ by {mean:.1e} in the mean and {most:.1e} at most"
         allowed = self.server.tolerance
         close = mean <= allowed and most <= 10 * allowed
         assert close, f"{what} {words} (allowed: {allowed:g}, {10 * allowed:g})"
         return words
 
-    # Requests past the SDK, which repeats some and refuses to send others.
+    # Requests without the SDK, which retries some and refuses to send others.
     async def ask(self, route: str, body: Any, *, key: str | None = None) -> tuple[int, str]:
-        """POST as the SDK would, once, and wait for what was promised. Returns the last HTTP status, and the body or the error in it.
+        """POST once, bytes as protobuf and anything else as JSON, and wait for the promised result. Returns the last HTTP status, and the body
+        or its error.
 
-        A promise that ends in an error of category `user` counts as 400, and one in another error as 500: so the SDK takes them.
+        Like the SDK, counts a promise that ends in an error of category `user` as 400, and in another error as 500.
         """
-        async with self._http(key) as http:
-            answer = await http.post(route, **_content(body))
+        protobuf = {"content": body, "headers": {"Content-Type": "application/x-protobuf"}}
+        async with self.http(key) as http:
+            answer = await http.post(route, **(protobuf if isinstance(body, bytes) else {"json": body}))
             promise = _json(answer).get("request_id")
             while promise is not None and (answer.status_code < 300 or answer.status_code == 408):
                 answer = await http.post("retrieve_future", json={"request_id": promise})
@@ -199,38 +190,31 @@ class Bench:
                 await asyncio.sleep(0.05)
         return answer.status_code, " ".join(answer.text.split())[:200]
 
-    async def json(self, route: str, body: Any) -> dict[str, Any]:
-        """POST as the SDK would, once; the answer must be JSON."""
-        async with self._http() as http:
-            answer = await http.post(route, **_content(body))
-        assert answer.status_code < 300, f"{route}: {answer.status_code} ({answer.text[:200]})"
-        return _json(answer)
-
-    def _http(self, key: str | None = None) -> httpx.AsyncClient:
+    def http(self, key: str | None = None) -> httpx.AsyncClient:
         headers = {"X-API-Key": self.server.token if key is None else key}
         timeout = httpx.Timeout(60, connect=10)
         return httpx.AsyncClient(base_url=f"{self.server.url}/api/v1/", headers=headers, timeout=timeout)
 
     async def demand_refused(self, route: str, bodies: dict[str, Any]) -> str:
-        """Every body must be answered with a 4xx."""
+        """Assert that every body is answered with a 4xx status."""
         for what, body in bodies.items():
             status, said = await self.ask(route, body)
             assert status < 500, (
-                f"{what}: {status} ({said}); the SDK repeats a 5xx for five minutes, so that a run seems to hang"
+                f"{what}: {status} ({said}); the SDK retries a 5xx for five minutes, so a run seems to hang"
             )
-            assert status >= 400, f"{what}: taken ({status}) instead of refused"
+            assert status >= 400, f"{what}: accepted ({status}) instead of refused"
         return f"{len(bodies)} refused"
 
     async def demand_no_client(self, of: str, openings: Mapping[str, Awaitable[Any]], kind: type[Exception]) -> None:
-        """Every opening of a client must end in an error that a run reads as one of this kind."""
+        """Assert that opening each client fails with an error that a run translates into `kind`."""
         for what, opening in openings.items():
             try:
                 await opening
             except Exception as error:
-                if not isinstance(as_ours(error), kind):
+                if not isinstance(to_own_error(error), kind):
                     raise AssertionError(f"{what} of {of}: {type(error).__name__}: {error}") from error
             else:
-                raise AssertionError(f"{what} of {of} was made")
+                raise AssertionError(f"{what} of {of} was opened")
 
 
 def prompt(tokens: Sequence[int]) -> types.ModelInput:
@@ -242,13 +226,13 @@ def params(max_tokens: int, **more: Any) -> types.SamplingParams:
 
 
 def sequences(count: int = 4, seed: int = 0) -> list[list[int]]:
-    """Token sequences of different lengths."""
+    """Return token sequences of different lengths."""
     rng = np.random.default_rng(seed)
     return [rng.integers(2, VOCABULARY, rng.integers(9, 24)).tolist() for _ in range(count)]
 
 
 def datum(full: Sequence[int], **inputs: Collection[float]) -> types.Datum:
-    """A training datum of a whole sequence; each input has a number for every token but the first."""
+    """Return a training datum of a complete sequence. Each input has a value for every token but the first."""
     arrays = {
         name: types.TensorData.from_numpy(np.asarray(list(values), np.float32)) for name, values in inputs.items()
     }
@@ -257,12 +241,12 @@ def datum(full: Sequence[int], **inputs: Collection[float]) -> types.Datum:
 
 
 def inputs_of(loss: str) -> list[str]:
-    """The inputs that a loss is given beside the targets."""
+    """Return the names of a loss's inputs besides the targets."""
     return [*LOSSES[loss].required, *(["weights"] if "weights" in LOSSES[loss].optional else [])]
 
 
 def data_for(loss: str, q: Sequence[Floats]) -> list[types.Datum]:
-    """Data that a loss reads: weights of 1, or sampler's log-probabilities around `q` and advantages of both signs."""
+    """Return data for a loss: weights of 1, or sampler log-probabilities around `q` and advantages of both signs."""
     rng = np.random.default_rng(0)
     made = []
     for tokens, q_T in zip(sequences(len(q)), q, strict=True):
@@ -277,7 +261,7 @@ def data_for(loss: str, q: Sequence[Floats]) -> list[types.Datum]:
 
 
 def policy_data(signs: Sequence[float], q: Sequence[Floats]) -> list[types.Datum]:
-    """Data whose every token has one advantage a sequence, so that it is known where a step goes."""
+    """Return data with one advantage per sequence, so that the direction of a step is known."""
     return [
         datum(tokens, logprobs=q_T, advantages=np.full(len(tokens) - 1, sign))
         for tokens, q_T, sign in zip(sequences(len(q)), q, signs, strict=True)
@@ -285,7 +269,7 @@ def policy_data(signs: Sequence[float], q: Sequence[Floats]) -> list[types.Datum
 
 
 def logprobs_of(output: types.ForwardBackwardOutput, data: Sequence[types.Datum]) -> list[Floats]:
-    """The trainer's log-probabilities of each datum's targets, in its order."""
+    """Return the trainer's log-probabilities of each datum's targets, in order."""
     outputs = output.loss_fn_outputs
     assert len(outputs) == len(data), f"{len(outputs)} outputs for {len(data)} datums"
     found = []
@@ -300,33 +284,18 @@ def logprobs_of(output: types.ForwardBackwardOutput, data: Sequence[types.Datum]
 
 
 def scores(values: Sequence[float | None], count: int) -> Floats:
-    """What `compute_logprobs` gave for a sequence of so many tokens, without the first."""
+    """Validate the result of `compute_logprobs` for `count` tokens. Returns it without the first token."""
     assert len(values) == count, f"{len(values)} scores for {count} tokens"
     missing = [number for number, value in enumerate(values[1:], 1) if value is None]
     assert not missing, f"no score for token {missing[0] if missing else ''} of {count}"
     found = np.asarray(values[1:], np.float64)
-    assert (np.isfinite(found) & (found <= 1e-6)).all(), "scores that are no log-probabilities"
+    assert (np.isfinite(found) & (found <= 1e-6)).all(), "scores that are not log-probabilities"
     return found
-
-
-def apart(mine: Sequence[Floats], other: Sequence[Floats]) -> tuple[float, float]:
-    """(mean, largest) absolute difference of two lists of arrays."""
-    if [len(a) for a in mine] != [len(b) for b in other]:
-        raise AssertionError(f"{sum(map(len, mine))} log-probabilities against {sum(map(len, other))}")
-    difference = np.abs(np.concatenate(list(mine)) - np.concatenate(list(other)))
-    return float(difference.mean()), float(difference.max())
-
-
-def _content(body: Any) -> dict[str, Any]:
-    """A body as the SDK sends it: protobuf as bytes, anything else as JSON."""
-    if isinstance(body, bytes):
-        return {"content": body, "headers": {"Content-Type": "application/x-protobuf"}}
-    return {"json": body}
 
 
 def _json(answer: httpx.Response) -> dict[str, Any]:
     try:
         said = answer.json()
-    except ValueError:  # protobuf, or a page
+    except ValueError:  # protobuf or HTML
         return {}
     return said if isinstance(said, dict) else {}

@@ -1,10 +1,10 @@
-"""What an examination found, as JSON, and as lines and a table on a console."""
+"""Results of an examination as JSON, as lines and as a console table."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,33 +20,33 @@ STYLES: dict[Outcome, str] = {"OK": "green", "differs": "bold red", "missing": "
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that a server is asked to do."""
+    """One test case."""
 
     name: str
     group: str
     promise: str
-    """What a server is held to: the docstring of the test function."""
+    """Required behaviour: the docstring of the test function."""
     without: str
-    """What a run cannot do where the server does not keep it."""
+    """What a run cannot do if the case fails."""
     needed: bool
-    """Whether every run needs it; else it is an option's."""
+    """Whether every run needs it. Otherwise only some options do."""
     needs: tuple[str, ...]
-    """Names of cases without which this one says nothing."""
+    """Names of prerequisite cases."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a case."""
+    """Result of a case."""
 
     case: Case
     outcome: Outcome
     found: str
-    """What was measured, or what is wrong."""
+    """Measurement, or what is wrong."""
     seconds: float
 
     @property
     def prevents(self) -> bool:
-        """Whether no run should begin on this server. A needed case that could not be asked counts as well."""
+        """Whether no run should start on this server: a needed case that failed or could not be tried."""
         return self.case.needed and self.outcome != "OK"
 
     @property
@@ -57,21 +57,20 @@ class Result:
 
 @dataclass(frozen=True)
 class Examination:
-    """What came of all cases."""
+    """Results of all cases."""
 
     url: str
     student: str | None
     results: list[Result]
-    sdk: str = field(default=tinker.__version__)
 
     @property
     def fit(self) -> bool:
-        """Whether everything that each run needs works."""
+        """Whether all needed cases passed."""
         return not any(result.prevents for result in self.results)
 
     @property
     def lacks(self) -> list[Result]:
-        """What differs or is missing, and what there was no time for; without what was not tried because of these."""
+        """Failed cases and needed cases that were not tried, except those whose prerequisites failed."""
         kept = {one.case.name for one in self.results if one.outcome == "OK"}
         return [
             one
@@ -82,7 +81,7 @@ class Examination:
     def to_json(self) -> dict[str, Any]:
         return {
             "url": self.url,
-            "sdk": self.sdk,
+            "sdk": tinker.__version__,
             "student": self.student,
             "fit": self.fit,
             "results": [
@@ -105,7 +104,7 @@ class Examination:
         file.write_text(json.dumps(self.to_json(), indent=1) + "\n")
 
     def show(self, console: Console) -> None:
-        """A table of what the server lacks and what that means for a run, and a line with the verdict."""
+        """Print a table of failed cases with their consequences for a run, and a summary line."""
         if self.lacks:
             table = Table(box=box.SIMPLE_HEAD)
             for column in ("case", "", "consequence for a run, and what was found"):
@@ -117,6 +116,6 @@ class Examination:
             console.print(table)
         counts = Counter(one.outcome for one in self.results)
         words = ", ".join(f"{counts[outcome]} {outcome}" for outcome in STYLES if counts[outcome])
-        verdict = "everything that each run needs works" if self.fit else "no run should begin on this server"
-        line = f"{self.url}, student {self.student}, SDK {self.sdk}: {words}; {verdict}"
+        verdict = "everything that each run needs works" if self.fit else "no run should start on this server"
+        line = f"{self.url}, student {self.student}, SDK {tinker.__version__}: {words}; {verdict}"
         console.print(line, soft_wrap=True, highlight=False)

@@ -1,8 +1,7 @@
-"""The pytest plugin of an examination: it chooses cases, gives each a session and a limited time, and reads what came of it.
+"""The pytest plugin of an examination: selects cases, runs each in its own session with a timeout, and collects the results.
 
-A case is a coroutine function of a `Bench` below `@case`. Its docstring is what a server is held to. It returns what it measured, in a few
-words, or fails an assertion whose message says what came instead, or is skipped where it cannot be asked of this server, or lets an error
-of the SDK out.
+A case is a coroutine function with `@case` that takes a `Bench`. Its docstring states the required behaviour. It returns a short measurement,
+fails an assertion that says what happened instead, is skipped if it does not apply to this server, or raises an SDK error.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from rtl_core.backend.tinker.readiness import refusal
 from rtl_core.errors import ConfigError
 
 CASE_S, WHOLE_S, CLEANING_S, CONNECT_S = 300.0, 3600.0, 60.0, 20.0
-"""How long a case, all of them, the deletion of what they saved, and a connection may take."""
+"""Timeouts of a case, of all cases, of deleting what they saved, and of a connection."""
 ABSENT = (404, 405, 501)
-"""What a server answers on a route that it does not have."""
+"""HTTP statuses of a missing route."""
 ENOUGH = 3
-"""So many 5xx or 409 of one route end a case: one may be an accident."""
+"""Number of 5xx or 409 responses of one route that end a case."""
 MODULES = ("test_calls", "test_saved_weights", "test_numbers", "test_against_transformers", "test_faults")
-"""In the order in which they run: a case needs earlier ones alone."""
+"""Modules of cases in their order. Prerequisites of a case come earlier."""
 BLOCKED = (
     "terminalreporter",
     "cacheprovider",
@@ -49,17 +48,17 @@ BLOCKED = (
     "threadexception",
     "unraisableexception",
 )
-"""Parts of pytest that would write, or change this process, beside what the plugin does."""
+"""pytest plugins that would print or change this process."""
 CASE, FOUND = pytest.StashKey[Case](), pytest.StashKey[str]()
 
 
 def case(name: str, *, without: str, needs: Sequence[str] = ("session",), needed: bool = True) -> pytest.MarkDecorator:
-    """Marks a test function as a case; see `Case`."""
+    """Mark a test function as a case; see `Case`."""
     return pytest.mark.case(name=name, without=without, needs=tuple(needs), needed=needed)
 
 
 option = partial(case, needed=False)
-"""A case that only some options of a run, or other programs, need."""
+"""Mark a case that only some options of a run, or other programs, need."""
 
 
 def examine(
@@ -70,19 +69,17 @@ def examine(
     whole_s: float = WHOLE_S,
     console: Console | None = None,
 ) -> Examination:
-    """Hold a server to the cases.
+    """Run the cases against a server.
 
     Args:
-        only: names of cases, or of groups of them; those that they need run as well.
-        case_s, whole_s: seconds that a case, and all of them, may take.
-        console: prints a line for each case; on a terminal the one under way is shown below them.
+        only: names of cases or groups to run, with their prerequisites. Empty: all.
+        case_s, whole_s: timeouts in seconds of one case and of all cases.
+        console: prints a line for each case, and on a terminal the current one.
 
-    Raises:
-        PolicyError: there is no key.
-        ConfigError: there is no such case.
+    Raises PolicyError if there is no key, and ConfigError for unknown cases.
     """
     if not __debug__:
-        raise ConfigError("cases are assertions, which `python -O` leaves out", "run it without -O and PYTHONOPTIMIZE")
+        raise ConfigError("cases are assertions, which `python -O` removes", "run without -O and PYTHONOPTIMIZE")
     _ = server.credential
     folder = Path(__file__).parent
     settings = [
@@ -122,7 +119,7 @@ class Examiner:
     runner: asyncio.Runner
     results: dict[str, Result] = field(default_factory=dict)
     error: BaseException | None = None
-    """What ended pytest itself."""
+    """Error that ended pytest itself."""
     begun: float = field(default_factory=time.monotonic)
 
     @property
@@ -152,7 +149,7 @@ class Examiner:
         with self.console.status(f"{len(self.results) + 1} of {item.session.testscollected}: {name}"):
             result = yield
         self.console.print(self.results[name].line, soft_wrap=True)
-        self.console.file.flush()  # where the output is no terminal, too
+        self.console.file.flush()  # also if the output is not a terminal
         return result
 
     def pytest_runtest_setup(self, item: pytest.Function) -> None:
@@ -160,9 +157,9 @@ class Examiner:
         if lacking := [name for name in needs if self.results[name].outcome != "OK"]:
             pytest.skip(f"it needs {lacking[0]}")
         if needs and not self.runner.run(_listens(self.server.url)):
-            pytest.skip("nothing listens there any more")
+            pytest.skip("the server no longer accepts connections")
         if self.left_s <= 0:
-            pytest.skip(f"the {self.whole_s:.0f} seconds for all cases are over")
+            pytest.skip(f"the timeout of {self.whole_s:.0f} s for all cases is over")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool:
@@ -183,12 +180,12 @@ class Examiner:
             self.results[case.name] = Result(case, outcome, found, call.duration)
 
     def _read(self, error: BaseException, case: Case) -> tuple[Outcome, str]:
-        """What an error of a case means."""
+        """Return the outcome of a failed case and its description."""
         if isinstance(error, pytest.skip.Exception):
             return "not tried", str(error)
         if isinstance(error, AssertionError) and str(error):
             return "differs", str(error)
-        # A case that needs no other asks whether there is a server at all.
+        # A case without prerequisites tests whether there is a server at all.
         if not case.needs and isinstance(error, Exception):
             kept_from_answering = refusal(error, self.server.url, self.server.credential[1])
             if kept_from_answering is not None:
@@ -211,7 +208,7 @@ class Examiner:
 
 
 def _case_of(item: pytest.Function) -> Case:
-    """The case of a test function; a docstring of a parametrized one has the parameters' names in braces."""
+    """Return the case of a test function. Braces in the docstring of a parametrized one are replaced by parameters."""
     (mark,) = item.iter_markers("case")
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     promise = " ".join((item.obj.__doc__ or "").split()).format_map(parameters)
@@ -220,15 +217,11 @@ def _case_of(item: pytest.Function) -> Case:
 
 
 def _chosen(cases: Sequence[Case], names: Collection[str]) -> set[str]:
-    """Names of the cases of these names or of a group of them, and of those that they need; all without a name.
-
-    Raises:
-        ConfigError: there is no such case.
-    """
+    """Return the names of the selected cases or groups and of their prerequisites. Without `names`: all. Raises ConfigError for unknown names."""
     known = {name for case in cases for name in (case.name, case.group)}
     for name in names:
         if name not in known:
-            raise ConfigError(f"no case {name!r}", f"choose among {', '.join(sorted(known))}")
+            raise ConfigError(f"no case {name!r}", f"choose one of {', '.join(sorted(known))}")
     wanted = {case.name for case in cases if not names or case.name in names or case.group in names}
     for case in reversed(cases):
         if case.name in wanted:
@@ -237,20 +230,20 @@ def _chosen(cases: Sequence[Case], names: Collection[str]) -> set[str]:
 
 
 async def _listens(url: str) -> bool:
-    """Whether somebody takes connections. The SDK would try for minutes, in every case that is left."""
+    """Whether the server accepts connections. The SDK would retry for minutes in every remaining case."""
     address = httpx.URL(url)
     port = address.port or (443 if address.scheme == "https" else 80)
     try:
         async with asyncio.timeout(CONNECT_S):
             _, writer = await asyncio.open_connection(address.host, port)
-    except OSError:  # a timeout is one, too
+    except OSError:  # including TimeoutError
         return False
     writer.close()
     return True
 
 
 async def _limited(work: Coroutine[Any, Any, str], limit_s: float) -> str:
-    """What a case found. AssertionError where its time is over, or the server answers 5xx again and again."""
+    """Await a case. Raises AssertionError on timeout, or if the server repeatedly answers 5xx."""
     task = asyncio.create_task(work)
     try:
         with _repeated_errors() as told:
@@ -265,9 +258,9 @@ async def _limited(work: Coroutine[Any, Any, str], limit_s: float) -> str:
 
 @contextmanager
 def _repeated_errors() -> Iterator[asyncio.Future[str]]:
-    """A future that tells in words when one route has answered `ENOUGH` times with 5xx or 409, which the SDK repeats in silence for minutes.
+    """Yield a future that is set to a message when a route has answered `ENOUGH` times with 5xx or 409, which the SDK silently retries.
 
-    httpx logs each answer (`HTTP Request: METHOD URL "HTTP/1.1 STATUS REASON"`); a filter of its log reads that, and lets nothing through.
+    A filter on httpx's logger reads each response (`HTTP Request: METHOD URL "HTTP/1.1 STATUS REASON"`) and suppresses the record.
     """
     loop, thread = asyncio.get_running_loop(), threading.get_ident()
     told: asyncio.Future[str] = loop.create_future()
@@ -277,16 +270,16 @@ def _repeated_errors() -> Iterator[asyncio.Future[str]]:
         seen[status, path] += 1
         if seen[status, path] == ENOUGH and not told.done():
             told.set_result(
-                f"{path} answered {status}, {ENOUGH} times; the SDK repeats such a request for five minutes, so that a run seems to hang"
+                f"{path} answered {status}, {ENOUGH} times; the SDK retries such a request for five minutes, so a run seems to hang"
             )
 
     def read(record: logging.LogRecord) -> bool:
-        # Cases read the answers to their own requests, which are made on this thread.
+        # Cases check the responses to their own requests, which are made on this thread.
         if record.thread != thread and isinstance(record.args, tuple) and len(record.args) == 5:
             _, url, _, status, _ = record.args
-            # 408 is the long poll's, and 429 a busy server's: both are waited for in earnest.
+            # 408 is part of long polling, and 429 means a busy server: waiting is right.
             if isinstance(status, int) and (status >= 500 or status == 409):
-                with suppress(RuntimeError):  # the loop is closed: nobody waits
+                with suppress(RuntimeError):  # the loop is closed
                     loop.call_soon_threadsafe(tell, status, str(getattr(url, "path", url)))
         return False
 
@@ -302,7 +295,7 @@ def _repeated_errors() -> Iterator[asyncio.Future[str]]:
 
 
 async def _clean(server: Server) -> None:
-    """Delete what the cases saved. What cannot be deleted expires (`TTL_S`)."""
+    """Delete what the cases saved. Weights that cannot be deleted expire (`TTL_S`)."""
     if server.saved:
         with suppress(Exception):
             await asyncio.wait_for(checkpoints.delete(await server.rest(), server.saved), CLEANING_S)

@@ -1,4 +1,4 @@
-"""Arithmetic against transformers and torch, for models whose folder is given."""
+"""Comparison with transformers and torch, for models whose folder is given."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from rtl_core.learning.losses import LOSSES
 
 Tensors = dict[str, torch.Tensor]
 SHOW_GRADIENT = types.AdamParams(learning_rate=1e8, beta1=0.0, beta2=0.0, eps=1e8)
-"""Adam without memory and with an enormous eps moves a parameter by -gradient: so a step shows the gradient."""
+"""Adam without memory and with an enormous eps moves a parameter by -gradient, so that a step reveals the gradient."""
 GRADIENT = 5
-"""A gradient, or a step, may be off by so many tolerances of its length."""
+"""Allowed relative error of a gradient or step, in units of `Server.tolerance`."""
 
 
 @cache
@@ -57,7 +57,7 @@ def folder_of(bench: Bench) -> Path:
 
 
 async def by_transformers(bench: Bench, texts: Sequence[Sequence[int]]) -> list[Floats]:
-    """Log-probabilities of every token but the first."""
+    """Return log-probabilities of all tokens but the first, computed by transformers."""
 
     def compute() -> list[Floats]:
         model = _model(folder_of(bench))
@@ -73,12 +73,12 @@ def target_logprobs(model: Any, tokens: Sequence[int], targets: Sequence[int]) -
     return logp_TV.gather(1, torch.tensor(list(targets))[:, None])[:, 0]
 
 
-WRONG = "what is learnt, and every figure, is of another model than its folder's: other weights, other arithmetic, or a quantised copy"
+WRONG = "training and all figures are of a different model from that of the folder: other weights, other arithmetic, or quantised"
 
 
 @option("scores", needs=SCORING, without=WRONG)
 async def test_prompt_scores(bench: Bench) -> str:
-    """The log-probabilities of texts are those that transformers computes from the model's folder."""
+    """The log-probabilities of texts equal those of transformers with the model's folder."""
     expected = await by_transformers(bench, sequences(6, seed=2))
     return bench.compare(
         await bench.score(await bench.base_sampler(), sequences(6, seed=2)),
@@ -89,8 +89,8 @@ async def test_prompt_scores(bench: Bench) -> str:
 
 @option("sampled logprobs", needs=SCORING, without=WRONG)
 async def test_sampled_scores(bench: Bench) -> str:
-    """The log-probabilities of sampled tokens are those that transformers computes from the model's folder."""
-    answers = await bench.draw(await bench.base_sampler(), 4, 16)
+    """The log-probabilities of sampled tokens equal those of transformers with the model's folder."""
+    answers = await bench.sample(await bench.base_sampler(), 4, 16)
     expected = await by_transformers(bench, [[*PROMPT, *answer.tokens] for answer in answers])
     said = [np.asarray(answer.logprobs, np.float64) for answer in answers]
     return bench.compare(
@@ -99,29 +99,29 @@ async def test_sampled_scores(bench: Bench) -> str:
 
 
 async def adapter(bench: Bench, trainer: tinker.TrainingClient, name: str, folder: Path) -> Tensors:
-    """What is trained, fetched as files into `folder`."""
+    """Download the trained adapter to `folder`. Returns its tensors."""
     from safetensors.torch import load_file
 
-    await download_external(bench.rest, await bench.save_external(trainer, name), folder)
+    await download_external(bench.rest, await bench.save(trainer.save_weights_external, name), folder)
     tensors: Tensors = await asyncio.to_thread(load_file, folder / "adapter_model.safetensors")
     return {key: value.double() for key, value in tensors.items()}
 
 
 async def trained(bench: Bench, folder: Path) -> tuple[tinker.TrainingClient, Tensors]:
-    """A training client away from B = 0, where the gradient of A vanishes, with fresh moments; and its adapter, also in `folder`."""
+    """Return a training client with new moments and B ≠ 0 (otherwise the gradient of A is 0), and its adapter, also saved in `folder`."""
     first = await bench.trainer()
-    base = await bench.own(first, sequences())
+    base = await bench.trainer_logprobs(first, sequences())
     for _ in range(2):
         await bench.step(first, policy_data(SIGNS, base))
-    begun = await bench.service.create_training_client_from_state(await bench.save_state(first, "begun"))
+    begun = await bench.service.create_training_client_from_state(await bench.save(first.save_state, "begun"))
     return begun, await adapter(bench, begun, "before", folder)
 
 
 def gradient_by_torch(
     model: Path, folder: Path, data: Sequence[types.Datum], name: str, parameters: Mapping[str, float]
 ) -> Tensors:
-    """The gradient of a loss with respect to the adapter in `folder`, under the names of its file, through transformers' model with
-    the weights W + alpha / r B A."""
+    """Return the gradient of a loss with respect to the adapter in `folder`, by tensor name, through transformers' model with weights
+    W + alpha / r B A."""
     from safetensors.torch import load_file
 
     policy = _model(model).requires_grad_(False)
@@ -147,18 +147,12 @@ def gradient_by_torch(
     return {key: value.grad.double() for key, value in tensors.items() if value.grad is not None}
 
 
-def off_by(found: Tensors, expected: Tensors) -> float:
-    """The length of the difference of two sets of tensors, in lengths of the expected one."""
+def demand_close(bench: Bench, found: Tensors, expected: Tensors, what: str) -> str:
+    """Assert that the norm of the difference of two sets of tensors is small, relative to the norm of `expected`."""
     other = sorted(found.keys() ^ expected.keys())
-    assert not other, (
-        f"the adapter has other tensors than belong to layers of the model, such as {other[0] if other else ''}"
-    )
-    difference = sum(((found[key] - value) ** 2).sum() for key, value in expected.items())
-    length = sum((value**2).sum() for value in expected.values())
-    return float((torch.as_tensor(difference) / torch.as_tensor(length)).sqrt())
-
-
-def demand_close(bench: Bench, off: float, what: str) -> str:
+    assert not other, f"the adapter has other tensors than the model's layers, such as {other[0] if other else ''}"
+    difference = sum(float(((found[key] - value) ** 2).sum()) for key, value in expected.items())
+    off = (difference / sum(float((value**2).sum()) for value in expected.values())) ** 0.5
     most = GRADIENT * bench.server.tolerance
     assert off <= most, f"{what} is off by {off:.1e} of its length (allowed: {most:g})"
     return f"off by {off:.1e} of its length"
@@ -169,13 +163,13 @@ GRADIENTS = (*LEARNING, "external download")
 
 def a_gradient(loss: str) -> pytest.MarkDecorator:
     needs = (*GRADIENTS, f"forward_backward: {loss}")
-    without = f"a step of the loss {loss} learns something else than its formula says"
+    without = f"a step with the loss {loss} does not follow its formula"
     return option(f"gradient: {loss}", needs=needs, without=without)
 
 
 @pytest.mark.parametrize("loss", [pytest.param(loss, marks=a_gradient(loss)) for loss in LOSSES])
 async def test_gradient(bench: Bench, loss: str) -> str:
-    """The gradient of the loss {loss} is the one that torch computes from the same adapter."""
+    """The gradient of the loss {loss} equals that of torch for the same adapter."""
     model, words = folder_of(bench), []
     for parameters in variants(loss):
         with tempfile.TemporaryDirectory() as place:
@@ -187,22 +181,22 @@ async def test_gradient(bench: Bench, loss: str) -> str:
             after = await adapter(bench, trainer, "after", Path(place) / "after")
             expected = await asyncio.to_thread(gradient_by_torch, model, Path(place) / "before", data, loss, parameters)
         shown = {key: value - after[key] for key, value in before.items()}
-        words.append(demand_close(bench, off_by(shown, expected), f"the gradient {parameters or ''}"))
+        words.append(demand_close(bench, shown, expected, f"the gradient {parameters or ''}"))
     return "; ".join(words)
 
 
 @option(
     "a step of AdamW",
     needs=(*GRADIENTS, "gradient: importance_sampling"),
-    without="learning rates mean something else than the configuration says",
+    without="learning rates do not have their usual meaning",
 )
 async def test_adam_step(bench: Bench) -> str:
-    """The first step after fresh moments moves the adapter as torch's AdamW does."""
+    """The first step with new moments moves the adapter as torch's AdamW does."""
     model = folder_of(bench)
     with tempfile.TemporaryDirectory() as place:
         trainer, before = await trained(bench, Path(place) / "before")
         data = data_for("importance_sampling", await by_transformers(bench, sequences()))
-        await bench.step(trainer, data, "importance_sampling", ADAM)
+        await bench.step(trainer, data)
         after = await adapter(bench, trainer, "after", Path(place) / "after")
         gradient = await asyncio.to_thread(
             gradient_by_torch, model, Path(place) / "before", data, "importance_sampling", {}
@@ -214,4 +208,4 @@ async def test_adam_step(bench: Bench) -> str:
         betas = (ADAM.beta1, ADAM.beta2)
         torch.optim.AdamW([parameter], lr=ADAM.learning_rate, betas=betas, eps=ADAM.eps, weight_decay=0.0).step()
         expected[key] = parameter.detach() - value
-    return demand_close(bench, off_by({key: after[key] - value for key, value in before.items()}, expected), "the step")
+    return demand_close(bench, {key: after[key] - value for key, value in before.items()}, expected, "the step")

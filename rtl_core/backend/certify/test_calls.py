@@ -1,4 +1,4 @@
-"""The SDK's calls that a run makes, and those that some options of a run or other programs make."""
+"""SDK calls that every run makes, and those that only some options of a run or other programs make."""
 
 from __future__ import annotations
 
@@ -26,66 +26,66 @@ from rtl_core.backend.certify.bench import (
     sequences,
 )
 from rtl_core.backend.certify.plugin import case, option
-from rtl_core.backend.tinker.readiness import exchanged, served
+from rtl_core.backend.tinker.readiness import exchange_credential, supported_models
 from rtl_core.learning.losses import LOSSES, policy_losses
 
 GREEDY = {"temperature": 0.0}
-OTHERS = "other programs miss it; a run does not use it"
+OTHERS = "only other programs need it"
 
 
-@case("capabilities", needs=(), without="no run begins: the server cannot be reached, or does not say what it serves")
+@case("capabilities", needs=(), without="no run can start: the server is unreachable, or does not list what it serves")
 async def test_capabilities(bench: Bench) -> str:
-    """The server lets the key in, and lists the models that it samples and trains."""
+    """The server accepts the key, and lists the models that it samples and trains."""
     server = bench.server
-    auth = await exchanged(server.url, server.credential[0])
+    auth = await exchange_credential(server.url, server.credential[0])
     server.token = await auth.get_token() or ""
-    models = {model.model_name: model for model in await served(server.url, auth) if model.model_name}
+    models = await supported_models(server.url, auth)
     assert models, "no model is listed"
     trainable = [name for name, model in models.items() if model.trainable is not False]
     named = [name for name in server.folders if name in trainable]
     server.student = server.student or next(iter([*named, *trainable]), None)
-    assert server.student in models, f"the student {server.student!r} is not listed; there are {', '.join(models)}"
+    assert server.student in models, f"the student {server.student!r} is not listed; listed are {', '.join(models)}"
     assert server.student in trainable, f"{server.student!r} is not trainable there"
     server.context = models[server.name].max_context_length
-    length = f"{server.context:,} tokens" if server.context else "a length that it does not tell"
+    length = f"{server.context:,} tokens" if server.context else "an unknown length"
     return f"{len(models)} models; the student is {server.student}, up to {length}"
 
 
-@case("session", needs=("capabilities",), without="no run begins")
+@case("session", needs=("capabilities",), without="no run can start")
 async def test_session(bench: Bench) -> str:
-    """A session is made, and its heartbeat is taken."""
+    """A session can be opened, and its heartbeat is accepted."""
     session_id = await bench.session_id()
     status, said = await bench.ask("session_heartbeat", {"session_id": session_id, "type": "session_heartbeat"})
-    assert status < 300, f"the heartbeat is answered with {status} ({said}), so the SDK takes the session for lost"
-    return "made, and alive"
+    assert status < 300, f"the heartbeat is answered with {status} ({said}), so the SDK considers the session lost"
+    return "opened and alive"
 
 
 @case("create_lora_training_client", without="nothing can be trained")
 async def test_create_lora(bench: Bench) -> str:
-    """A fresh adapter of the wanted rank on the student, which tells what it is."""
+    """A new adapter of the requested rank can be opened on the student, and reports its model and rank."""
     info = (await bench.trainer()).get_info()
     base = info.model_data.model_name
-    assert base == bench.server.student, f"the training client says that its model is {base!r}"
+    assert base == bench.server.student, f"the training client reports the model {base!r}"
     assert info.lora_rank in (None, bench.server.rank), f"its rank is {info.lora_rank}, not {bench.server.rank}"
     return f"rank {bench.server.rank}"
 
 
 @case("create_sampling_client", without="neither the untrained student nor a teacher can be sampled or scored")
 async def test_base_sampler(bench: Bench) -> str:
-    """A base model is sampled without an adapter."""
-    (answer,) = await bench.draw(await bench.base_sampler(), 1, 4)
+    """A base model can be sampled without an adapter."""
+    (answer,) = await bench.sample(await bench.base_sampler(), 1, 4)
     return f"{len(answer.tokens)} tokens"
 
 
 @case("sample", needs=SAMPLING, without="no groups of answers")
 async def test_sample(bench: Bench) -> str:
-    """Several different samples of one request, each with a log-probability for every token."""
-    answers = await bench.draw(await bench.base_sampler(), 6, 24)
+    """One request returns several different samples, each with a log-probability for every token."""
+    answers = await bench.sample(await bench.base_sampler(), 6, 24)
     for answer in answers:
         logprobs = answer.logprobs
         assert logprobs is not None, "a sample without logprobs"
         assert len(logprobs) == len(answer.tokens), f"{len(logprobs)} logprobs for {len(answer.tokens)} tokens"
-        assert (np.isfinite(logprobs) & (np.asarray(logprobs) <= 1e-6)).all(), "logprobs that are none"
+        assert (np.isfinite(logprobs) & (np.asarray(logprobs) <= 1e-6)).all(), "logprobs that are not log-probabilities"
     different = len({tuple(answer.tokens) for answer in answers})
     assert different > 1, "all samples of a request are the same"
     return f"{different} different ones of 6"
@@ -93,9 +93,9 @@ async def test_sample(bench: Bench) -> str:
 
 @case("sample: max_tokens", needs=SAMPLING, without="`sampling.max_tokens` does not bound an answer")
 async def test_max_tokens(bench: Bench) -> str:
-    """An answer ends after max_tokens with the reason `length`, if not before."""
+    """An answer has at most max_tokens tokens; the reason at this limit is `length`."""
     for length in (1, 7):
-        for answer in await bench.draw(await bench.base_sampler(), 4, length):
+        for answer in await bench.sample(await bench.base_sampler(), 4, length):
             count, reason = len(answer.tokens), str(answer.stop_reason)
             assert 0 < count <= length, f"{count} tokens where max_tokens is {length}"
             assert reason in ("stop", "length"), f"stop_reason {reason!r}"
@@ -106,21 +106,21 @@ async def test_max_tokens(bench: Bench) -> str:
 @case(
     "sample: stop tokens",
     needs=SAMPLING,
-    without="answers do not end at the end of a turn, or are trained without their end",
+    without="answers do not end with the turn, or are trained on without their stop token",
 )
 async def test_stop_tokens(bench: Bench) -> str:
-    """An answer ends with the first stop token, which is its last token, and the reason is `stop`."""
+    """The first stop token is the last token of an answer, and the reason is `stop`."""
     sampler = await bench.base_sampler()
-    free = await bench.draw(sampler, 4, 12)
-    (greedy,) = await bench.draw(sampler, 1, 2, **GREEDY)
+    free = await bench.sample(sampler, 4, 12)
+    (greedy,) = await bench.sample(sampler, 1, 2, **GREEDY)
     stops = sorted({token for answer in free for token in answer.tokens[3:6]} | {greedy.tokens[0]})
-    (first,) = await bench.draw(sampler, 1, 12, stop=stops, **GREEDY)
-    found = [first, *await bench.draw(sampler, 8, 24, stop=stops)]
+    (first,) = await bench.sample(sampler, 1, 12, stop=stops, **GREEDY)
+    found = [first, *await bench.sample(sampler, 8, 24, stop=stops)]
     for answer in found:
         places = [place for place, token in enumerate(answer.tokens) if token in stops]
         ended = str(answer.stop_reason) == "stop"
         assert not places or places == [len(answer.tokens) - 1], (
-            f"an answer goes on after a stop token: {answer.tokens}"
+            f"an answer continues after a stop token: {answer.tokens}"
         )
         assert ended == bool(places), (
             f"the reason is {answer.stop_reason!r}, and the stop token is {'' if places else 'not '}the last one"
@@ -130,13 +130,13 @@ async def test_stop_tokens(bench: Bench) -> str:
     return f"{sum(str(answer.stop_reason) == 'stop' for answer in found)} of {len(found)} stopped"
 
 
-@option("sample: seed", needs=SAMPLING, without="a run cannot be repeated token by token (`run.seed`)")
+@option("sample: seed", needs=SAMPLING, without="a run cannot be reproduced token by token (`run.seed`)")
 async def test_seed(bench: Bench) -> str:
-    """A seed gives the same sample again, and another seed another one."""
+    """The same seed gives the same sample, and different seeds give different ones."""
     sampler = await bench.base_sampler()
-    drawn = [(await bench.draw(sampler, 1, 12, seed=seed))[0].tokens for seed in (7, 7, 8, 9)]
-    assert drawn[0] == drawn[1], "a seed gave two different samples"
-    assert len(set(map(tuple, drawn))) > 1, "three seeds gave one sample"
+    drawn = [(await bench.sample(sampler, 1, 12, seed=seed))[0].tokens for seed in (7, 7, 8, 9)]
+    assert drawn[0] == drawn[1], "the same seed gave two different samples"
+    assert len(set(map(tuple, drawn))) > 1, "three seeds gave the same sample"
     return "the same sample twice"
 
 
@@ -146,19 +146,19 @@ async def test_seed(bench: Bench) -> str:
     without="`sampling.top_p` and protocols of evaluation below 1 cannot be used",
 )
 async def test_top_p(bench: Bench) -> str:
-    """A tiny top_p leaves the likeliest token alone."""
+    """A tiny top_p leaves only the likeliest token."""
     sampler = await bench.base_sampler()
-    answers = await bench.draw(sampler, 6, 1, top_p=1e-6)
+    answers = await bench.sample(sampler, 6, 1, top_p=1e-6)
     assert len({tuple(answer.tokens) for answer in answers}) == 1, "top_p=1e-6 leaves more than one token"
-    (greedy,) = await bench.draw(sampler, 1, 1, **GREEDY)
+    (greedy,) = await bench.sample(sampler, 1, 1, **GREEDY)
     own = await bench.score(sampler, [[*PROMPT, answers[0].tokens[0]], [*PROMPT, greedy.tokens[0]]])
     bench.compare([own[0][-1:]], [own[1][-1:]], "the token that top_p left and the likeliest one")
     return "one token"
 
 
-@case("compute_logprobs", needs=SAMPLING, without="no teacher, and nothing to hold the trainer against")
+@case("compute_logprobs", needs=SAMPLING, without="no teacher, and no check of the trainer")
 async def test_compute_logprobs(bench: Bench) -> str:
-    """Every token of a sequence but the first has a log-probability."""
+    """All tokens of a sequence but the first have a log-probability."""
     found = await bench.score(await bench.base_sampler(), sequences())
     return f"{sum(map(len, found))} tokens"
 
@@ -166,10 +166,10 @@ async def test_compute_logprobs(bench: Bench) -> str:
 @case(
     "compute_logprobs: completion",
     needs=(*SAMPLING, "compute_logprobs"),
-    without="no teacher: a run asks for a completion's scores alone",
+    without="no teacher: a run requests only the scores of a completion",
 )
 async def test_completion(bench: Bench) -> str:
-    """With prompt_logprobs_last_n the last n tokens have the same scores as in the whole."""
+    """With prompt_logprobs_last_n the last n tokens have the same scores as without it."""
     sampler = await bench.base_sampler()
     tokens = sequences(1, seed=3)[0]
     (whole,) = await bench.score(sampler, [tokens])
@@ -177,13 +177,15 @@ async def test_completion(bench: Bench) -> str:
     last = values[-4:]
     scored = len(last) - last.count(None)
     assert scored == 4, f"{scored} of the last 4 tokens are scored"
-    return bench.compare([np.asarray(last, np.float64)], [whole[-4:]], "the last 4 scores and those of the whole")
+    return bench.compare(
+        [np.asarray(last, np.float64)], [whole[-4:]], "the last 4 scores, requested alone and with all others,"
+    )
 
 
 async def one_loss(bench: Bench, name: str, given: Sequence[Mapping[str, float]]) -> str:
-    """A pass with each of the `given` parameters, held against the formula."""
+    """Compare a pass with each of the `given` parameters with the formula. Returns the first result in words."""
     trainer = await bench.trainer()
-    base = await bench.own(trainer, sequences(), name)
+    base = await bench.trainer_logprobs(trainer, sequences(), name)
     words = ""
     for parameters in given:
         data = data_for(name, base)
@@ -195,51 +197,47 @@ async def one_loss(bench: Bench, name: str, given: Sequence[Mapping[str, float]]
         if (found := metrics.get("loss:sum")) is None:
             return f"{sum(map(len, shown))} tokens; no loss:sum is reported"
         assert abs(found - wanted) <= 1e-3 * abs(wanted) + 1e-2, (
-            f"loss:sum is {found:.5g}, its formula gives {wanted:.5g} {parameters or ''}"
+            f"loss:sum is {found:.5g}, but its formula gives {wanted:.5g} {parameters or ''}"
         )
         words = words or f"loss:sum {found:.5g}, by its formula {wanted:.5g}"
     return words
 
 
 def variants(name: str) -> list[dict[str, float]]:
-    """All parameters of a loss, as a run gives them: those of learning/losses.py and, where it has some, others."""
+    """Return sets of all parameters of a loss: the defaults of learning/losses.py and, if there are any, other values."""
     own, other = dict(LOSSES[name].parameters), {"clip_low_threshold": 0.6, "clip_high_threshold": 1.5}
     return [own, {key: other.get(key, 2 * value) for key, value in own.items()}] if own else [{}]
 
 
 def own_loss(name: str, logp: Floats, item: types.Datum, parameters: Mapping[str, float]) -> float:
-    """A loss of one datum from its log-probabilities, by learning/losses.py."""
+    """Return the loss of one datum from its log-probabilities, by learning/losses.py."""
     inputs = {key: value.to_torch().double() for key, value in item.loss_fn_inputs.items() if key != "target_tokens"}
     loss = LOSSES[name]
     return float(loss.function(torch.from_numpy(logp), inputs, {**loss.parameters, **parameters}).sum())
 
 
-def without(loss: str) -> str:
-    if loss == "importance_sampling":
-        return "nothing can be trained: it is the default loss, and most cases below need it"
-    if loss == "cross_entropy":
-        return "a warm start cannot be used (`learning.warm_start_steps`)"
-    return f"`learning.loss = {loss!r}` cannot be used" if loss in policy_losses() else OTHERS
-
-
 def a_pass(loss: str) -> pytest.MarkDecorator:
-    needed = loss == "importance_sampling"
-    return case(f"forward_backward: {loss}", needs=TRAINING, needed=needed, without=without(loss))
+    without = f"`learning.loss = {loss!r}` cannot be used" if loss in policy_losses() else OTHERS
+    if loss == "cross_entropy":
+        without = "a warm start cannot be used (`learning.warm_start_steps`)"
+    if needed := loss == "importance_sampling":
+        without = "nothing can be trained: it is the default loss, and most cases below need it"
+    return case(f"forward_backward: {loss}", needs=TRAINING, needed=needed, without=without)
 
 
 @pytest.mark.parametrize("loss", [pytest.param(loss, marks=a_pass(loss)) for loss in LOSSES])
 async def test_loss(bench: Bench, loss: str) -> str:
-    """The loss {loss} of a batch is what its formula gives, with its own parameters and with others."""
+    """The loss {loss} of a batch matches its formula, with default and with other parameters."""
     return await one_loss(bench, loss, variants(loss))
 
 
 @option(
     "default parameters of losses",
     needs=tuple(f"forward_backward: {name}" for name in policy_losses()),
-    without="other programs get another loss than from Tinker's cloud where they leave parameters out; a run gives them all",
+    without="other programs that omit parameters get a different loss from that of Tinker's cloud; a run sends them all",
 )
 async def test_defaults(bench: Bench) -> str:
-    """A policy loss without parameters is computed with those of Tinker's documentation."""
+    """A policy loss without parameters uses the defaults of Tinker's documentation."""
     with_some = [name for name in policy_losses() if LOSSES[name].parameters]
     for name in with_some:
         try:
@@ -255,7 +253,7 @@ async def test_defaults(bench: Bench) -> str:
     without=OTHERS,
 )
 async def test_forward(bench: Bench) -> str:
-    """A forward pass gives the same log-probabilities, and leaves no gradient."""
+    """A forward pass gives the same log-probabilities as a training pass, and leaves no gradient."""
     trainer = await bench.trainer()
     data = data_for("cross_entropy", [np.zeros(len(tokens) - 1) for tokens in sequences()])
     first = logprobs_of(await trainer.forward(data, "cross_entropy"), data)
@@ -269,14 +267,14 @@ async def test_forward(bench: Bench) -> str:
 
 @case("optim_step", needs=LEARNING, without="nothing is learnt")
 async def test_optim_step(bench: Bench) -> str:
-    """Steps make what has a positive advantage likelier, against what has a negative one."""
+    """Steps make sequences with a positive advantage likelier than those with a negative one."""
     trainer = await bench.trainer()
     signs = (1.0, -1.0)
-    q = await bench.own(trainer, sequences(2))
+    q = await bench.trainer_logprobs(trainer, sequences(2))
     for _ in range(3):
         await bench.step(trainer, policy_data(signs, q), adam=types.AdamParams(learning_rate=1e-3))
-    after = await bench.own(trainer, sequences(2))
-    # Both may become less likely: weights are shared, and what is pushed down has no bound.
+    after = await bench.trainer_logprobs(trainer, sequences(2))
+    # Both may become less likely, because they share weights.
     up, down = (float(new.sum() - old.sum()) for new, old in zip(after, q, strict=True))
     assert up - down > 0.01, f"3 steps moved them by {up:+.3g} and {down:+.3g}"
     return f"3 steps moved them by {up:+.3g} and {down:+.3g}"
@@ -285,40 +283,40 @@ async def test_optim_step(bench: Bench) -> str:
 @case(
     "many requests in flight",
     needs=(*LEARNING, "compute_logprobs", "optim_step"),
-    without="answers are mixed up or get lost while a run samples a whole batch at once",
+    without="answers are mixed up or lost while a run samples a batch concurrently",
 )
 async def test_in_flight(bench: Bench) -> str:
-    """Some 50 requests that are sent together are all answered, each with its own answer, while a step is made."""
+    """About 50 concurrent requests all get their own answer, while a step is trained."""
     sampler, trainer = await bench.base_sampler(), await bench.trainer()
     texts = sequences(16, seed=6)
     alone = await bench.score(sampler, texts[:4])
     prompts = [tokens[:8] for tokens in texts * 2]
-    data = policy_data((1.0, -1.0), await bench.own(trainer, sequences(2)))
+    data = policy_data((1.0, -1.0), await bench.trainer_logprobs(trainer, sequences(2)))
     scored, _, *drawn = await asyncio.gather(
         bench.score(sampler, texts),
         bench.step(trainer, data),
         *(sampler.sample(prompt(tokens), 2, params(8)) for tokens in prompts),
     )
-    assert all(len(answer.sequences) == 2 for answer in drawn), "a request for 2 samples got another number"
-    return bench.compare(scored[:4], alone, "scores of the same texts, alone and among others,")
+    assert all(len(answer.sequences) == 2 for answer in drawn), "a request for 2 samples returned another number"
+    return bench.compare(scored[:4], alone, "scores of the same texts, alone and with other requests,")
 
 
 @option(
     "get_tokenizer",
     needs=TRAINING,
-    without="other programs miss it; a run takes the tokenizer from the hub or from `[tinker.local_models]`",
+    without="only other programs need it; a run loads the tokenizer from the hub or from `[tinker.local_models]`",
 )
 async def test_get_tokenizer(bench: Bench) -> str:
-    """The training client names a tokenizer that can be loaded."""
+    """The training client reports a tokenizer that can be loaded."""
     trainer = await bench.trainer()
     try:
         tokenizer = await asyncio.wait_for(asyncio.to_thread(trainer.get_tokenizer), 60)
     except (OSError, TimeoutError) as error:
-        why = str(error).splitlines()[0] if str(error) else "the hub does not answer"
+        why = str(error).splitlines()[0] if str(error) else "the hub does not respond"
         pytest.skip(f"the tokenizer that the server names cannot be loaded here: {why}")
     text = "module mux(input a, output y);"
     assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text, (
-        "the tokenizer does not give a text back"
+        "the tokenizer does not reproduce a text"
     )
     return f"{len(tokenizer)} tokens"
 
@@ -326,10 +324,10 @@ async def test_get_tokenizer(bench: Bench) -> str:
 @option(
     "finish",
     needs=TRAINING,
-    without="training clients of ended runs stay on the server until it lets them go itself",
+    without="training clients of finished runs stay on the server until it drops them",
 )
 async def test_finish(bench: Bench) -> str:
-    """A session can be finished, after which its heartbeat says 410 or 404."""
+    """A session can be finished, after which its heartbeat is answered with 410 or 404."""
     service = tinker.ServiceClient(base_url=bench.server.url, api_key=bench.server.api_key)
     session_id = (await asyncio.to_thread(lambda: service.holder)).get_session_id()
     await service.close("success")

@@ -1,4 +1,4 @@
-"""What a server says to requests that are wrong. They are sent past the SDK, once: it would repeat a 5xx for five minutes."""
+"""Invalid requests. They are sent once, without the SDK, which would retry a 5xx for five minutes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from rtl_core.backend.certify.bench import PROMPT, SAMPLING, TRAINING, Bench, da
 from rtl_core.backend.certify.plugin import case, option
 from rtl_core.errors import PolicyError
 
-HANGS = "a mistake in a configuration looks like a busy server: the run waits instead of naming it"
+HANGS = "a mistake in a configuration looks like a busy server: the run waits instead of reporting it"
 
 
 async def sampling_session(bench: Bench) -> str:
-    """The id of a sampling session on the base model, for requests past the SDK."""
+    """Open a sampling session on the base model, for requests without the SDK. Returns its id."""
     body = {
         "session_id": await bench.session_id(),
         "sampling_session_seq_id": 1000,
         "base_model": bench.server.name,
         "type": "create_sampling_session",
     }
-    made = await bench.json("create_sampling_session", body)
-    return str(made["sampling_session_id"])
+    async with bench.http() as http:
+        answer = await http.post("create_sampling_session", json=body)
+    assert answer.status_code < 300, f"create_sampling_session: {answer.status_code} ({answer.text[:200]})"
+    return str(answer.json()["sampling_session_id"])
 
 
 def sample_body(sampling_session_id: str, number: int, tokens: Sequence[int], **shape: Any) -> dict[str, Any]:
@@ -42,7 +44,7 @@ def sample_body(sampling_session_id: str, number: int, tokens: Sequence[int], **
 
 @case("refuses bad sampling requests", needs=SAMPLING, without=HANGS)
 async def test_bad_sampling(bench: Bench) -> str:
-    """A sampling request that is wrong is answered with a 4xx, or ends in an error that names the user."""
+    """An invalid sampling request is answered with a 4xx, or ends in an error of category `user`."""
     session = await sampling_session(bench)
     bodies = {
         "a prompt with a token beyond the vocabulary": sample_body(session, 1, [*PROMPT, 10**8]),
@@ -56,7 +58,7 @@ async def test_bad_sampling(bench: Bench) -> str:
 
 @case("refuses a prompt that is too long", needs=SAMPLING, without=HANGS)
 async def test_too_long(bench: Bench) -> str:
-    """A prompt of more tokens than the model takes is answered with a 4xx."""
+    """A prompt that exceeds the model's context is answered with a 4xx."""
     length = (bench.server.context or 300_000) + 1
     body = sample_body(await sampling_session(bench), 1, [PROMPT[0]] * length)
     await bench.demand_refused("asample", {f"a prompt of {length:,} tokens": body})
@@ -65,7 +67,7 @@ async def test_too_long(bench: Bench) -> str:
 
 @case("refuses bad training batches", needs=TRAINING, without=HANGS)
 async def test_bad_training(bench: Bench) -> str:
-    """A batch that is wrong is answered with a 4xx, or ends in an error that names the user."""
+    """An invalid batch is answered with a 4xx, or ends in an error of category `user`."""
     count = len(PROMPT) - 1
     good = datum(PROMPT, weights=[1.0] * count)
     batches = {
@@ -76,7 +78,9 @@ async def test_bad_training(bench: Bench) -> str:
     }
     bodies = {}
     for what, (data, loss) in batches.items():
-        trainer = await bench.trainer()  # a request of each is its first, whose number every server expects
+        trainer = (
+            await bench.trainer()
+        )  # a new one, so that each request has the sequence number that the server expects
         inputs = types.ForwardBackwardInput(data=data, loss_fn=loss)  # type: ignore[arg-type]
         request = types.ForwardBackwardRequest(forward_backward_input=inputs, model_id=trainer.model_id, seq_id=1)
         bodies[what] = forward_backward_request_to_proto(request).SerializeToString()
@@ -85,7 +89,7 @@ async def test_bad_training(bench: Bench) -> str:
 
 @case("refuses nonsense", without=HANGS)
 async def test_nonsense(bench: Bench) -> str:
-    """Bodies that are no request are answered with a 4xx by every route that a run uses."""
+    """Every route that a run uses answers malformed bodies with a 4xx."""
     routes = (
         "create_session",
         "create_model",
@@ -102,7 +106,7 @@ async def test_nonsense(bench: Bench) -> str:
 
 @case("refuses an unknown model", needs=TRAINING, without=HANGS)
 async def test_unknown_model(bench: Bench) -> str:
-    """Clients of a model that the server does not have are refused."""
+    """Opening clients of an unknown model is refused."""
     openings = {
         "a training client": bench.service.create_lora_training_client("no/such-model", rank=bench.server.rank),
         "a sampling client": _sampled(bench.service),
@@ -116,9 +120,9 @@ async def _sampled(service: tinker.ServiceClient) -> None:
     await client.sample(prompt(PROMPT), 1, types.SamplingParams(max_tokens=1))
 
 
-@option("refuses a wrong key", without="whoever reaches the address can sample, train and delete")
+@option("refuses a wrong key", without="anyone who reaches the address can sample, train and delete")
 async def test_wrong_key(bench: Bench) -> str:
-    """A key that is not the server's is answered with 401 or 403."""
+    """A wrong key is answered with 401 or 403."""
     status, said = await bench.ask(
         "create_session",
         {"tags": [], "sdk_version": tinker.__version__, "type": "create_session"},
@@ -128,9 +132,9 @@ async def test_wrong_key(bench: Bench) -> str:
     return str(status)
 
 
-@case("an unknown promise", without="after a restart of the server a run waits for ever for answers that were lost")
+@case("an unknown promise", without="after a restart of the server a run waits forever for lost results")
 async def test_unknown_promise(bench: Bench) -> str:
-    """Whoever asks for a result that is not there is told so: 4xx, but not 408, which means to ask again."""
+    """A request for an unknown result is answered with a 4xx, but not 408, which means to ask again."""
     status, said = await bench.ask("retrieve_future", {"request_id": "00000000-no-such-request"})
     if status == 429:
         pytest.skip("the server is busy (429)")

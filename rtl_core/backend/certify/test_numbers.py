@@ -1,4 +1,4 @@
-"""Arithmetic that shows without the model's folder: what should be equal by the protocol alone."""
+"""Arithmetic that can be checked without the model's folder: numbers that the protocol requires to be equal."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rtl_core.backend.certify.plugin import case
     "sampled logprobs are the model's", needs=SCORING, without="importance ratios and the KL to the teacher are wrong"
 )
 async def test_sampled(bench: Bench) -> str:
-    """The log-probabilities of sampled tokens are the scores of the same tokens, at any temperature and top_p."""
+    """The log-probabilities of sampled tokens equal the scores of these tokens, at any temperature and top_p."""
     sampler = await bench.base_sampler()
     words = []
     for shape in ({}, {"temperature": 0.5, "top_p": 0.9}):
-        answers = await bench.draw(sampler, 4, 16, **shape)
+        answers = await bench.sample(sampler, 4, 16, **shape)
         own = await bench.score(sampler, [[*PROMPT, *answer.tokens] for answer in answers])
         said = [np.asarray(answer.logprobs, np.float64) for answer in answers]
         scored = [scores[len(PROMPT) - 1 :] for scores in own]
@@ -36,14 +36,14 @@ async def test_sampled(bench: Bench) -> str:
 @case(
     "an untrained adapter changes nothing",
     needs=SAVING,
-    without="the first step is not taken from the model that was sampled",
+    without="the first step does not train the model that was sampled",
 )
 async def test_untrained(bench: Bench) -> str:
-    """Trainer and sampler of a fresh adapter have the base model's log-probabilities."""
+    """Trainer and sampler of a new adapter have the base model's log-probabilities."""
     trainer = await bench.trainer()
     base = await bench.score(await bench.base_sampler(), sequences())
     fresh = await bench.score(await bench.sampler_of(trainer, "fresh"), sequences())
-    bench.compare(fresh, base, "a fresh adapter's and the base model's log-probabilities")
+    bench.compare(fresh, base, "a new adapter's and the base model's log-probabilities")
     return bench.compare(
         await bench.step(trainer, policy_data(SIGNS, base)),
         base,
@@ -54,10 +54,10 @@ async def test_untrained(bench: Bench) -> str:
 @case(
     "trainer and sampler agree",
     needs=SAVING,
-    without="a run trains off-policy without knowing: `optim/kl_sample_train_v1` is not small",
+    without="a run trains off-policy unnoticed: `optim/kl_sample_train_v1` is not small",
 )
 async def test_agree(bench: Bench) -> str:
-    """After steps, a sampler of the new weights has the trainer's log-probabilities, and not those of before."""
+    """After steps, a sampler of the new weights has the trainer's log-probabilities, not the old ones."""
     trainer = await bench.trainer()
     base = await bench.score(await bench.base_sampler(), sequences())
     for _ in range(2):
@@ -76,10 +76,10 @@ async def test_agree(bench: Bench) -> str:
 @case(
     "snapshots are frozen",
     needs=SAVING,
-    without="answers that are sampled while a step is made come from two policies: `learning.staleness` cannot be trusted, and evaluations of earlier steps are wrong",
+    without="answers sampled during a step come from two policies: `learning.staleness` is unreliable, and evaluations of earlier steps are wrong",
 )
 async def test_frozen(bench: Bench) -> str:
-    """A sampler made before steps has the same log-probabilities after them, when a newer one is in use."""
+    """A sampler opened before steps has the same log-probabilities after them, while a newer one is in use."""
     trainer = await bench.trainer()
     base = await bench.score(await bench.base_sampler(), sequences())
     await bench.step(trainer, policy_data(SIGNS, base))
@@ -95,13 +95,15 @@ async def test_frozen(bench: Bench) -> str:
 
 
 @case(
-    "gradients add up", needs=("resume",), without="large batches, which the SDK sends in parts, are trained on in part"
+    "gradients add up",
+    needs=("resume",),
+    without="of large batches, which the SDK sends in parts, only a part is trained on",
 )
 async def test_add_up(bench: Bench) -> str:
-    """Two passes over the halves of a batch and a step are one pass over the whole and a step."""
+    """A step after two passes over halves of a batch equals a step after one pass over the batch."""
     first = await bench.trainer()
-    data = policy_data(SIGNS, await bench.own(first, sequences()))
-    path = await bench.save_state(first, "whole")
+    data = policy_data(SIGNS, await bench.trainer_logprobs(first, sequences()))
+    path = await bench.save(first.save_state, "whole")
     seen = []
     for parts in ([data], [data[:2], data[2:]]):
         trainer = await bench.service.create_training_client_from_state_with_optimizer(path)

@@ -1,4 +1,4 @@
-"""Tinker as a backend: the cloud, the embedded service that a run starts for itself, or any other URL, all through the `tinker` SDK."""
+"""The Tinker backend, through the `tinker` SDK: the cloud, the embedded service that a run starts, or any other URL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-# The SDK reads these when it is imported or first used: no telemetry, and no wait for a hub that is not needed.
+# The SDK reads these when it is imported or first used.
 os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tinker import types
 
 from rtl_core.backend.base import (
-    SERVER,
+    SERVER_HINT,
     Backend,
     Readiness,
     SampledAnswer,
@@ -35,9 +35,9 @@ from rtl_core.backend.base import (
 from rtl_core.backend.registry import BACKENDS
 from rtl_core.backend.tinker import checkpoints
 from rtl_core.backend.tinker.connect import Endpoint, load_tokenizer, tinker_endpoint, tinker_session
-from rtl_core.backend.tinker.embedded import embedded_readiness, found_at, own_folder
-from rtl_core.backend.tinker.faults import client_may_be_lost, sampler_may_be_lost, translated
-from rtl_core.backend.tinker.pauses import Pauses, pauses_told
+from rtl_core.backend.tinker.embedded import describe_saved, embedded_readiness, temporary_folder
+from rtl_core.backend.tinker.faults import sampler_errors, sdk_errors, trainer_errors
+from rtl_core.backend.tinker.pauses import Pauses, pauses_reported
 from rtl_core.backend.tinker.readiness import remote_readiness
 from rtl_core.backend.tinker.services import TinkerService, services_of
 from rtl_core.backend.tinker.sessions import OpenSession, Sessions
@@ -50,15 +50,15 @@ from rtl_core.types.tokenizer import Tokenizer
 Entered = TypeVar("Entered")
 Made = TypeVar("Made")
 MOST_SAMPLERS = 5
-"""Sampling clients that are kept, the last ones used; and one for each further teacher."""
+"""Maximum number of cached sampling clients, in addition to one per teacher of `tinker.teachers`."""
 
 
 class TinkerBackend:
-    """The clients of a run on its services, the student's and the teachers', which are mostly one: opened when they are first needed, opened
-    anew when they may be broken. What fails on one service leaves the other's alone.
+    """Clients of a run on the student's and the teachers' service, which are usually the same. They are opened on first use and reopened when
+    they may be broken. A failure of one service does not affect the clients of the other.
 
-    What a service no longer has is mended where the next attempt can succeed: a session that it ended is replaced (sessions.py), a
-    sampling client that it let go is made again, and sampler weights that are gone are saved again from the state beside them.
+    Lost objects are replaced if a retry can then succeed: a session that the service ended (sessions.py), a sampling client that it dropped,
+    and sampler weights that no longer exist, which are saved again from the state of the same name.
     """
 
     def __init__(self, student: Sessions, teacher: Sessions, config: RunConfig) -> None:
@@ -66,9 +66,9 @@ class TinkerBackend:
         self._student, self._teacher = student, teacher
         self._config = config
         self._saved_again: dict[str, str] = {}
-        """Sampler weights that were gone -> what was saved in their place."""
+        """Mapping of lost sampler weights to their replacement."""
         self._trained = False
-        """Whether a trainer was opened before: the next one takes the place of one that failed."""
+        """Whether a trainer was opened before. A second one replaces one that failed."""
 
     async def sample(
         self,
@@ -79,29 +79,31 @@ class TinkerBackend:
         *,
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
-        # No timeout and no retry here: the SDK has both, and a capacity pause can last hours.
+        # No timeout and no retries here: the SDK has both, and a capacity pause can last hours.
         prompt = types.ModelInput.from_ints(list(prompt_P))
-        # A seed shared by several samples of one request would give identical samples.
-        asked = [(count, None)] if seeds is None else [(1, seed) for seed in seeds]
+        # Samples of one request that share a seed would be identical.
+        parts = [(count, None)] if seeds is None else [(1, seed) for seed in seeds]
         shape = {**vars(params), "stop": list(params.stop)}
         async with self._sampler(weights) as client:
             requests = [
-                client.sample(prompt, number, types.SamplingParams(**shape, seed=seed)) for number, seed in asked
+                client.sample(prompt, number, types.SamplingParams(**shape, seed=seed)) for number, seed in parts
             ]
             responses = await _all_or_none([request.coroutine() for request in requests])
             answers = [
-                SampledAnswer.of(list(one.tokens), one.logprobs, str(one.stop_reason) == "stop", self.tokenizer, params)
+                SampledAnswer.checked(
+                    list(one.tokens), one.logprobs, str(one.stop_reason) == "stop", self.tokenizer, params
+                )
                 for response in responses
                 for one in response.sequences
             ]
             if len(answers) != count:
-                raise MalformedAnswerError(f"{count} samples were asked for, {len(answers)} came", SERVER)
+                raise MalformedAnswerError(f"{count} samples were requested, but {len(answers)} returned", SERVER_HINT)
         return answers
 
     async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
         full = types.ModelInput.from_ints([*prompt_P, *tokens_T])
         async with self._sampler(weights) as client:
-            # Scores the completion alone, so that a cached prompt is not paid twice.
+            # Score only the completion, so that a cached prompt is not billed twice.
             values = await client.compute_logprobs(full, prompt_logprobs_last_n=len(tokens_T))
             scores_T = checked_logprobs(values[-len(tokens_T) :], len(tokens_T), "a score")
         return scores_T.astype(np.float32)
@@ -111,7 +113,7 @@ class TinkerBackend:
     ) -> tuple[NDArray[np.float32], Choices]:
         full, count = types.ModelInput.from_ints([*prompt_P, *tokens_T]), len(tokens_T)
         async with self._sampler(weights) as client:
-            # As `compute_logprobs` does it: one token is sampled, which nobody reads.
+            # As in `compute_logprobs`: a token must be sampled, but is not used.
             found = await client.sample(
                 full,
                 1,
@@ -123,34 +125,34 @@ class TinkerBackend:
             scores_T = checked_logprobs((found.prompt_logprobs or [])[-count:], count, "a score")
             top = found.topk_prompt_logprobs_np
             if top is None:
-                raise MalformedAnswerError(f"the likeliest {k} tokens were asked for, none came", SERVER)
+                raise MalformedAnswerError(f"the {k} likeliest tokens were requested, but none returned", SERVER_HINT)
             choices = checked_choices(top.token_ids[-count:], top.logprobs[-count:], count, k)
         return scores_T.astype(np.float32), choices
 
     async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> TinkerTrainer:
-        session = await self._student.present()
+        session = await self._student.current()
         with session.using():
-            client = await self._student.pauses.when_paid(
+            client = await self._student.pauses.retry_unpaid(
                 lambda: open_training_client(session.service, self._config, state_path, weights_only)
             )
         if self._trained:
-            self._student.tell("the trainer was opened again from the last saved state; the step under way is repeated")
+            self._student.tell("the trainer was opened again from the last saved state; the current step is repeated")
         self._trained = True
-        return TinkerTrainer(client, partial(session.using, client_may_be_lost))
+        return TinkerTrainer(client, partial(session.using, trainer_errors))
 
     async def describe(self, path: str) -> Saved:
         tinker = self._config.tinker
         of_teacher = path != tinker.start_from and path in tinker.named_teachers.values()
-        with self._serving("teacher" if of_teacher else "student") as service, translated():
+        with self._serving("teacher" if of_teacher else "student") as service, sdk_errors():
             return await checkpoints.describe(service.rest, path)
 
     async def delete(self, paths: Collection[str]) -> int:
         copies = {self._saved_again[path] for path in paths if path in self._saved_again}
-        with translated():
+        with sdk_errors():
             return await checkpoints.delete(self._student.rest, {*paths, *copies})
 
     async def keep(self, paths: Collection[str]) -> None:
-        with translated():
+        with sdk_errors():
             for path in paths:
                 await self._student.rest.set_checkpoint_ttl_from_tinker_path(self._saved_again.get(path, path), None)
 
@@ -160,7 +162,7 @@ class TinkerBackend:
 
     @contextmanager
     def _serving(self, policy: Literal["student", "teacher"]) -> Iterator[Sessions]:
-        """The service of a policy. Errors of the teachers' own say that they are of it."""
+        """Yield the service of a policy. Errors of a separate teacher service are marked as such."""
         service = self._student if policy == "student" else self._teacher
         try:
             yield service
@@ -171,51 +173,50 @@ class TinkerBackend:
 
     @asynccontextmanager
     async def _sampler(self, weights: Weights) -> AsyncIterator[tinker.SamplingClient]:
-        """The sampling client of some weights. A new path always gives a new client; so does what comes after an error, since a client
-        whose requests failed may be broken for good."""
+        """Yield the sampling client of some weights. It is dropped after an error, because it may be permanently broken."""
         begun = time.monotonic()
         with self._serving(weights.policy) as service:
-            session = await service.present()
+            session = await service.current()
             with session.using():
                 async with session.opening:
                     client = session.samplers.pop(weights, None) or await self._open_sampler(service, session, weights)
-                    # Few at a time are sampled from: the teacher, stale weights, the newest, evaluated ones.
+                    # Few are used at a time: teacher, stale weights, the newest and evaluated ones.
                     most = MOST_SAMPLERS + len(self._config.tinker.teachers)
                     for old in list(session.samplers)[: 1 - most]:
                         del session.samplers[old]
                     session.samplers[weights] = client
                 try:
-                    with sampler_may_be_lost():
+                    with sampler_errors():
                         yield client
                 except Exception:
                     if session.samplers.get(weights) is client:
                         del session.samplers[weights]
                     raise
-            service.pauses.served(begun, service)
+            service.pauses.note_success(begun, service)
 
     async def _open_sampler(self, on: Sessions, session: OpenSession, weights: Weights) -> tinker.SamplingClient:
         def create(model_path: str | None = None, base_model: str | None = None) -> Awaitable[tinker.SamplingClient]:
-            return on.pauses.when_paid(lambda: session.service.create_sampling_client(model_path, base_model))
+            return on.pauses.retry_unpaid(lambda: session.service.create_sampling_client(model_path, base_model))
 
         if weights.path is None:
             models = {"student": self._config.tinker.student, "teacher": weights.model or self._config.tinker.teacher}
             return await create(None, models[weights.policy])
         path = self._saved_again.get(weights.path, weights.path)
         try:
-            with translated():
+            with sdk_errors():
                 return await create(path)
         except WeightsGoneError as error:
             self._saved_again[weights.path] = await self._save_again(session, path, error)
             on.tell(
-                f"the sampler weights {path} were gone from Tinker; they were saved again from the state beside them"
+                f"Tinker no longer had the sampler weights {path}; they were saved again from the state of the same name"
             )
             return await create(self._saved_again[weights.path])
 
     async def _save_again(self, session: OpenSession, path: str, gone: WeightsGoneError) -> str:
-        """Sampler weights from the state that was saved under the same name (`TinkerTrainer.save`); returns their new path."""
+        """Save sampler weights again from the state of the same name (`TinkerTrainer.save`). Returns their new path."""
         state = path.replace("/sampler_weights/", "/weights/", 1)
         try:
-            with translated():
+            with sdk_errors():
                 client = await session.service.create_training_client_from_state(state)
                 saved = await client.save_weights_for_sampler(
                     path.rsplit("/", 1)[-1], ttl_seconds=self._config.checkpoints.ttl_s
@@ -234,9 +235,8 @@ class _Tinker:
         return config.tinker.is_local
 
     async def check(self, config: RunConfig) -> Readiness:
-        services = services_of(config)
-        found = await asyncio.gather(*(_readiness(service) for service in services))
-        return found[0] if len(found) == 1 else _together(services, found)
+        found = await asyncio.gather(*(_readiness(service) for service in services_of(config)))
+        return found[0] if len(found) == 1 else _combined(*found)
 
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         return load_tokenizer(model, config)
@@ -245,15 +245,17 @@ class _Tinker:
     async def open(self, config: RunConfig, tell: Callable[[str], None]) -> AsyncIterator[Backend]:
         services = services_of(config)
         async with AsyncExitStack() as stack:
-            heard = stack.enter_context(pauses_told(tell, services=sum(not service.is_local for service in services)))
+            reported = stack.enter_context(
+                pauses_reported(tell, services=sum(not service.is_local for service in services))
+            )
             opened = []
             for service in services:
                 line = tell if service.part != "teacher" else lambda text: tell(f"teacher: {text}")
                 if service.is_local and service.part == "teacher":
-                    stack.enter_context(own_folder(service.state))
+                    stack.enter_context(temporary_folder(service.state))
                 endpoint = await stack.enter_async_context(in_thread(tinker_endpoint(service, line)))
-                # The embedded service never waits for credit, and its answers do not say that another one is paid.
-                pauses = Pauses(line) if service.is_local else heard
+                # The embedded service needs no credit, and its answers do not show that another service serves again.
+                pauses = Pauses(line) if service.is_local else reported
                 opened.append(await stack.enter_async_context(Sessions(endpoint, pauses, line)))
             yield TinkerBackend(opened[0], opened[-1], config)
 
@@ -261,14 +263,14 @@ class _Tinker:
         if config.tinker.is_local:
             return checkpoints.copy_adapter(config, state_path, folder)
         endpoint = Endpoint(config.tinker.base_url)
-        with translated():
+        with sdk_errors():
             async with tinker_session(endpoint) as service:
                 rest = tinker.RestClient(base_url=endpoint.base_url)
                 return await checkpoints.download_adapter(service, rest, state_path, name, folder)
 
 
 async def _all_or_none(work: Sequence[Coroutine[Any, Any, Made]]) -> list[Made]:
-    """What all give. Where one fails the others are cancelled: they will be asked for again together."""
+    """Return all results. If one fails, cancel the others, because all are retried together."""
     tasks = [asyncio.create_task(one) for one in work]
     try:
         return await asyncio.gather(*tasks)
@@ -281,26 +283,19 @@ async def _readiness(service: TinkerService) -> Readiness:
     return embedded_readiness(service) if service.is_local else await remote_readiness(service)
 
 
-def _together(services: Sequence[TinkerService], found: Sequence[Readiness]) -> Readiness:
-    """What two services say of themselves, as of one; the lines about the teachers' say so."""
-    student, teacher = found
+def _combined(student: Readiness, teacher: Readiness) -> Readiness:
+    """Merge the readiness of the student's and the teachers' service. Findings of the latter are marked as such."""
     told = [
         finding if finding.about.startswith("tinker.") else replace(finding, about=f"teacher: {finding.about}")
         for finding in teacher.findings
     ]
-    context = {
-        name: said.context[name]
-        for service, said in reversed(list(zip(services, found, strict=True)))
-        for name in service.models.values()
-        if name in said.context
-    }
-    saved = {**student.saved, **teacher.saved}
+    context, saved = {**teacher.context, **student.context}, {**student.saved, **teacher.saved}
     return Readiness([*student.findings, *told], context, student.checkpoint_bytes, saved)
 
 
 @asynccontextmanager
 async def in_thread(context: AbstractContextManager[Entered]) -> AsyncIterator[Entered]:
-    """A context whose beginning takes seconds, begun on a thread; who is cancelled meanwhile ends it all the same."""
+    """Enter a slow context manager in a thread. If cancelled while entering, exit it afterwards."""
     entering = asyncio.create_task(asyncio.to_thread(context.__enter__))
     try:
         await asyncio.shield(entering)
@@ -318,15 +313,11 @@ BACKENDS.register("tinker")(_Tinker())
 
 
 async def base_model_of(config: RunConfig, path: str) -> str:
-    """The model that the weights saved at `path` are an adapter of, as the service of a configuration knows it; the embedded one knows
-    those of all runs of `run.directory`.
-
-    Raises:
-        PolicyError: the service has no such weights, or a key is missing.
-    """
+    """Return the base model of the adapter saved at `path` on the configuration's service. The embedded service knows the weights of all runs
+    in `run.directory`. Raises PolicyError if the service has no such weights, or a key is missing."""
     service = services_of(config)[0]
     if service.is_local:
-        return found_at(service, path, "--model").base_model
-    with tinker_endpoint(service, lambda _: None) as endpoint, translated():
+        return describe_saved(service, path, "--model").base_model
+    with tinker_endpoint(service, lambda _: None) as endpoint, sdk_errors():
         rest = tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
         return (await checkpoints.describe(rest, path)).base_model

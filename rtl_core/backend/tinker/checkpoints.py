@@ -1,4 +1,4 @@
-"""Saved weights on a Tinker service: what they are, how they are deleted, and how an adapter leaves it as files."""
+"""Saved weights on a Tinker service: describe, delete and download them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
 
 
 async def delete(rest: tinker.RestClient, paths: Collection[str]) -> int:
-    """Delete saved weights; what is gone already is fine. Returns how many were deleted.
+    """Delete saved weights, ignoring those that no longer exist. Returns the number deleted.
 
-    What exists is asked for first, one request per training run, so that a resumed run does not ask for what an earlier
-    process deleted.
+    First lists existing weights, with one request per training run, so that a resumed run does not request deleted ones again.
     """
     by_run: dict[str, set[str]] = defaultdict(set)
     for path in paths:
@@ -42,37 +41,32 @@ async def delete(rest: tinker.RestClient, paths: Collection[str]) -> int:
     return deleted
 
 
-def gone(path: str) -> PolicyError:
-    """The error of saved weights that a service with a URL does not have."""
+def missing_weights(path: str) -> PolicyError:
+    """Return the error for saved weights that a remote service does not have."""
     return PolicyError(
         f"the service does not have {path}: it was deleted, has expired, or belongs to another account",
-        "`rtl-distill checkpoints RUN` lists what a run has",
+        "`rtl-distill checkpoints RUN` lists the weights of a run",
     )
 
 
 async def describe(rest: tinker.RestClient, path: str) -> Saved:
-    """What the service knows of saved weights. PolicyError: it does not have them."""
+    """Return the service's description of saved weights. Raises PolicyError if it does not have them."""
     try:
         found = await rest.get_weights_info_by_tinker_path(path)
     except tinker.NotFoundError as error:
-        raise gone(path) from error
+        raise missing_weights(path) from error
     return Saved(found.base_model, found.lora_rank)
 
 
 def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]:
-    """Fetch the adapter saved at `state_path` from the folder of the embedded service, which need not run for this.
-
-    Raises:
-        WeightsGoneError: it is not there any more.
-    """
+    """Copy the adapter saved at `state_path` from the folder of the embedded service, which need not be running. Raises WeightsGoneError if it
+    no longer exists."""
     from rtl_core.localtinker.registry import find_checkpoint
 
     state = services_of(config)[0].state
     saved = find_checkpoint(state, state_path)
     if saved is None:
-        raise WeightsGoneError(
-            f"the weights at {state_path} are not kept any more", "see `rtl-distill checkpoints RUN`"
-        )
+        raise WeightsGoneError(f"the weights at {state_path} no longer exist", "see `rtl-distill checkpoints RUN`")
     folder.mkdir(parents=True, exist_ok=True)
     return [Path(shutil.copyfile(saved.folder(state) / name, folder / name)) for name in ADAPTER_FILES]
 
@@ -80,31 +74,27 @@ def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]
 async def download_adapter(
     service: tinker.ServiceClient, rest: tinker.RestClient, state_path: str, name: str, folder: Path
 ) -> list[Path]:
-    """Fetch the adapter saved at `state_path` as files for other programs (peft's format) into `folder`.
-
-    Raises:
-        PolicyError: the service does not export weights, or no longer has these.
-    """
+    """Download the adapter saved at `state_path` to `folder` in peft's format. Raises PolicyError if the service does not export it."""
     try:
         client = await service.create_training_client_from_state(state_path)
         external = await client.save_weights_external(name, ttl_seconds=3600)
         return await download_external(rest, external.path, folder)
     except (tinker.NotFoundError, tinker.BadRequestError, tinker.UnprocessableEntityError) as error:
         raise PolicyError(
-            f"the service does not hand out the weights at {state_path}: {error}",
-            "list what it has with `rtl-distill checkpoints RUN`",
+            f"the service does not export the weights at {state_path}: {error}",
+            "`rtl-distill checkpoints RUN` lists the weights of a run",
         ) from error
 
 
 async def download_external(rest: tinker.RestClient, path: str, folder: Path) -> list[Path]:
-    """Fetch the files of weights that were saved for other programs (`save_weights_external`). Raises errors of the SDK."""
+    """Download the files of weights saved with `save_weights_external`. Raises SDK errors."""
     answer = await rest.get_external_weights_urls(path)
     folder.mkdir(parents=True, exist_ok=True)
     return await asyncio.gather(*(_download(url, folder, file) for file, url in answer.urls.items()))
 
 
 async def _download(url: str, folder: Path, file: str) -> Path:
-    """One file of an adapter, whole or not at all. The service names it, so it is kept inside the folder."""
+    """Download one file atomically. Raises PolicyError if the name, which the service chose, is outside the folder."""
     target = (folder / file).resolve()
     if not target.is_relative_to(folder.resolve()):
         raise PolicyError(f"the service named a file outside the folder: {file!r}")

@@ -1,4 +1,4 @@
-"""The embedded service before a run opens it: its models, its folder, and the saved weights of other runs that it takes over."""
+"""Preparation of the embedded service: its models, its folder, and saved weights of other runs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 
 
 def local_models(service: TinkerService) -> dict[str, Path]:
-    """Name -> folder of the models that the embedded service of this run serves."""
+    """Return a mapping of name to folder of the models that the run's embedded service serves."""
+    from rtl_core.localtinker.registry import find_checkpoint
     from rtl_core.pretrained import MODELS, model_folder
     from rtl_core.tinymodels import MODEL_NAMES, model_path
 
-    names = {*service.models.values(), *adopted_bases(service)}
+    found = (find_checkpoint(service.state, path) for path in service.weights.values())
+    names = {*service.models.values(), *(saved.base_model for saved in found if saved is not None)}
     folders = service.config.tinker.local_models
-    # Of two services each has its own models alone.
+    # With two services, each serves only its own models.
     models = {name: folder for name, folder in folders.items() if service.part == "all" or name in names}
     for name in sorted(names - set(models)):
         if name in MODELS:
@@ -38,14 +40,14 @@ def local_models(service: TinkerService) -> dict[str, Path]:
         else:
             known = ", ".join([*MODEL_NAMES, *MODELS])
             raise PolicyError(
-                f"the embedded service knows no model {name!r}",
+                f"the embedded service has no model {name!r}",
                 f'add `[tinker.local_models]` with `"{name}" = "/path/to/folder"`, or use one of: {known}',
             )
     return models
 
 
 def embedded_readiness(service: TinkerService) -> Readiness:
-    """What the embedded service will say of the models that a run wants, from their folders. See `Provider.check`."""
+    """Check the folders of the models that a run needs from the embedded service. See `Provider.check`."""
     from transformers import AutoConfig
 
     from rtl_core.localtinker.devices import device_for
@@ -60,7 +62,7 @@ def embedded_readiness(service: TinkerService) -> Readiness:
         try:
             found = AutoConfig.from_pretrained(folders[name], local_files_only=True)
         except (OSError, ValueError) as error:
-            words = f"{folders[name]} is no model: {str(error).splitlines()[0]}"
+            words = f"{folders[name]} is not a model: {str(error).splitlines()[0]}"
             findings.append(Finding(key, "wrong", words, f"correct tinker.local_models[{name!r}]"))
             continue
         context[name] = context_of(found)
@@ -73,11 +75,17 @@ def embedded_readiness(service: TinkerService) -> Readiness:
         findings.append(Finding("tinker.local_device", "ok", f"{device}, {section.local_dtype}"))
     except ConfigError as error:
         findings.append(Finding("tinker.local_device", "wrong", error.message, error.hint))
-    return Readiness(findings, context, checkpoint_bytes, found_here(service))
+    saved: dict[str, Saved | PolicyError] = {}
+    for key, path in service.weights.items():
+        try:
+            saved[key] = describe_saved(service, path, key)
+        except PolicyError as error:
+            saved[key] = error
+    return Readiness(findings, context, checkpoint_bytes, saved)
 
 
 def _checkpoint_bytes(model: Any, rank: int) -> int:
-    """At most what a saved adapter takes: A and B of every layer in float32, with Adam's two moments, and the sampler's copy."""
+    """Return an upper bound on a saved adapter's size: A and B of all layers in float32, Adam's two moments, and the sampler's copy."""
     hidden, inner = model.hidden_size, getattr(model, "intermediate_size", 4 * model.hidden_size)
     attention, mlp = 4 * 2 * hidden, 3 * (hidden + inner)
     numbers = rank * (model.num_hidden_layers * (attention + mlp) + hidden + model.vocab_size)
@@ -85,10 +93,11 @@ def _checkpoint_bytes(model: Any, rank: int) -> int:
 
 
 @contextmanager
-def own_folder(folder: Path) -> Iterator[None]:
-    """A folder of this process alone, gone with it; those beside it that killed processes left (of the same name up to the last `-`) go, too.
+def temporary_folder(folder: Path) -> Iterator[None]:
+    """Create a temporary folder for this process and delete it afterwards. Also deletes sibling folders (same name up to the last `-`) left
+    by killed processes.
 
-    Its lock, which ends with its process, tells that it is in use: process ids do not, since a container counts its own.
+    A lock on the folder shows that it is in use. Process ids cannot, because each container has its own.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     for other in folder.parent.glob(f"{folder.name.rpartition('-')[0]}-*"):
@@ -107,7 +116,7 @@ def own_folder(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """BlockingIOError where a process holds it."""
+    """Lock a folder. Raises BlockingIOError if another process holds the lock."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,11 +126,8 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _find(service: TinkerService, path: str, key: str) -> tuple[Path, SavedWeights]:
-    """Where an embedded service has, or would find, saved weights that a configuration names: the state folder and what it knows of them.
-
-    Raises:
-        PolicyError: neither the run nor another one of its `run.directory` has them.
-    """
+    """Find saved weights in the state folder of the run or of another run in its `run.directory`. Raises PolicyError if no run has them; its
+    message names the configuration key."""
     from rtl_core.localtinker.registry import find_checkpoint
 
     directory = service.config.run.directory
@@ -130,36 +136,21 @@ def _find(service: TinkerService, path: str, key: str) -> tuple[Path, SavedWeigh
             return folder, found
     raise PolicyError(
         f"{key}: no run in {directory} has {path}",
-        "`rtl-distill checkpoints RUN` lists what a run has; the embedded service knows the runs of one run.directory",
+        "`rtl-distill checkpoints RUN` lists the weights of a run; the embedded service knows only runs in the same run.directory",
     )
 
 
-def found_at(service: TinkerService, path: str, key: str) -> Saved:
-    """What saved weights are that `key` names and an embedded service would find. PolicyError: there are none."""
+def describe_saved(service: TinkerService, path: str, key: str) -> Saved:
+    """Describe the saved weights at `path`, which `key` names. Raises PolicyError if there are none."""
     from rtl_core.localtinker.lora import LoraSpec
 
     _, saved = _find(service, path, key)
     return Saved(saved.base_model, LoraSpec.from_json(saved.lora).rank)
 
 
-def found_here(service: TinkerService) -> dict[str, Saved | PolicyError]:
-    """Key of the configuration -> what the saved weights that it names are, or why the embedded service will not have them. Nothing is copied."""
-    found: dict[str, Saved | PolicyError] = {}
-    for key, path in service.weights.items():
-        try:
-            found[key] = found_at(service, path, key)
-        except PolicyError as error:
-            found[key] = error
-    return found
-
-
-def adopt(service: TinkerService) -> None:
-    """Copy the saved weights that a run names, and does not have in the state folder of its embedded service, from the other runs of its
-    `run.directory`. They keep their path.
-
-    Raises:
-        PolicyError: none of them has such weights.
-    """
+def copy_saved_weights(service: TinkerService) -> None:
+    """Copy saved weights that the run names from other runs in its `run.directory` to its own state folder. They keep their path. Raises
+    PolicyError if no run has them."""
     from rtl_core.localtinker.registry import Registry, parse_path
 
     sources = {(key, path): _find(service, path, key) for key, path in service.weights.items()}
@@ -174,11 +165,3 @@ def adopt(service: TinkerService) -> None:
             registry.add_checkpoint(*parse_path(path, key), replace(saved, blob=blob, size_bytes=size))
     finally:
         registry.close()
-
-
-def adopted_bases(service: TinkerService) -> set[str]:
-    """The models that the named saved weights in the state folder of an embedded service are adapters of."""
-    from rtl_core.localtinker.registry import find_checkpoint
-
-    found = (find_checkpoint(service.state, path) for path in service.weights.values())
-    return {saved.base_model for saved in found if saved is not None}

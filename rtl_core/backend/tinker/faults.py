@@ -1,14 +1,14 @@
-"""The SDK's errors as the backend's. The SDK repeats by itself what it can; what it raises in the end is judged here.
+"""Translation of SDK errors, which the SDK raises after its own retries, into errors of the backend.
 
-Read in SDK 0.38 (`_exceptions.py`, `lib/api_future_impl.py`, `lib/internal_client_holder.py`, `lib/session_futures_poller.py`):
+Behaviour of SDK 0.38 (`_exceptions.py`, `lib/api_future_impl.py`, `lib/internal_client_holder.py`, `lib/session_futures_poller.py`):
 
-- sending is repeated for five minutes, then `APIConnectionError` or the last `APIStatusError` is raised;
-- waiting for a result is repeated without end while there is no connection. A result that the service no longer has is a
-  `RetryableException` (410), or a `ValueError` whose cause is the `APIStatusError`: both mean that the request is to be made again;
-- work that the service itself failed at is a `RequestFailedError` with a category: `user` is a mistake of ours, the others are not;
-- a sampling client whose poller gave up raises a bare `TinkerError` for ever: it is to be replaced;
-- no credit (402) is waited for inside the SDK and then final (see pauses.py);
-- "Invalid session_id" comes for ever from all clients of a session that the service has ended: a new session is needed (see sessions.py).
+- sending is retried for five minutes, then `APIConnectionError` or the last `APIStatusError` is raised;
+- waiting for a result is retried without limit while there is no connection. A result that the service no longer has is a
+  `RetryableException` (410), or a `ValueError` whose cause is the `APIStatusError`: in both cases the request must be made again;
+- work that failed on the service is a `RequestFailedError` with a category: `user` is our mistake, the others are not;
+- a sampling client whose poller gave up raises a bare `TinkerError` permanently and must be replaced;
+- without credit (402) the SDK waits, then fails permanently (see pauses.py);
+- "Invalid session_id" is raised permanently by all clients of a session that the service has ended; a new one is needed (see sessions.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import tinker
 from tinker.lib.retryable_exception import RetryableException
 from tinker.types import RequestErrorCategory
 
-from rtl_core.backend.base import SERVER
+from rtl_core.backend.base import SERVER_HINT
 from rtl_core.errors import (
     BackendUnavailableError,
     MalformedAnswerError,
@@ -35,31 +35,31 @@ from rtl_core.errors import (
 
 
 class SessionLostError(BackendUnavailableError):
-    """The service has ended the session; what is made on a new one works."""
+    """The service has ended the session. Clients of a new session work."""
 
 
 class Kind(NamedTuple):
-    """What an error means, in words. Texts name `error`, `words` (its class and itself), `first_line` and `cause` of it; before a run also
-    `status` and `detail` of the answer, `url`, `source` (of the credential), `sign_in` (how to get one) and `setting` (of the address)."""
+    """Texts for a kind of error. Placeholders: `error`, `words` (its class and message), `first_line`, `cause`; before a run also `status` and
+    `detail` of the response, `url`, `source` (of the credential), `sign_in` (how to get one) and `setting` (of the address)."""
 
     raised: type[RtlDistillError]
-    """During a run: the error of ours, its message and its hint."""
+    """During a run: class, message and hint of our error."""
     message: str
     hint: str | None
     about: str
-    """Before a run: what the finding is about, its text and its remedy."""
+    """Before a run: subject, text and remedy of the finding."""
     found: str
     remedy: str
 
 
-SAME_COMMAND = "the same command goes on where the run stopped"
+SAME_COMMAND = "the same command resumes the run"
 CONSOLE = "https://tinker.thinkingmachines.ai"
-ADDRESS = "{setting} or TINKER_BASE_URL names another service; without both it is Tinker's cloud"
-NOT_DONE = (BackendUnavailableError, "the Tinker service did not do what was asked ({words})", None)
+ADDRESS = "{setting} or TINKER_BASE_URL selects another service; without both it is Tinker's cloud"
+NOT_DONE = (BackendUnavailableError, "the Tinker service did not complete a request ({words})", None)
 REFUSED = (
     PolicyError,
     "the Tinker service refused ({words})",
-    f"what the service said tells which setting it means; mend that, then {SAME_COMMAND}",
+    f"correct the setting that the service's message refers to; then {SAME_COMMAND}",
 )
 ANSWERS = ("service", "{url} answers {status}{detail}", ADDRESS)
 UNUSABLE = ("credentials", "{source} cannot be used: {first_line}", "{sign_in}")
@@ -68,7 +68,7 @@ KINDS = {
     "key refused": Kind(
         PolicyError,
         "the Tinker service does not accept the key (401): {error}",
-        f"check TINKER_API_KEY, or log in again with `tinker auth login`; {SAME_COMMAND}",
+        f"check TINKER_API_KEY, or log in again with `tinker auth login`; then {SAME_COMMAND}",
         "credentials",
         "{url} refuses {source} (401{detail})",
         "{sign_in}",
@@ -76,63 +76,61 @@ KINDS = {
     "unpaid": Kind(
         PolicyError,
         "the account has no credit at Tinker (402): {error}",
-        f"add credit in the Tinker console ({CONSOLE}); {SAME_COMMAND}, and nothing is paid twice",
+        f"add credit in the Tinker console ({CONSOLE}); then {SAME_COMMAND}, and nothing is paid twice",
         "account",
         "the account of {source} is not paid for (402{detail})",
-        f"set up billing or add credit at {CONSOLE}, then the same command",
+        f"set up billing or add credit at {CONSOLE}, then run the same command",
     ),
     "not allowed": Kind(
         PolicyError,
         "the Tinker service does not allow this to the key's owner (403): {error}",
-        f"use a key whose project has access, or ask its owner for it; {SAME_COMMAND}",
+        f"use a key whose project has access, or ask its owner for access; then {SAME_COMMAND}",
         "account",
         "{source} may not use {url} (403{detail})",
         f"ask an owner of the organisation for access ({CONSOLE}), or use another key",
     ),
-    "busy": Kind(*NOT_DONE, "service", "{url} is busy ({status}{detail})", "try again in some minutes"),
+    "busy": Kind(*NOT_DONE, "service", "{url} is busy ({status}{detail})", "try again in a few minutes"),
     "unreachable": Kind(*NOT_DONE, "service", "{url} cannot be reached: {cause}", f"check the network; {ADDRESS}"),
     "not a service": Kind(*NOT_DONE, "service", "{url} does not answer as a Tinker service does", ADDRESS),
     "failed": Kind(*NOT_DONE, *UNUSABLE),
     "gone": Kind(
         WeightsGoneError,
-        "the Tinker service does not have what was asked for ({words})",
-        "`rtl-distill checkpoints RUN` lists the weights that are kept (checkpoints.ttl_days); models are retired now and then: "
-        "`rtl-distill check` names those that are served",
+        "the Tinker service does not have the requested weights or model ({words})",
+        "`rtl-distill checkpoints RUN` lists the weights that are kept (checkpoints.ttl_days); models may be retired: "
+        "`rtl-distill check` lists those that are served",
         *ANSWERS,
     ),
     "refused": Kind(*REFUSED, *ANSWERS),
     "unusable": Kind(*REFUSED, *UNUSABLE),
 }
 BY_STATUS = {401: "key refused", 402: "unpaid", 403: "not allowed"}
-PASSING = ("busy", "unreachable")
-"""What time may mend before a run."""
-NO_ANSWER = (ValueError, TypeError, AttributeError, LookupError, AssertionError, OverflowError, httpx.RequestError)
-"""What reading an answer raises that is none: JSON cut short, a list where an object belongs, too few of what was asked for, redirects
-without end. Within a border stand only calls of the SDK and the reading of their answers."""
+TEMPORARY = ("busy", "unreachable")
+"""Kinds that may be temporary."""
+INVALID_ANSWER = (ValueError, TypeError, AttributeError, LookupError, AssertionError, OverflowError, httpx.RequestError)
+"""Errors raised while parsing an invalid answer: truncated JSON, a list instead of an object, too few items, endless redirects. `sdk_errors`
+must therefore contain only SDK calls and the parsing of their answers."""
 
 
 @contextmanager
-def translated(call: str = "a request") -> Iterator[None]:
-    """Raise what the SDK, or the reading of its answer to `call`, raises in the block as an error of ours (see `as_ours`)."""
+def sdk_errors(call: str = "a request") -> Iterator[None]:
+    """Translate errors of the SDK, or of parsing its answer to `call`, into ours (see `to_own_error`)."""
     try:
         yield
     except RtlDistillError:
         raise
     except Exception as error:
-        if (ours := as_ours(error)) is None:
-            if not isinstance(error, NO_ANSWER):
+        if (ours := to_own_error(error)) is None:
+            if not isinstance(error, INVALID_ANSWER):
                 raise
             words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            ours = MalformedAnswerError(
-                f"the Tinker service gave no answer to {call} that can be read ({words})", SERVER
-            )
+            ours = MalformedAnswerError(f"the Tinker service gave an invalid answer to {call} ({words})", SERVER_HINT)
         raise ours from error
 
 
 @contextmanager
-def client_may_be_lost() -> Iterator[None]:
-    """The same for a training client. One that is no longer live on the service, as after its restart, is a `TrainerLostError`."""
-    with translated("a train step or a save"):
+def trainer_errors() -> Iterator[None]:
+    """As `sdk_errors`, for a training client. If the service lost it, for example by a restart, raise `TrainerLostError`."""
+    with sdk_errors("a train step or a save"):
         try:
             yield
         except Exception as error:
@@ -146,20 +144,20 @@ def client_may_be_lost() -> Iterator[None]:
 
 
 @contextmanager
-def sampler_may_be_lost() -> Iterator[None]:
-    """The same for a sampling client: that the service let it go says nothing of its weights, so a new one is to be tried."""
-    with translated("a request for samples or scores"):
+def sampler_errors() -> Iterator[None]:
+    """As `sdk_errors`, for a sampling client. If the service dropped it, its weights may still exist, so a new client can be tried."""
+    with sdk_errors("a request for samples or scores"):
         try:
             yield
         except Exception as error:
             if is_session_lost(error) or status_of(error) not in (404, 410):
                 raise
-            raise BackendUnavailableError(f"the service let a sampling client go ({error})") from error
+            raise BackendUnavailableError(f"the service dropped a sampling client ({error})") from error
 
 
-def as_ours(error: Exception) -> Exception | None:
-    """What the backend raises for an error of the SDK: `BackendUnavailableError` where the same work may succeed when it is done
-    again, `WeightsGoneError` for what is not there, `PolicyError` for a refusal. None: no error of the SDK."""
+def to_own_error(error: Exception) -> Exception | None:
+    """Translate an SDK error: `BackendUnavailableError` if a retry may succeed, `WeightsGoneError` if something does not exist, `PolicyError` for
+    a refusal. None: not an SDK error."""
     if (name := kind_of(error)) is None:
         return None
     kind = KINDS[name]
@@ -167,7 +165,7 @@ def as_ours(error: Exception) -> Exception | None:
 
 
 def kind_of(error: Exception) -> str | None:
-    """Which of `KINDS` an error of the SDK is. None: it is no error of the SDK."""
+    """Return the key in `KINDS` of an SDK error. None: not an SDK error."""
     status = status_of(error)
     if is_session_lost(error):
         return "session lost"
@@ -175,7 +173,7 @@ def kind_of(error: Exception) -> str | None:
         return BY_STATUS[status]
     if isinstance(error, (httpx.TransportError, tinker.APIConnectionError)):
         return "unreachable"
-    if isinstance(error, tinker.APIResponseValidationError):  # an answer of something else, such as a gateway's page
+    if isinstance(error, tinker.APIResponseValidationError):  # such as a gateway's page
         return "not a service"
     if isinstance(error, tinker.APIStatusError) and (error.status_code in (408, 409, 429) or error.status_code >= 500):
         return "busy"
@@ -189,27 +187,27 @@ def kind_of(error: Exception) -> str | None:
 
 
 def status_of(error: Exception) -> int | None:
-    """The HTTP status behind an error of the SDK, also of one that it wraps while it fetches a result."""
+    """Return the HTTP status of an SDK error, also if it is wrapped while a result is fetched."""
     cause = error.__cause__ if isinstance(error, ValueError) else error
     if isinstance(cause, tinker.APIStatusError):
         return cause.status_code
-    # SDK 0.38 fails so at a 402 to the first request of a session: it notes the pause in what it has not made yet.
+    # SDK 0.38 fails like this after a 402 to the first request of a session, because it accesses an object that does not exist yet.
     if isinstance(cause, AttributeError) and "billing_exception" in str(cause):
         return 402
     return None
 
 
 def is_session_lost(error: Exception) -> bool:
-    """Whether the service says that it does not know, or has ended, the session; not: a sampling session."""
+    """Whether the service does not know the session or has ended it. Not for sampling sessions."""
     refused = status_of(error) in (400, 404, 410) or isinstance(error, tinker.RequestFailedError)
-    said = re.sub(r"tinker://\S+", "", str(error))  # a path holds the run's name
+    said = re.sub(r"tinker://\S+", "", str(error))  # a path contains the run's name
     return refused and re.search(r"(?<!sampling[ _])session", said, re.IGNORECASE) is not None
 
 
 def _failed(error: Exception) -> bool:
-    """Whether the service, or the SDK's waiting for it, failed at a request that was right: it is to be made again."""
+    """Whether the service or the SDK failed on a valid request, which must be made again."""
     if isinstance(error, tinker.RequestFailedError):
         return error.category is not RequestErrorCategory.User
-    if isinstance(error, ValueError):  # whoever made the request was allowed to; fetching its result failed for good
+    if isinstance(error, ValueError):  # the request was accepted, but fetching its result failed
         return isinstance(error.__cause__, tinker.APIStatusError) or "self.request_id=" in str(error)
     return isinstance(error, RetryableException) or type(error) is tinker.TinkerError

@@ -1,8 +1,8 @@
-"""What the SDK waits for, in a run's own lines: it tells of it by its logger alone, while a run seems to hang.
+"""Report why the SDK waits. The SDK only logs it, and the run seems to hang.
 
-An account without credit is waited for, as the SDK does: to pay takes a person minutes, nothing is spent in the meantime, and what is
-under way on the service is not lost. After an hour (`billing_exception_max_pause_duration_sec`, the service's own setting) the SDK gives
-up, and the run ends with everything recorded (402 in faults.py).
+Like the SDK, a run waits while an account has no credit: adding credit takes minutes, waiting costs nothing, and requests in progress on the
+service are not lost. After an hour (`billing_exception_max_pause_duration_sec`, a setting of the service) the SDK gives up, and the run ends
+with everything recorded (402 in faults.py).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from rtl_core.backend.tinker.faults import status_of
 Made = TypeVar("Made")
 
 AGAIN_S = 600.0
-"""How often one thing is told while it lasts."""
+"""Minimum interval between two reports of the same pause."""
 UNPAID_PATIENCE_S, UNPAID_PAUSE_S = 3600.0, 5.0
-"""As the SDK's own."""
+"""The same as the SDK's."""
 RAISED_TOO = ("tinker.lib.retry_handler", "tinker.lib.session_futures_poller", "tinker.lib.api_future_impl")
-"""Loggers whose warnings come as errors as well, or say that a long poll goes on."""
+"""Loggers whose warnings are also raised as errors, or only report a continued long poll."""
 
 
 class Pauses(logging.Handler):
-    """Hears the SDK's warnings and tells them to a run, each at once and then every ten minutes; any thread may call it."""
+    """Log handler that reports the SDK's warnings to a run: each one immediately, then every ten minutes. Thread-safe."""
 
     def __init__(self, tell: Callable[[str], None], services: int = 1) -> None:
-        """`services`: how many a run has. The SDK does not tell which of them refused, so all must have served before that is over."""
+        """`services`: number of paid services. The SDK does not say which one refused, so a pause ends when all have served."""
         super().__init__(logging.WARNING)
         self._services = services
         self._served: set[object] = set()
@@ -43,27 +43,26 @@ class Pauses(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
         if "due to billing" in message:
-            self.unpaid(message.partition("Error: ")[2] or message)
+            self.note_refusal(message.partition("Error: ")[2] or message)
             return
-        # A pause for another reason comes from the same line of the SDK.
+        # The same SDK line logs pauses for different reasons.
         what = (record.pathname, record.lineno, message.partition("Reason: ")[2])
         if record.name not in RAISED_TOO and self._is_due(what):
             self._tell(f"Tinker: {message}")
 
-    def unpaid(self, words: str) -> None:
-        """A request was refused for want of credit and will be made again."""
+    def note_refusal(self, words: str) -> None:
+        """Record that a request was refused for lack of credit. It will be retried."""
         with self._guard:
             self._unpaid_since = self._unpaid_since or time.monotonic()
             self._served.clear()
         if self._is_due("unpaid"):
             self._tell(
-                f"the account has no credit at Tinker (402): {words}. The run waits for up to an hour and goes on by itself once "
-                "credit is added; to stop it now, press Ctrl-C: everything is saved, and the same command goes on"
+                f"the account has no credit at Tinker (402): {words}. The run waits for up to an hour and continues once credit is "
+                "added. To stop it now, press Ctrl-C: everything is saved, and the same command resumes it"
             )
 
-    def served(self, begun: float, service: object = None) -> None:
-        """A request of that moment (monotonic, in seconds) was served by one of the services. One made after a refusal for want of credit
-        ends the pause; one of before says nothing."""
+    def note_success(self, begun: float, service: object = None) -> None:
+        """Record that a service served a request made at `begun` (monotonic seconds). It ends a pause only if made after the refusal."""
         with self._guard:
             since = self._unpaid_since
             if since is not None and since < begun:
@@ -76,8 +75,8 @@ class Pauses(logging.Handler):
         if since is not None and over:
             self._tell(f"Tinker serves the account again, after {time.monotonic() - since:.0f} s without credit")
 
-    async def when_paid(self, make: Callable[[], Awaitable[Made]]) -> Made:
-        """What `make` makes. Where the SDK opens a client or a session it does not wait for credit, so this does."""
+    async def retry_unpaid(self, make: Callable[[], Awaitable[Made]]) -> Made:
+        """Call `make`, retrying while the account has no credit. The SDK does not do this when it opens a client or session."""
         deadline = time.monotonic() + UNPAID_PATIENCE_S
         while True:
             try:
@@ -85,7 +84,7 @@ class Pauses(logging.Handler):
             except Exception as error:
                 if status_of(error) != 402 or time.monotonic() > deadline:
                     raise
-                self.unpaid(str(error))
+                self.note_refusal(str(error))
             await asyncio.sleep(UNPAID_PAUSE_S)
 
     def _is_due(self, what: object) -> bool:
@@ -98,8 +97,8 @@ class Pauses(logging.Handler):
 
 
 @contextmanager
-def pauses_told(tell: Callable[[str], None], services: int = 1) -> Iterator[Pauses]:
-    """The SDK's warnings go to `tell` within the block, and nowhere else. `services`: of so many together."""
+def pauses_reported(tell: Callable[[str], None], services: int = 1) -> Iterator[Pauses]:
+    """Send the SDK's warnings only to `tell` within the block. `services`: see `Pauses`."""
     logger = logging.getLogger("tinker")
     pauses, propagated = Pauses(tell, services), logger.propagate
     logger.addHandler(pauses)

@@ -1,15 +1,15 @@
-"""What a Tinker service says before a run, asked once: does it let us in, and what does it serve?
+"""Check of a remote Tinker service before a run, without retries: does it accept the credential, and what does it serve?
 
-The SDK's own clients ask again for five minutes, and for an hour where an account is unpaid (402), which they tell in one line of their log
-(SDK 0.38, `lib/internal_client_holder.py`). Here its HTTP client is used without that: how credentials and addresses are found, how a
-credential is exchanged for a token, and the classes of errors are the SDK's own.
+The SDK's own clients retry for five minutes, or for an hour if an account is unpaid (402), and only log it (SDK 0.38,
+`lib/internal_client_holder.py`). This module therefore uses the SDK's HTTP client directly. Finding credentials and addresses, exchanging a
+credential for a token, and error classes are the SDK's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import httpx
 import tinker
@@ -25,21 +25,21 @@ from tinker.types import ClientConfigRequest, SupportedModel, WeightsInfoRespons
 from tinker.types.client_config_response import ClientConfigResponse
 
 from rtl_core.backend.base import Readiness, Saved
-from rtl_core.backend.tinker.checkpoints import gone
-from rtl_core.backend.tinker.connect import credential, setting_of, sign_in
-from rtl_core.backend.tinker.faults import KINDS, PASSING, kind_of, status_of
+from rtl_core.backend.tinker.checkpoints import missing_weights
+from rtl_core.backend.tinker.connect import credential, sign_in
+from rtl_core.backend.tinker.faults import KINDS, TEMPORARY, kind_of, status_of
 from rtl_core.backend.tinker.services import TinkerService
 from rtl_core.errors import PolicyError
 from rtl_core.types.finding import Finding
 
 REQUEST_S = 10.0
-"""How long one request may take; up to three follow one another."""
+"""Timeout of one request. Up to three follow one another."""
 WHOLE_S = 20.0
-"""How long all of them may take."""
+"""Timeout of all requests together."""
 
 
 async def remote_readiness(service: TinkerService) -> Readiness:
-    """What a service with a URL, or the cloud, says of itself and of the models that a run wants. See `Provider.check`."""
+    """Check a remote service and the models that a run needs from it. See `Provider.check`."""
     url = resolve_base_url(service.url)
     try:
         auth, source = credential(service)
@@ -47,8 +47,8 @@ async def remote_readiness(service: TinkerService) -> Readiness:
         return Readiness([Finding("credentials", "wrong", error.message, error.hint)])
     try:
         async with asyncio.timeout(WHOLE_S):
-            auth = await exchanged(url, auth, service.key)
-            served_models = await served(url, auth)
+            auth = await exchange_credential(url, auth, service.key)
+            models = await supported_models(url, auth)
             saved = await saved_weights(url, auth, service)
     except Exception as error:
         if (found := refusal(error, url, source, service)) is None:
@@ -56,24 +56,25 @@ async def remote_readiness(service: TinkerService) -> Readiness:
         return Readiness([found])
     findings = [
         Finding("credentials", "ok", f"{source}, taken by {url}"),
-        Finding("account", "ok", f"in good standing; {len(served_models)} models served"),
+        Finding("account", "ok", f"in good standing; {len(models)} models served"),
     ]
-    models = {model.model_name: model for model in served_models if model.model_name}
     trains = service.config.run.purpose == "train"
     for key, name in service.models.items():
         findings.append(model_finding(key, name, models, trained=key == "tinker.student" and trains))
-    context = {name: model.max_context_length for name, model in models.items() if model.max_context_length}
+    wanted = {name: models[name].max_context_length for name in service.models.values() if name in models}
+    context = {name: length for name, length in wanted.items() if length}
     return Readiness(findings, context, saved=saved)
 
 
-async def served(url: str, auth: AuthTokenProvider) -> Sequence[SupportedModel]:
-    """The models that the service lists, which it does for a paid account alone. Raises errors of the SDK."""
+async def supported_models(url: str, auth: AuthTokenProvider) -> dict[str, SupportedModel]:
+    """Return the models that the service lists, by name. Needs a paid account. Raises SDK errors."""
     async with _client(url, auth) as client:
-        return (await client.service.get_server_capabilities()).supported_models
+        listed = (await client.service.get_server_capabilities()).supported_models
+    return {model.model_name: model for model in listed if model.model_name}
 
 
-async def exchanged(url: str, auth: AuthTokenProvider, key: str | None = None) -> AuthTokenProvider:
-    """What goes with each request: the credential, or the token that the service gives for it. Raises errors of the SDK."""
+async def exchange_credential(url: str, auth: AuthTokenProvider, key: str | None = None) -> AuthTokenProvider:
+    """Return the authentication for requests: the credential, or the token that the service exchanges for it. Raises SDK errors."""
     async with _client(url, auth) as first:
         flags = await first.service.client_config(request=ClientConfigRequest(sdk_version=tinker.__version__))
     if flags.pjwt_auth_enabled:
@@ -81,7 +82,7 @@ async def exchanged(url: str, auth: AuthTokenProvider, key: str | None = None) -
         async with _client(url, resolve_auth_provider(key, by_command)) as exchange:
             return ApiKeyAuthProvider((await exchange.service.auth_token()).jwt)
     if isinstance(auth, CredentialCmdAuthProvider):
-        raise tinker.TinkerError("the service takes API keys only, and TINKER_CREDENTIAL_CMD is all there is")
+        raise tinker.TinkerError("the service accepts only API keys, and only TINKER_CREDENTIAL_CMD is set")
     return auth
 
 
@@ -92,13 +93,13 @@ def _client(url: str, auth: AuthTokenProvider) -> AsyncTinker:
         max_retries=0,
         _auth=auth,
         _strict_response_validation=True,
-        # As the SDK's own first question: by httpx' transport, whose errors are told apart.
+        # As in the SDK's first request: httpx' transport, whose errors can be told apart.
         _client_config=ClientConfigResponse(use_pyqwest_transport=False),
     )
 
 
 async def saved_weights(url: str, auth: AuthTokenProvider, service: TinkerService) -> dict[str, Saved | PolicyError]:
-    """What the service says of the saved weights that the run names (see `Readiness.saved`); it is asked only where there are some."""
+    """Describe the saved weights that the run names, if any (see `Readiness.saved`)."""
     found: dict[str, Saved | PolicyError] = {}
     if not service.weights:
         return found
@@ -109,47 +110,42 @@ async def saved_weights(url: str, auth: AuthTokenProvider, service: TinkerServic
                 info = await client.post("/api/v1/weights_info", body=body, cast_to=WeightsInfoResponse)
                 found[key] = Saved(info.base_model, info.lora_rank)
             except (tinker.NotFoundError, tinker.BadRequestError, tinker.UnprocessableEntityError):
-                found[key] = gone(path)
+                found[key] = missing_weights(path)
     return found
 
 
 def refusal(error: Exception, url: str, source: str, service: TinkerService | None = None) -> Finding | None:
-    """What kept the service from answering; None for an error that is none of the service's or the SDK's."""
+    """Return the finding for an error of the service or the SDK; None for other errors."""
     name = kind_of(error)
     if name is None and isinstance(error, TimeoutError):
         name = "unreachable"
-    elif name is None and isinstance(error, (OSError, ValueError)):  # of the credential: expired, its command failed
+    elif name is None and isinstance(error, (OSError, ValueError)):  # the credential expired, or its command failed
         name = "unusable"
     if name is None:
         return None
     late = isinstance(error, (TimeoutError, tinker.APITimeoutError))
+    body = error.body if isinstance(error, tinker.APIStatusError) else None
+    said = body.get("detail") or body.get("message") if isinstance(body, dict) else None
     words = {
         "url": url,
         "source": source,
         "status": status_of(error),
-        "detail": _detail(error),
+        "detail": f": {' '.join(str(said).split())[:200]}" if said else "",
         "cause": "no answer in time" if late else error.__cause__ or error,
         "first_line": str(error).partition("\n")[0],
         "sign_in": sign_in(service),
-        "setting": setting_of(service),
+        "setting": service.setting if service else "tinker.base_url",
     }
     kind = KINDS[name]
-    return Finding(kind.about, "wrong", kind.found.format(**words), kind.remedy.format(**words), name in PASSING)
-
-
-def _detail(error: Exception) -> str:
-    """What the service says besides the number, on one line."""
-    body = error.body if isinstance(error, tinker.APIStatusError) else None
-    said = body.get("detail") or body.get("message") if isinstance(body, dict) else None
-    return f": {' '.join(str(said).split())[:200]}" if said else ""
+    return Finding(kind.about, "wrong", kind.found.format(**words), kind.remedy.format(**words), name in TEMPORARY)
 
 
 def model_finding(key: str, name: str, served: Mapping[str, SupportedModel], *, trained: bool) -> Finding:
-    """Whether a service has a model, samples it and, where it shall be, trains it."""
-    # A service that does not tell (None) is taken at its word when a client is made.
+    """Check that a service has a model, samples it and, if `trained`, trains it."""
+    # None means unknown; then opening a client decides.
     fit = [n for n, m in served.items() if m.sampleable is not False and (not trained or m.trainable is not False)]
     near = ", ".join(difflib.get_close_matches(name, fit, n=3, cutoff=0.3) or sorted(fit)[:3]) or "none"
-    remedy = f"set {key} to one that it serves; nearest: {near}"
+    remedy = f"set {key} to a model that it serves; most similar: {near}"
     model = served.get(name)
     if model is None:
         return Finding(key, "wrong", f"the service does not serve {name!r}; it may be retired", remedy)

@@ -1,4 +1,4 @@
-"""The Tinker services of a run: one, or one for the student and another one for its teachers (`tinker.teacher_base_url`)."""
+"""The Tinker services of a run: one for all models, or separate ones for student and teachers (`tinker.teacher_base_url`)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from rtl_core.backend.base import SAVED, wanted_models
 from rtl_core.config import RunConfig
 
 TEACHER_KEY = "TINKER_TEACHER_API_KEY"
-"""Environment variable with the key for the teachers' service where they have one of their own; without it TINKER_API_KEY serves both."""
+"""Environment variable with the key of a separate teacher service. Fallback: TINKER_API_KEY."""
 
 
 @dataclass(frozen=True)
 class TinkerService:
-    """One service: where it is, with which key, and what the run wants of it."""
+    """One service: its address, its key, and what the run needs from it."""
 
     config: RunConfig
     part: Literal["all", "student", "teacher"] = "all"
-    """Whose models it serves: all, the student's or the teachers'."""
+    """Which models it serves."""
 
     @property
     def setting(self) -> str:
-        """Key of the configuration that names its address."""
+        """Configuration key of its address."""
         return "tinker.teacher_base_url" if self.part == "teacher" else "tinker.base_url"
 
     @property
@@ -35,7 +35,7 @@ class TinkerService:
 
     @property
     def url(self) -> str | None:
-        """Address of one that is not embedded; None: the one that the SDK finds, which is Tinker's cloud or TINKER_BASE_URL."""
+        """Address of a remote service. None: the SDK's default, which is TINKER_BASE_URL or Tinker's cloud."""
         tinker = self.config.tinker
         if self.part == "teacher":
             return None if tinker.teacher_base_url == "cloud" else tinker.teacher_base_url
@@ -43,17 +43,17 @@ class TinkerService:
 
     @property
     def key(self) -> str | None:
-        """Its own key; None: the credential that the SDK finds."""
+        """Its own key. None: the credential that the SDK finds."""
         return os.environ.get(TEACHER_KEY) or None if self.part == "teacher" else None
 
     @property
     def models(self) -> dict[str, str]:
-        """Key of the configuration -> model that it shall serve."""
+        """Mapping of configuration key to a model that it must serve."""
         return {key: name for key, name in wanted_models(self.config).items() if self._has(key)}
 
     @property
     def weights(self) -> dict[str, str]:
-        """Key of the configuration -> saved weights that it shall have."""
+        """Mapping of configuration key to saved weights that it must have."""
         tinker, evaluated = self.config.tinker, self.config.evaluation.weights
         own = {"tinker.start_from": tinker.start_from or "", "evaluation.weights": evaluated or ""}
         named = {**own, **tinker.named_teachers}
@@ -61,7 +61,7 @@ class TinkerService:
 
     @property
     def state(self) -> Path:
-        """Where the embedded service keeps its weights. The teachers' is of this process alone: it trains nothing."""
+        """State folder of the embedded service. That of the teachers belongs to this process, because it trains nothing."""
         return self.config.run.folder / (f"teacher-{os.getpid()}" if self.part == "teacher" else "tinker")
 
     def _has(self, key: str) -> bool:
@@ -69,7 +69,7 @@ class TinkerService:
 
 
 def services_of(config: RunConfig) -> list[TinkerService]:
-    """The services of a run, the student's first."""
+    """Return the services of a run, the student's first."""
     if config.tinker.teacher_apart:
         return [TinkerService(config, "student"), TinkerService(config, "teacher")]
     return [TinkerService(config)]

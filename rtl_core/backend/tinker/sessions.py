@@ -1,8 +1,8 @@
-"""The session of the SDK that a backend works through, and a new one when the service has ended it.
+"""The SDK session of a backend, replaced when the service has ended it.
 
-Clients that were made on an ended session fail for ever, and the SDK makes no new one. So whoever meets such an error marks the session
-as over (`using`), and whoever comes next gets a new one (`present`). What still runs on the old one ends there by itself: its
-requests may have been accepted, and closing the SDK's client under them would leave them waiting.
+Clients of an ended session fail permanently, and the SDK does not open a new one. Such an error therefore marks the session as over
+(`using`), and the next request opens a new one (`current`). Requests that are still running on the old session may have been accepted; its
+client is closed only after they end, because closing it earlier would leave them waiting.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ import tinker
 
 from rtl_core.backend.base import Weights
 from rtl_core.backend.tinker.connect import Endpoint, tinker_session
-from rtl_core.backend.tinker.faults import SessionLostError, translated
+from rtl_core.backend.tinker.faults import SessionLostError, sdk_errors
 from rtl_core.backend.tinker.pauses import Pauses
 
 
 class OpenSession:
-    """A service client and the sampling clients that were made on it."""
+    """A service client and its sampling clients."""
 
     def __init__(self, service: tinker.ServiceClient, closing: AsyncExitStack) -> None:
         self.service = service
         self.samplers: dict[Weights, tinker.SamplingClient] = {}
         self.opening = asyncio.Lock()
-        """Held by whoever opens a sampling client."""
+        """Held while a sampling client is opened."""
         self.closing = closing
         self.users = 0
         self.over = False
 
     @contextmanager
-    def using(self, border: Callable[[], AbstractContextManager[None]] = translated) -> Iterator[None]:
-        """For requests through this session; `border` translates SDK errors into ours. A session that is over refuses at once: what
-        was made on it, such as a trainer, is to be made anew."""
+    def using(self, errors: Callable[[], AbstractContextManager[None]] = sdk_errors) -> Iterator[None]:
+        """Context for requests through this session; `errors` translates SDK errors into ours. Raises SessionLostError if the session is
+        over; its clients, such as a trainer, must then be opened again."""
         if self.over:
-            raise SessionLostError("the Tinker service had ended the session")
+            raise SessionLostError("the Tinker service ended the session")
         self.users += 1
         try:
-            with border():
+            with errors():
                 yield
         except SessionLostError:
             self.over = True
@@ -50,7 +50,7 @@ class OpenSession:
 
 
 class Sessions:
-    """A service, and the sessions that a backend opens on it one after the other; `tell` hears of each but the first."""
+    """A service and the consecutive sessions that a backend opens on it. `tell` receives a line for each but the first."""
 
     def __init__(self, endpoint: Endpoint, pauses: Pauses, tell: Callable[[str], None]) -> None:
         self.endpoint = endpoint
@@ -60,29 +60,25 @@ class Sessions:
         self._opened: list[OpenSession] = []
         self._lock = asyncio.Lock()
 
-    async def present(self) -> OpenSession:
-        """The session to make requests through; to be used (`using`) before anything else is awaited."""
-        with translated():
-            return await self.pauses.when_paid(self._present)
+    async def current(self) -> OpenSession:
+        """Return the current session. Call `using` before awaiting anything else."""
+        with sdk_errors():
+            return await self.pauses.retry_unpaid(self._current)
 
-    async def _present(self) -> OpenSession:
+    async def _current(self) -> OpenSession:
         async with self._lock:
             if not self._opened or self._opened[-1].over:
-                await self._open()
+                async with AsyncExitStack() as stack:
+                    service = await stack.enter_async_context(tinker_session(self.endpoint))
+                    # The SDK opens the session on first use, which blocks.
+                    await asyncio.to_thread(lambda: service.holder)
+                    self._opened.append(OpenSession(service, stack.pop_all()))
+                if len(self._opened) > 1:
+                    self.tell("Tinker ended the session; the run goes on in a new one")
             for old in [old for old in self._opened[:-1] if not old.users]:
                 self._opened.remove(old)
                 await old.closing.aclose()
             return self._opened[-1]
-
-    async def _open(self) -> None:
-        async with AsyncExitStack() as stack:
-            service = await stack.enter_async_context(tinker_session(self.endpoint))
-            # The SDK makes the session when it is first needed, and blocks whoever needs it.
-            await asyncio.to_thread(lambda: service.holder)
-            session = OpenSession(service, stack.pop_all())
-        if self._opened:
-            self.tell("Tinker had ended the session; the run goes on in a new one")
-        self._opened.append(session)
 
     async def __aenter__(self) -> Self:
         return self

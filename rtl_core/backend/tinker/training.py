@@ -1,7 +1,7 @@
 """The train step through a Tinker training client.
 
-Alignment: a datum's input is the whole sequence without its last token and its target the sequence without its first, so
-position t predicts token t + 1.
+Alignment: a datum's input is the sequence without its last token, and its target the sequence without its first token. Position t thus
+predicts token t + 1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tinker import types
 
 from rtl_core.backend.base import Adam, Checkpoint, Datum, StepResult, checked_metrics
-from rtl_core.backend.tinker.faults import client_may_be_lost
+from rtl_core.backend.tinker.faults import trainer_errors
 from rtl_core.config import RunConfig
 
 
@@ -25,16 +25,16 @@ class TinkerTrainer:
     def __init__(
         self,
         client: tinker.TrainingClient,
-        guarded: Callable[[], AbstractContextManager[None]] = client_may_be_lost,
+        errors: Callable[[], AbstractContextManager[None]] = trainer_errors,
     ) -> None:
-        """`guarded`: stands around all requests and translates SDK errors into ours."""
+        """`errors`: context manager around all requests that translates SDK errors into ours."""
         self._client = client
-        self._guarded = guarded
+        self._errors = errors
 
     async def step(self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], adam: Adam) -> StepResult:
         sent = [to_datum(datum) for datum in datums]
-        with self._guarded():
-            # Both are submitted before either is awaited: the service then runs them in one cycle.
+        with self._errors():
+            # Submit both before awaiting either, so that the service runs them in one cycle.
             backward = self._client.forward_backward(sent, loss, dict(parameters) or None)  # type: ignore[arg-type]
             optim = self._client.optim_step(types.AdamParams(**vars(adam)))
             output, optim_output = await backward, await optim
@@ -47,11 +47,11 @@ class TinkerTrainer:
             )
 
     async def logprobs(self, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
-        with self._guarded():
+        with self._errors():
             return _logprobs(await self._client.forward([to_datum(datum) for datum in datums], "cross_entropy"), datums)
 
     async def save(self, name: str, ttl_s: int | None) -> Checkpoint:
-        with self._guarded():
+        with self._errors():
             state = self._client.save_state(name, ttl_seconds=ttl_s, overwrite=True)
             sampler = self._client.save_weights_for_sampler(name, ttl_seconds=ttl_s)
             return Checkpoint(state_path=(await state).path, sampler_path=(await sampler).path)
@@ -59,13 +59,13 @@ class TinkerTrainer:
 
 def _logprobs(output: types.ForwardBackwardOutput, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
     return [
-        datum.of_completion(record["logprobs"].to_numpy())
+        datum.completion_logprobs(record["logprobs"].to_numpy())
         for record, datum in zip(output.loss_fn_outputs, datums, strict=True)
     ]
 
 
 def to_datum(datum: Datum) -> types.Datum:
-    """One sequence as the SDK takes it; all arrays have length P + T − 1."""
+    """Convert one sequence to the SDK's format. All arrays have length P + T − 1."""
     inputs = {name: types.TensorData.from_numpy(values) for name, values in datum.padded.items()}
     return types.Datum(
         model_input=types.ModelInput.from_ints(datum.sequence[:-1]),
@@ -76,14 +76,14 @@ def to_datum(datum: Datum) -> types.Datum:
 async def open_training_client(
     service: tinker.ServiceClient, config: RunConfig, state_path: str | None, weights_only: bool = False
 ) -> tinker.TrainingClient:
-    """The student's training client: a fresh adapter, or the recorded state with its optimizer or, `weights_only`, a fresh one."""
+    """Open the student's training client: a new adapter, or a saved state with its optimizer (`weights_only`: with a new one)."""
     client: tinker.TrainingClient
-    if state_path is not None and weights_only:
-        client = await service.create_training_client_from_state(state_path)
-    elif state_path is not None:
-        client = await service.create_training_client_from_state_with_optimizer(state_path)
-    else:
+    if state_path is None:
         client = await service.create_lora_training_client(
             base_model=config.tinker.student, rank=config.tinker.lora_rank, seed=config.run.seed
         )
+    elif weights_only:
+        client = await service.create_training_client_from_state(state_path)
+    else:
+        client = await service.create_training_client_from_state_with_optimizer(state_path)
     return client

@@ -1,6 +1,6 @@
-"""A verifiers harness that asks the model once, without a program of its own: `--env.agent.harness.id direct`.
+"""A verifiers harness that calls the model once, without a separate program: `--env.agent.harness.id direct`.
 
-The harnesses of verifiers run programs that `uv` installs first, which is no concern of a taskset's test.
+The harnesses of verifiers run programs installed by `uv`, which the test of a taskset does not need.
 """
 
 import httpx

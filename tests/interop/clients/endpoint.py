@@ -1,4 +1,4 @@
-"""An endpoint on loopback that plays a model, for chats and for responses: `python endpoint.py ANSWERS` prints its port.
+"""An endpoint on loopback that acts as a model, for chats and responses: `python endpoint.py ANSWERS` prints its port.
 
 ANSWERS is JSON: {text of the user's message: responses}; the n-th request with a message gets its n-th response.
 """

@@ -1,4 +1,4 @@
-"""An Inspect solver that answers from a file: `-S answers=FILE`, JSON {kind: {id of the sample: response}}; epoch n takes the n-th kind."""
+"""An Inspect solver that answers from a file: `-S answers=FILE`, JSON {kind: {sample id: response}}. Epoch n uses the n-th kind."""
 
 import json
 from pathlib import Path

@@ -1,11 +1,11 @@
-"""RTL problems as an Inspect task (inspect-ai 0.3.285 was tried).
+"""RTL problems as an Inspect task (tested with inspect-ai 0.3.285).
 
     inspect eval rtl.py --model openai/gpt-5-mini             one response, graded
     inspect eval rtl.py -T agent=true --model ...             an agent with a shell; its files are graded
     inspect eval rtl.py --solver rtl.py@golden --model none   the known-good answers
 
-The agent's container (compose.yaml) has the simulators, no network, and no harness. Answers are graded on the host, in the grader's own
-sandbox. The score is 1 where all tests pass, else 0; what the grader could not decide is an error of the sample.
+The agent's container (compose.yaml) has the simulators, but neither network nor harness. Answers are graded on the host, in the grader's
+sandbox. The score is 1 if all tests pass, else 0. If grading itself fails, the sample has an error.
 """
 
 from pathlib import Path
@@ -49,7 +49,7 @@ def _sample(problem: Problem, agent: bool) -> Sample:
 
 @solver
 def golden():
-    """Answers with the known-good answer, without a model."""
+    """Return the known-good answer, without a model."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         text = response_of(PROBLEMS[str(state.sample_id)].golden or {})
@@ -61,7 +61,7 @@ def golden():
 
 @scorer(metrics=[accuracy(), stderr()])
 def verdict(agent: bool):
-    """1 where all tests pass."""
+    """1 if all tests pass."""
 
     async def score(state: TaskState, target: Target) -> Score:
         problem = PROBLEMS[str(state.sample_id)]
@@ -76,7 +76,7 @@ def verdict(agent: bool):
 
 
 async def _written(problem: Problem) -> dict[str, str]:
-    """The targets that stand in the agent's workspace; what is no text, or more than a tool may return, is no answer."""
+    """Return the targets in the agent's workspace. Ignores binary files and files that are too long for a tool."""
     files = {}
     for path in problem.targets:
         try:

@@ -1,6 +1,6 @@
-"""The verifier of a Harbor task: sends the files that the agent left to `rtl-distill serve-grader` and writes the reward.
+"""The verifier of a Harbor task: sends the agent's files to `rtl-distill serve-grader` and writes the reward.
 
-Where there is no verdict no reward is written, and Harbor counts an error of the trial and not an answer.
+If there is no verdict, no reward is written, and Harbor counts an error of the trial.
 """
 
 import json
@@ -14,11 +14,11 @@ TASK = json.loads(Path("/tests/task.json").read_text(encoding="utf-8"))
 WORKSPACE = Path("/workspace")
 LOGS = Path("/logs/verifier")
 MAX_CHARS = 2_000_000
-"""The most that the service takes of an answer."""
+"""Maximum size of an answer that the service accepts."""
 
 
-def left() -> dict[str, str]:
-    """Target -> text. What is a link, no text or too long is no answer."""
+def agent_files() -> dict[str, str]:
+    """Return a mapping of target to text. Ignores links, binary files and files that are too long."""
     files = {}
     for path in TASK["targets"]:
         file = WORKSPACE / path
@@ -31,7 +31,7 @@ def left() -> dict[str, str]:
 
 
 def verdict(files: dict[str, str]) -> dict:
-    """The service's record; waits while the service is busy."""
+    """Return the service's record. Waits while the service is busy."""
     body = json.dumps({"answers": [{"id": TASK["id"], "files": files}]}).encode()
     headers = {"Authorization": f"Bearer {os.environ['RTL_DISTILL_GRADER_TOKEN']}", "Content-Type": "application/json"}
     request = Request(f"{os.environ['RTL_DISTILL_GRADER_URL']}/v1/grade", body, headers)
@@ -47,7 +47,7 @@ def verdict(files: dict[str, str]) -> dict:
 
 
 def main() -> None:
-    files = left()
+    files = agent_files()
     passed = False
     if files:
         record = verdict(files)

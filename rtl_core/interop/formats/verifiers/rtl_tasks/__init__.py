@@ -1,11 +1,11 @@
-"""RTL problems as a verifiers taskset of the v1 interface (verifiers 0.4.0 was tried).
+"""RTL problems as a verifiers taskset of the v1 interface (tested with verifiers 0.4.0).
 
     pip install .
-    vf-validate rtl-tasks --runtime.type subprocess       known-good answers pass, no answer does not
+    vf-validate rtl-tasks --runtime.type subprocess       checks that known-good answers pass and empty ones fail
     vf-eval rtl-tasks -m MODEL --env.agent.harness.id null
 
-The model's last reply is the answer. It is graded beside the environment's server, in the grader's own sandbox; harness and known-good
-answer are no part of the task's data, so neither a harness nor a trace holds them.
+The model's last reply is the answer. It is graded in the process of the environment's server, in the grader's own sandbox. The task's data
+does not include harness and known-good answer, so traces do not contain them.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ PROBLEMS = read_tasks(Path(__file__).resolve().parent)
 
 
 class RtlData(vf.TaskData):
-    """What is asked; `id` finds the problem."""
+    """Data of a task; `id` identifies the problem."""
 
     category: str
     difficulty: str
@@ -35,17 +35,17 @@ class RtlTask(vf.Task[RtlData]):
 
     @vf.reward
     async def tests_passed(self, trace: vf.Trace) -> float:
-        """1 where all tests pass. Raises where grading itself failed."""
+        """1 if all tests pass. Raises if grading itself failed."""
         return float((await graded(PROBLEMS[self.data.id], trace.last_reply or "")).passed)
 
     async def validate(self, runtime: vf.Runtime) -> bool | None:
-        """Whether the known-good answer passes; None where there is none."""
+        """Whether the known-good answer passes; None if there is none."""
         problem = PROBLEMS[self.data.id]
         return None if problem.golden is None else (await graded(problem, response_of(problem.golden))).passed
 
 
 class RtlTaskset(vf.Taskset[RtlTask, vf.TasksetConfig]):
-    """All problems of the export, in its order."""
+    """All exported problems, in order."""
 
     def load(self) -> Iterator[RtlTask]:
         for problem in PROBLEMS.values():

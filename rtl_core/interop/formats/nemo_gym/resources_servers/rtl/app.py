@@ -1,11 +1,11 @@
-r"""RTL problems as a NeMo Gym resources server (nemo-gym 0.4.0 was tried).
+r"""RTL problems as a NeMo Gym resources server (tested with nemo-gym 0.4.0).
 
     export RTL_DISTILL_GRADER_URL=... RTL_DISTILL_GRADER_TOKEN=...      as `rtl-distill serve-grader` prints them
     gym eval run --resources-server rtl --model-type openai_model --model NAME --model-url URL --model-api-key KEY \
         --split validation --output rollouts.jsonl                        in the folder of the export
 
-The text of a response is the answer, and the grading service judges it: 1 where all tests pass. Harness and known-good answer are no part of
-the data. Where there is no verdict `/verify` answers 500, and the rollout is an error and no reward.
+The text of a response is the answer. The grading service grades it: the reward is 1 if all tests pass. The data does not include harness and
+known-good answer. If there is no verdict, `/verify` answers 500, and the rollout is an error without a reward.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ import aiohttp
 from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 
 MAX_CHARS = 2_000_000
-"""The most that the service takes of an answer; what is longer earns nothing."""
+"""Maximum size of an answer that the service accepts. A longer one gets no reward."""
 
 
 class RtlRunRequest(BaseRunRequest):
-    """A line of the data: what is asked, and which problem it is."""
+    """A line of the data: prompt and identity of the problem."""
 
     id: str
     fingerprint: str
@@ -37,7 +37,7 @@ class RtlVerifyResponse(BaseVerifyResponse):
 
 class RtlResourcesServer(SimpleResourcesServer):
     async def verify(self, body: RtlVerifyRequest) -> RtlVerifyResponse:
-        """Raises RuntimeError where the service gives no verdict on this problem."""
+        """Raises RuntimeError if the service has no verdict on this problem."""
         text = body.response.output_text
         record = await _record(body.id, text if len(text) <= MAX_CHARS else "")
         if record["graded"]["problem"] != body.fingerprint:
@@ -49,7 +49,7 @@ class RtlResourcesServer(SimpleResourcesServer):
 
 
 async def _record(problem: str, text: str) -> dict:
-    """The service's record; waits while the service is busy."""
+    """Return the service's record. Waits while the service is busy."""
     url = f"{os.environ['RTL_DISTILL_GRADER_URL']}/v1/grade"
     headers = {"Authorization": f"Bearer {os.environ['RTL_DISTILL_GRADER_TOKEN']}"}
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session:
