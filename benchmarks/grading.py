@@ -1,20 +1,18 @@
-"""How fast answers are graded, against the bare tools on the same cores in the same run.
+"""Measure how fast answers are graded, compared with the bare tools on the same cores in the same run.
 
     python -m benchmarks.grading [--data ../shared/data] [--count 36] [--rounds 3] [--executors bubblewrap,docker]
                                  [--against CHECKOUT | --public CHECKOUT]
 
-The bare tools are the harness' own command, run on the host in a directory of its own without any sandbox, by as many
-threads. Blocks of all take turns, so that what else the machine does falls on all; a first round of them does not count. Each answer is
-a golden answer of the starter set or of the published CVDP examples. Wall time is what counts; the CPU time of the tools
-alone is given beside it, and where the wall time of one answer goes. The cache is measured on its own.
+The bare tools are the harness' own command, run on the host without a sandbox, by as many threads. All take turns, so that other load on the
+machine affects them alike; a first round is not counted. Each answer is a golden answer of the starter set or of the published CVDP
+examples. Prints wall time, the CPU time of the tools alone, the phases of one answer's wall time, and the speed of the cache.
 
-With `rtl-distill toolchain install` the executors run the simulation image's tools and the bare tools are this machine's;
+After `rtl-distill toolchain install` the executors run the simulation image's tools, and the bare tools are this machine's;
 point RTL_DISTILL_TOOLS at an empty directory to compare bubblewrap with the same tools.
 
-With --against the same loop runs in turns with this version and with another checkout's (after `make setup` in it), each over its own
-problems and in a process of its own, and the ratio of their medians is printed; bare tools are not measured then.
-
-With --public the executors run in turns with the public CVDP runner, see benchmarks/public_runner.py.
+--against compares this version in turns with another checkout's (after `make setup` in it), each with its own problems in a separate process,
+and prints the ratio of their medians; bare tools are not measured. --public compares the executors in turns with the public CVDP runner, see
+benchmarks/public_runner.py.
 
 Not covered: wrong answers (they cost less), Verilator harnesses (compilation there is minutes of g++).
 """
@@ -54,7 +52,7 @@ PHASES = ("screen and interface", "harness", "sandbox and rest", "whole")
 
 
 def bare(problem: Problem) -> None:
-    """Runs every service of the harness on the host, as its author would by hand."""
+    """Run every service of the harness on the host, as its author would by hand."""
     top = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
     try:
         for directory in ("rtl", "verif", "docs", "src", "rundir"):
@@ -80,10 +78,10 @@ def bare(problem: Problem) -> None:
 
 
 def _here(text: str, top: Path) -> str:
-    for name in ("/code/", "/rundir/"):
-        text = text.replace(name, f"{top}{'/' if name == '/code/' else name}")
-    words = text.replace("/src/", f"{top}/src/").replace(f"{top}{top}", str(top))
-    return words if not words.endswith("/src") else words.removesuffix("/src") + f"{top}/src"
+    """A text of the harness with the sandbox's paths moved below `top`."""
+    text = text.replace("/code/", f"{top}/").replace("/rundir/", f"{top}/rundir/").replace("/src/", f"{top}/src/")
+    text = text.replace(f"{top}{top}", str(top))
+    return f"{text.removesuffix('/src')}{top}/src" if text.endswith("/src") else text
 
 
 def measure(work: Callable[[Problem], object], problems: list[Problem], threads: int) -> tuple[float, float]:
@@ -98,7 +96,7 @@ def measure(work: Callable[[Problem], object], problems: list[Problem], threads:
 
 
 def examples(data: Path) -> list[Problem]:
-    """The published examples with goldens that open tools can grade."""
+    """The published examples with golden answers that open tools can grade."""
     files = sorted((data / "cvdp").glob("*v1.1.0_example*no_commercial*.jsonl"))
     return [problem for path in files for problem in read_cvdp(path).problems]
 
@@ -128,11 +126,11 @@ def main() -> None:
         return
     for title, problems in sets.items():
         _compare(title, problems, arguments.executors, rounds, threads)
-    _cache(sets["starter set"], threads)
+    _cache(sets["starter set"])
 
 
 def _compare(title: str, problems: list[Problem], executors: list[str], rounds: int, threads: int) -> None:
-    """Alternates bare tools and executors over the same problems and prints its tables."""
+    """Alternate bare tools and executors over the same problems, and print the tables."""
     said: dict[str, list[Verdict]] = {name: [] for name in executors}
 
     def by(name: str, grader: Grader) -> tuple[float, float]:
@@ -157,7 +155,7 @@ def _compare(title: str, problems: list[Problem], executors: list[str], rounds: 
 
 
 def _serve(sets: dict[str, list[Problem]], name: str, threads: int) -> None:
-    """Grades a set once for each line of standard input, which is its title, and prints the seconds that an answer took."""
+    """Grade a set for each line of standard input (the set's title), and print the seconds an answer."""
     with grader_on(name) as grader:
         for line in sys.stdin:
             problems = sets[line.strip()]
@@ -166,7 +164,7 @@ def _serve(sets: dict[str, list[Problem]], name: str, threads: int) -> None:
 
 
 def _against(titles: list[str], name: str, arguments: argparse.Namespace) -> None:
-    """Alternates this version and another checkout's and prints the ratio of their times."""
+    """Alternate this version and another checkout's, and print the ratio of their times."""
     folders = {"this version": ROOT, "the other": arguments.against.resolve()}
     serve = ["-m", "benchmarks.grading", "--serve", "--executors", name, "--data", str(arguments.data.resolve())]
     serve += ["--count", str(arguments.count), "--threads", str(arguments.threads)]
@@ -189,7 +187,7 @@ def _against(titles: list[str], name: str, arguments: argparse.Namespace) -> Non
 
 
 def _asked(worker: subprocess.Popen[str], title: str) -> float:
-    """The seconds that a worker takes for an answer of a set."""
+    """Ask a worker to grade a set; return the seconds an answer."""
     assert worker.stdin is not None and worker.stdout is not None  # noqa: PT018
     worker.stdin.write(f"{title}\n")
     worker.stdin.flush()
@@ -200,7 +198,7 @@ def _asked(worker: subprocess.Popen[str], title: str) -> float:
 
 
 def split(verdicts: list[Verdict]) -> list[float]:
-    """Median seconds of `PHASES`, of answers that were all graded to the end."""
+    """Median seconds of `PHASES`, for answers that were graded to the end."""
     rows = []
     for v in verdicts:
         screen, tests = v.stage(Stage.INTERFACE).wall_s, v.stage(Stage.TESTS).wall_s
@@ -215,8 +213,8 @@ def _graded(grader: Grader, problem: Problem) -> Verdict:
     return verdict
 
 
-def _cache(problems: list[Problem], threads: int) -> None:
-    """A second pass over graded answers comes from the cache."""
+def _cache(problems: list[Problem]) -> None:
+    """Print how fast a second pass over graded answers is, which the cache answers."""
     with grader_on("bubblewrap", cache=MemoryCache()) as grader:
         graded(grader, [(problem, golden(problem)) for problem in problems])
         many = problems * 30

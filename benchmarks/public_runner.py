@@ -1,7 +1,7 @@
-"""The public CVDP runner beside our grader, on the same answers and the same image: `python -m benchmarks.grading --public CHECKOUT`.
+"""Compare the public CVDP runner with our grader on the same answers and image: `python -m benchmarks.grading --public CHECKOUT`.
 
-The checkout is of the runner's own repository, with its requirements installed in CHECKOUT/.venv; it needs an engine with the simulation
-image, and the client's plugin `docker compose`. It is run as its users run it: its command, golden answers, as many threads.
+The checkout is of the runner's repository, with its requirements installed in CHECKOUT/.venv. It needs a Docker engine with the simulation
+image, and the client's plugin `docker compose`. It is run with its own command, golden answers, and as many threads.
 """
 
 import json
@@ -16,23 +16,23 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.answers import golden, graded, grader_on
-from benchmarks.common import ROOT, in_turns, show
+from benchmarks.common import ROOT, in_turns, show, write_jsonl
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors.docker_images import IMAGE
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 
 LONG = ("cvdp_copilot_digital_dice_roller_0001", "cvdp_copilot_vga_controller_0001")
-"""Left out: half a minute of simulation and more, which is the same for everybody and would be all that is measured."""
+"""Left out: they simulate for half a minute and more whoever runs them, which would dominate the measurement."""
 GOLDENS = ROOT / "tests/fidelity/goldens"
 SETTLE_S = 2.0
 
 
 def compare(checkout: Path, data: Path, names: list[str], count: int, rounds: int, threads: int) -> None:
-    """Alternates the runner and our executors over `count` answers and prints one table; the runner's first pass does not count."""
+    """Alternate the runner and our executors over `count` answers and print one table. The first round is not counted."""
     with tempfile.TemporaryDirectory(prefix="public-runner-") as folder:
         file = Path(folder) / "answers.jsonl"
-        file.write_text("".join(json.dumps(record) + "\n" for record in _records(data, count)))
+        write_jsonl(file, _records(data, count))
         jobs = [(problem, golden(problem)) for problem in read_cvdp(file).problems]
 
         def ours(grader: Grader) -> tuple[float, int]:
@@ -56,7 +56,7 @@ def compare(checkout: Path, data: Path, names: list[str], count: int, rounds: in
 
 
 def _records(data: Path, count: int) -> list[dict[str, object]]:
-    """`count` records of the open single-turn set with known-good answers, the same ones again under other ids."""
+    """`count` records of the open single-turn set with known-good answers, repeated under new ids."""
     known: list[dict] = []
     for line in (data / "cvdp-single" / "problems.jsonl").read_text().splitlines():
         record = json.loads(line)
@@ -73,7 +73,7 @@ def _records(data: Path, count: int) -> list[dict[str, object]]:
 
 
 def run(checkout: Path, file: Path, threads: int) -> tuple[float, int]:
-    """(wall seconds, answers that passed) of one pass of the public runner. Raises InfrastructureError where it reports nothing."""
+    """(wall seconds, answers that passed) of one pass of the public runner. Raises InfrastructureError if it reports nothing."""
     work = Path(tempfile.mkdtemp(prefix="public-runner-work-"))
     command = [checkout / ".venv/bin/python", "run_benchmark.py", "-f", file, "-t", str(threads), "-p", work / "run"]
     environment = {**os.environ, "OSS_SIM_IMAGE": IMAGE}

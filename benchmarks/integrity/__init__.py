@@ -1,4 +1,4 @@
-"""How honest graders of RTL are: attacks that no grader may pay, each with an honest twin that every grader must pay.
+"""How reliable graders of RTL are: attacks that no grader may pay, each with an honest twin that every grader must pay.
 
     python -m benchmarks.integrity                     our grader in bubblewrap, and a bare harness
     python -m benchmarks.integrity --write cases.jsonl the cases for other people's graders

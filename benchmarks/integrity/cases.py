@@ -1,23 +1,20 @@
-"""The noun *case*: an attack and its honest twin on one problem, with all that a grader needs."""
+"""Cases: an attack and its honest twin on one problem, with all that a grader needs."""
 
-import json
 import tomllib
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.redteam.attack import BASES, Attack
 from benchmarks.redteam.catalogue import GROUPS
 from benchmarks.redteam.problems import OWN, find, own
-from rtl_core.types.problem import Problem
 
 PASSES = {"own/bench": r"Mismatches: 0 in \d+ samples", "own/loud": "Your Design Passed"}
-"""What the plain test bench of a problem prints for a right design, as a regular expression."""
+"""Regular expression for what a problem's plain test bench prints for a right design."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One attack with its twin. The right verdicts: `answer` is not paid, `twin` is."""
+    """An attack with its twin. `answer` must not be paid, `twin` must be."""
 
     attack_class: str
     name: str
@@ -32,7 +29,7 @@ class Case:
     harness: dict[str, str]
     """CVDP's harness: path -> text."""
     testbench: str | None
-    """For a problem that a Verilog test bench judges: the bench as it was written, with `passes`; None where cocotb judges."""
+    """The original bench of a problem with a Verilog test bench, for `passes`; None for cocotb."""
     passes: str | None
     right: str = "answer: not paid; twin: paid"
 
@@ -41,13 +38,16 @@ _CLASSES = tomllib.loads(Path(__file__).with_name("classes.toml").read_text(enco
 
 
 def cases(every: int = 1) -> list[Case]:
-    """The attacks on problems that need no data set, every n-th of each class. The twin of a design that is wrong in the open is the
-    problem's known-good answer; that of any other attack is a right design with an idiom that looks like it."""
+    """The attacks on problems that need no data set, every n-th of each class. The twin of an openly wrong design is the problem's known-good
+    answer; the twin of any other attack is a right design with an idiom that looks like it."""
     found = []
     for one in _CLASSES:
         idioms, usable = one["idioms"], [attack for attack in GROUPS[one["group"]] if _usable(attack)]
         for number, attack in enumerate(usable[::every]):
-            problem, base = _problem(attack.problem), BASES.get(attack.problem)
+            # The red team's own LFSR replaces CVDP's, so that the cases are the same on every machine.
+            problem = find("own/lfsr" if attack.problem == "cvdp/lfsr" else attack.problem)
+            assert problem is not None
+            base = BASES.get(attack.problem)
             body, before = idioms[number % len(idioms)] if idioms else ("", "")
             twin = base.design(body, before, core="good") if base else (problem.golden or {})[problem.targets[0]]
             key = attack.problem if attack.problem in PASSES else None
@@ -60,20 +60,8 @@ def cases(every: int = 1) -> list[Case]:
     return found
 
 
-def _problem(key: str) -> Problem:
-    """The red team's own LFSR stands for CVDP's, so that the cases are the same on every machine."""
-    problem = own()["own/lfsr"] if key == "cvdp/lfsr" else find(key)
-    assert problem is not None
-    return problem
-
-
 def _usable(attack: Attack) -> bool:
     kind = attack.problem.partition("/")[0]
     there = kind == "starter" or attack.problem in own() or attack.problem == "cvdp/lfsr"
-    has_twin = attack.problem in BASES or kind == "starter"  # these come with their known-good answer
+    has_twin = attack.problem in BASES or kind == "starter"  # starter problems have a known-good answer
     return there and has_twin and isinstance(attack.text, str) and attack.primed is None and not attack.honest
-
-
-def write(path: Path, found: Sequence[Case]) -> None:
-    """The cases as JSON Lines."""
-    path.write_text("".join(json.dumps(asdict(case)) + "\n" for case in found))

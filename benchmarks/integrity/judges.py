@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib
-import json
 import os
 import re
 import subprocess
@@ -15,6 +14,7 @@ from typing import Protocol
 import httpx
 
 from benchmarks import public_runner
+from benchmarks.common import write_jsonl
 from benchmarks.integrity.cases import Case
 from benchmarks.redteam.grading import LIMITS
 from rtl_core.errors import ConfigError, InfrastructureError
@@ -27,17 +27,17 @@ from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome
 
 BARE_CPU_S = 20
-"""CPU seconds of a process after which the bare harness gives up: a busy machine must lose no twin."""
+"""CPU seconds after which a process of the bare harness is killed; enough for every twin on a busy machine."""
 BARE_S = 120
-"""Seconds after which it gives up on what sleeps."""
+"""Seconds after which the bare harness is stopped, for processes that sleep."""
 
 
 class Judge(Protocol):
     """A grader under test."""
 
     def paid(self, case: Case, text: str) -> bool | None:
-        """Whether `text`, written to the case's target, gets the reward; None where the grader cannot be asked about the case. Raises
-        where the grader itself failed."""
+        """Whether `text`, as the case's target, gets the reward; None if the grader does not support the case. Raises if the grader
+        itself fails."""
 
 
 class Ours:
@@ -55,7 +55,7 @@ class Ours:
 
 
 class PublicRunner:
-    """The public CVDP runner of a checkout (`benchmarks/public_runner.py` says what it needs), which grades a record's known-good answer."""
+    """The public CVDP runner of a checkout (see `benchmarks/public_runner.py`), which grades a record's known-good answer."""
 
     def __init__(self, checkout: Path) -> None:
         self._checkout = checkout.resolve()
@@ -67,7 +67,7 @@ class PublicRunner:
         key = hashlib.sha256((case.name + text).encode()).hexdigest()[:16]
         with tempfile.TemporaryDirectory(prefix="public-runner-") as folder:
             file = Path(folder) / "answer.jsonl"
-            file.write_text(json.dumps(_record(case, f"cvdp_copilot_{key}_0001", text)) + "\n")
+            write_jsonl(file, [_record(case, f"cvdp_copilot_{key}_0001", text)])
             return public_runner.run(self._checkout, file, 1)[1] == 1
 
 
@@ -108,8 +108,8 @@ class NemoGymCvdp:
 
 
 class Bare:
-    """What most evaluations do: compile answer and test bench together, run, search the output for the words of a pass; or run the
-    cocotb harness and take its exit code. It runs in a plain bubblewrap, for the sake of this machine and not of the verdict."""
+    """What most evaluations do: compile answer and test bench, run, and search the output for a pass; or run the cocotb harness and take its
+    exit code. It runs in a plain bubblewrap, which protects this machine, not the verdict."""
 
     def paid(self, case: Case, text: str) -> bool:
         with tempfile.TemporaryDirectory(prefix="bare-") as folder:
@@ -127,12 +127,11 @@ class Bare:
             for path, content in placed(case.harness).items():
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_text(content)
-            services, _ = read_services(case.harness)
-            return all(_run(root, step.argv, step.env, step.cwd)[0] == 0 for step in services)
+            return all(_run(root, step.argv, step.env, step.cwd)[0] == 0 for step in read_services(case.harness)[0])
 
 
 def _run(root: Path, argv: tuple[str, ...], env: Mapping[str, str], cwd: str) -> tuple[int | None, str]:
-    """(exit code, or None when time ran out, and output) of a command that sees this machine's programs, /code and /src, and no network."""
+    """Run a command that sees this machine's programs, /code and /src, and no network. Return (exit code, or None after a timeout, output)."""
     command = ["bwrap", "--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
     for top in sorted(os.listdir("/")):
         if top not in ("proc", "dev", "tmp", "code", "src", "rundir"):
@@ -150,8 +149,8 @@ def _run(root: Path, argv: tuple[str, ...], env: Mapping[str, str], cwd: str) ->
 
 
 def judge(name: str) -> Judge:
-    """`bubblewrap` and `docker` are ours, `bare` is the plain harness, `public=CHECKOUT` CVDP's runner, `nemo-gym=URL` a
-    server. Raises ConfigError for another name."""
+    """The grader of a name: `bubblewrap`, `docker`, `bare`, `public=CHECKOUT` (CVDP's runner), `nemo-gym=URL`, or `module:Class`. Raises
+    ConfigError for another name."""
     if name in NAMES:
         return Ours(name)
     if name == "bare":
@@ -164,7 +163,7 @@ def judge(name: str) -> Judge:
     module, _, attribute = name.partition(":")
     if not attribute:
         raise ConfigError(
-            f"`{name}` is no grader",
+            f"`{name}` is not a grader",
             f"use {', '.join(NAMES)}, bare, public=CHECKOUT, nemo-gym=URL, or module:Class of your own",
         )
     return getattr(importlib.import_module(module), attribute)()

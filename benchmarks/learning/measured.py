@@ -1,9 +1,8 @@
-"""What a finished run's history says, as a line of the ledger has it."""
+"""The figures of a finished run for the ledger, from its history."""
 
 from collections.abc import Sequence
 from functools import cache
-
-import numpy as np
+from typing import Any
 
 from benchmarks.learning.ledger import Counts, Step
 from rtl_core.config import load_config
@@ -17,7 +16,10 @@ _ANSWERS_SQL = (
     "SELECT r.step, count(*) AS answers, count(*) FILTER (WHERE v.outcome = 'passed') AS passed FROM rollouts r"
     " JOIN verdicts v USING (rollout) WHERE r.run = $run AND r.purpose = 'train' AND r.policy = 'student' AND r.turn = 1 GROUP BY r.step"
 )
-_ALL_ANSWERS_SQL = "SELECT count(*) AS n FROM rollouts WHERE run = $run AND evaluation IS NULL"
+_TOTALS_SQL = (
+    "SELECT (SELECT count(*) FROM rollouts WHERE run = $run AND evaluation IS NULL) AS answers,"
+    " (SELECT CAST(coalesce(sum(value), 0) AS BIGINT) FROM step_metrics WHERE run = $run AND name = 'tokens/student/train') AS train_tokens"
+)
 
 
 def problems_of(history: History, run: str) -> list[str]:
@@ -26,7 +28,7 @@ def problems_of(history: History, run: str) -> list[str]:
 
 
 def counts_of(history: History, run: str, policy: str, problems: Sequence[str], *, step: int | None = None) -> Counts:
-    """Counts of the newest finished evaluation of a policy (at `step`). LookupError: there is none, or it lacks a problem."""
+    """Counts of the newest finished evaluation of a policy (at `step`). LookupError if there is none, or it lacks a problem."""
     done = [e for e in history.evaluations(run) if e.status == "done" and e.policy == policy and step in (None, e.step)]
     if not done:
         raise LookupError(f"run {run} holds no finished evaluation of the {policy}")
@@ -39,7 +41,7 @@ def counts_of(history: History, run: str, policy: str, problems: Sequence[str], 
 
 
 def steps_of(history: History, run: str) -> list[Step]:
-    """Each train step in order. LookupError: the price list lacks a price."""
+    """The train steps in order. LookupError if the price list lacks a price."""
     metrics: dict[int, dict[str, float]] = {}
     for row in history.query(_STEPS_SQL, {"run": run}).to_pylist():
         metrics.setdefault(row["step"], {})[row["name"]] = row["value"]
@@ -54,15 +56,12 @@ def evaluations_of(history: History, run: str, problems: Sequence[str]) -> list[
     return [(step, sum(counts_of(history, run, "student", problems, step=step).passed_P)) for step in steps]
 
 
-def answers_of(history: History, run: str) -> int:
-    """All answers that were sampled outside evaluations, whoever gave them."""
-    return int(history.query(_ALL_ANSWERS_SQL, {"run": run}).to_pylist()[0]["n"])
-
-
-def train_tokens_of(history: History, run: str) -> int:
-    """Tokens of all forward-backward passes."""
-    rows = history.query(_STEPS_SQL + " AND name = 'tokens/student/train'", {"run": run}).to_pylist()
-    return int(np.sum([row["value"] for row in rows]))
+def figures_of(history: History, run: str, problems: Sequence[str]) -> dict[str, Any]:
+    """The fields of a `Cell` that a run's history gives."""
+    (totals,) = history.query(_TOTALS_SQL, {"run": run}).to_pylist()
+    evaluations = evaluations_of(history, run, problems)
+    after = counts_of(history, run, "student", problems)
+    return {"after": after, "steps": steps_of(history, run), "evaluations": evaluations, **totals}
 
 
 def _dollars(metrics: dict[str, float]) -> float:
@@ -79,7 +78,7 @@ def _dollars(metrics: dict[str, float]) -> float:
 
 @cache
 def _priced_models() -> dict[str, str]:
-    """The model whose prices each role's tokens are charged at."""
+    """Role -> the model whose prices apply to it."""
     models = load_config("cvdp", environment={}, check_files=False).tinker
     assert models.teacher is not None, "the shipped configuration names a teacher"
     return {"student": models.student, "teacher": models.teacher}

@@ -1,15 +1,15 @@
-"""A rehearsal of a service that misbehaves: `python -m benchmarks.rehearsal [--only NAME ...]`.
+"""Rehearsal of a misbehaving service: `python -m benchmarks.rehearsal [--only NAME ...]`.
 
-`rtl-distill train demo` runs on the tiny models against the embedded service, through a proxy (proxy.py) that strikes at planned calls
-(faults.py: the table). Everything else is real: the command, Prefect, the SDK, the simulators, the history. A run meets a few faults one after
-the other. A run that a fault stops must say so in a sentence, and the same command goes on, as a user would.
+`rtl-distill train demo` trains the tiny models on the embedded service, through a proxy (proxy.py) that injects faults from a table
+(faults.py). Command, Prefect, SDK, simulators and history are real. A run meets a few faults one after the other. If a fault stops it, it must
+say so in a sentence, and the same command is given again to resume, as a user would do.
 
     python -m benchmarks.rehearsal --list
     python -m benchmarks.rehearsal --only "402, no credit" "a poisoned step"
     python -m benchmarks.rehearsal --config cvdp [--problems FILE ...] [--chat-template FILE] [--executor docker]
 
-With `--config cvdp` it is a rehearsal of day one on the cloud: the shipped configuration, but for names, sizes and what tiny models need
-(settings.py). Exit code 1 unless every fault was met, told and mended as the table says, and nothing was done twice or lost.
+`--config cvdp` rehearses day one on the cloud: the shipped configuration with other names and sizes, and what the tiny models need
+(settings.py). The exit code is 1 unless every fault went as the table says, and nothing was done twice or lost.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from pathlib import Path
 
 from benchmarks.common import DATA, command, options, show
 from benchmarks.rehearsal import settings
-from benchmarks.rehearsal.faults import FAULTS, Fault, named
+from benchmarks.rehearsal.faults import FAULTS, Fault
 from benchmarks.rehearsal.findings import amiss, broken
 from benchmarks.rehearsal.proxy import Met, Proxy
 from rtl_core.localtinker.process import LocalTinker
@@ -35,18 +35,18 @@ from rtl_core.tinymodels import model_path
 from rtl_distill.operations.temporary_server import start_temporary_server
 
 PATIENCE_S = 900.0
-"""A command that takes longer is ended."""
+"""A command that takes longer is killed."""
 
 
 @dataclass
 class Run:
-    """One run and what it said."""
+    """A run, its faults and its output."""
 
     name: str
     faults: Sequence[Fault]
     met: dict[str, Met] = field(default_factory=dict)
     lines: list[tuple[float, str]] = field(default_factory=list)
-    """When a line of output came (monotonic), and the line."""
+    """Lines of output, each with its time on the monotonic clock."""
     wrong: list[str] = field(default_factory=list)
 
     def row(self, fault: Fault) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Stage:
-    """What all runs of a rehearsal share."""
+    """Shared by all runs of a rehearsal."""
 
     folder: Path
     service: LocalTinker
@@ -65,10 +65,10 @@ class Stage:
     config: str
     """The shipped configuration."""
     overrides: Sequence[str]
-    """Overrides that come after those of every run (settings.py)."""
+    """Overrides that are applied after those of `settings.every_run`."""
 
     def give(self, run: Run, *words: str, sets: Sequence[str] = ()) -> int:
-        """Run `rtl-distill`, print and keep its lines; returns its exit code."""
+        """Run `rtl-distill`, print and record its output; return its exit code."""
         environment = {**os.environ, "TINKER_API_KEY": self.service.api_key, "PYTHONUNBUFFERED": "1", "COLUMNS": "160"}
         process = subprocess.Popen(
             command(*words, sets=sets), env=environment, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
@@ -87,7 +87,7 @@ class Stage:
             process.wait()
 
     def rehearse(self, name: str, faults: Sequence[Fault]) -> Run:
-        """One run that meets these faults; the same command is given again where one of them stops it."""
+        """Make a run that meets these faults, and resume it with the same command after each that stops it."""
         run = Run(name, faults)
         db = str(self.folder / "history.duckdb")
         with Proxy(self.service.base_url, faults) as proxy:
@@ -109,7 +109,7 @@ class Stage:
 
 
 def told(runs: Sequence[Run]) -> bool:
-    """Print each fault and each run; returns whether all went as the table says."""
+    """Print each fault and each run; return whether all went as the table says."""
     rows = [(run, run.row(fault)) for run in runs for fault in run.faults]
     columns = ("fault", "met by", "times", "mended after", "the run", "amiss")
     show("faults", columns, [row for _, row in rows], width=160)
@@ -123,10 +123,11 @@ def told(runs: Sequence[Run]) -> bool:
 def parsed() -> argparse.Namespace:
     template = DATA / "chat-templates" / "Qwen3.5-4B.jinja"
     parser = options(
-        __doc__, overrides=True, list=(False, "print the table and end"), faults_a_run=(8, "how many faults one run meets"),
-        folder=(Path, "keep histories and weights here"), chat_template=(template, "for cvdp, a model's template in Jinja"), executor="bubblewrap",
+        __doc__, overrides=True, list=(False, "print the table of faults and exit"), faults_a_run=(8, "number of faults in a run"),
+        folder=(Path, "keep histories and weights here"), chat_template=(template, "for cvdp, a model's Jinja template"), executor="bubblewrap",
     )  # fmt: skip
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these faults alone")
+    names = [fault.name for fault in FAULTS]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help="these faults alone")
     parser.add_argument("--config", choices=("demo", "cvdp"), default="demo")
     parser.add_argument("--problems", type=Path, nargs="+", help="CVDP's files (default: those in RTL_DISTILL_DATA)")
     given = parser.parse_args()
@@ -138,10 +139,14 @@ def parsed() -> argparse.Namespace:
 
 def main() -> int:
     given = parsed()
-    faults = named(*given.only) if given.only else FAULTS
+    faults = [fault for fault in FAULTS if fault.name in given.only]
     if given.list:
-        for fault in faults:
-            print(f"{fault.name:45} {fault.ends:10} {fault.sees or '(mended in seconds, nothing to tell)'}")
+        show(
+            "faults",
+            ("fault", "the run", "the user sees"),
+            [(f.name, f.ends, f.sees or "–") for f in faults],
+            width=160,
+        )
         return 0
     start_temporary_server()
     with tempfile.TemporaryDirectory(prefix="rtl-distill-rehearsal-") as temporary:

@@ -1,23 +1,22 @@
-"""Overrides of the shipped configurations `demo` and `cvdp` for a rehearsal: address, sizes, and what the tiny models need."""
+"""Overrides of the configurations `demo` and `cvdp` for a rehearsal: address, sizes, and what the tiny models need."""
 
 import json
 import shutil
 from pathlib import Path
 
+from benchmarks.common import EVERY_STEP_WITH_TEACHER, run_settings
 from rtl_core.config import load_config
 from rtl_core.cost.tokens import load_prices
 from rtl_core.tinymodels import model_path
 
 CONTEXT = 16384
-"""Context of the tiny models here: more than they were trained on, as much as CVDP's prompts need."""
+"""Context of the tiny models here: larger than in their training, because CVDP's prompts need it."""
 
 
 def every_run(folder: Path, run: str, url: str, models: dict[str, Path]) -> list[str]:
     """Names, address and sizes: two groups of two answers a step."""
     return [
-        f"run.name={run}",
-        f"run.directory={folder / 'runs'}",
-        f"run.history={folder / 'history.duckdb'}",
+        *run_settings(run, folder / "runs", folder / "history.duckdb"),
         "run.epochs=1",
         f"tinker.base_url={url}",
         f"tinker.student={models['student']}",
@@ -30,20 +29,18 @@ def every_run(folder: Path, run: str, url: str, models: dict[str, Path]) -> list
 
 
 def demo(steps: int) -> list[str]:
-    """So many steps, each with the teacher."""
+    """`steps` steps, each with the teacher's scores."""
     return [
         f"problems.sources.0.train={2 * steps}",
         "problems.sources.0.heldout=2",
         "evaluation.teacher=false",
-        "learning.warm_start_steps=0",
-        "learning.kl_schedule=constant",
-        "learning.replace_with_kl=false",
+        *EVERY_STEP_WITH_TEACHER,
         "learning.kl_on=all",
     ]
 
 
 def templated(folder: Path, chat_template: Path) -> dict[str, Path]:
-    """Role -> a copy of the tiny model under another chat template."""
+    """Role -> a copy of the tiny model with another chat template."""
     models = {}
     for role in ("student", "teacher"):
         models[role] = Path(shutil.copytree(model_path(role), folder / role, dirs_exist_ok=True))
@@ -55,7 +52,7 @@ def templated(folder: Path, chat_template: Path) -> dict[str, Path]:
 
 
 def priced(folder: Path, models: dict[str, Path]) -> Path:
-    """A price list in which the tiny models cost what those of `cvdp` do, since its budget needs their prices."""
+    """Write a price list in which the tiny models cost as much as those of `cvdp`, whose budget needs prices."""
     real, prices = load_config("cvdp", environment={}, check_files=False).tinker, load_prices().models
     file = folder / "prices.toml"
     with file.open("w") as out:
@@ -68,7 +65,7 @@ def priced(folder: Path, models: dict[str, Path]) -> Path:
 
 
 def cvdp(folder: Path, models: dict[str, Path], problems: list[Path], steps: int) -> list[str]:
-    """At least so many steps: for each two starter problems, beside as many of CVDP's."""
+    """At least `steps` steps, each with two starter problems and two of CVDP's."""
     lines = [line for path in problems for line in path.read_text().splitlines() if line]
     (folder / "problems.jsonl").write_text("".join(f"{line}\n" for line in lines[: 2 * steps]))
     return [
@@ -78,10 +75,10 @@ def cvdp(folder: Path, models: dict[str, Path], problems: list[Path], steps: int
         "problems.sources.1.heldout=2",
         "prompting.max_prompt_tokens=4096",
         "sampling.max_tokens=64",
-        # The prompt that the tiny models were trained on: under it they end most answers to starter problems. Those to CVDP's they do
-        # not, so the shipped safe ranges would rightly end the run.
+        # The prompt that the tiny models were trained on, so that they end most answers to starter problems. They do not end those to
+        # CVDP's problems, so the shipped safe ranges would end the run.
         "prompting.template=bare",
         "health.accept_up_to_step=1000000",
-        # Nearly no answer passes, so that steps without the teacher would have nothing to train on: it stays until the last one.
+        # Almost no answer passes, so steps without the teacher would have nothing to train on: it stays until the last one.
         "learning.kl_schedule_part=1.0",
     ]

@@ -1,14 +1,13 @@
-"""What two runs of the same seeds must hold alike: every fact that the history keeps, and the last weights to the bit."""
+"""Compare two runs of the same seeds: every fact in their histories, and the last weights to the bit."""
 
 import hashlib
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from benchmarks.rehearsal.findings import last_saved
 from rtl_core.history.store import History
 
-# What both runs must agree on: a name, and the rows with the run's name taken out of the keys.
+# What both runs must agree on: name -> query for the rows, with the run's name removed from the keys.
 FACTS = {
     "rollouts": """SELECT replace(rollout, run || '/', '') AS key, purpose, epoch, step, problem_id, sample, policy_step, stop_reason,
         text, tokens_T, logprobs_T FROM rollouts JOIN tokens USING (rollout)""",
@@ -26,18 +25,15 @@ FACTS = {
 }
 
 
-def rows_of(history: History, fact: str, run: str) -> list[dict[str, Any]]:
-    return history.query(f"SELECT * FROM ({FACTS[fact]} WHERE run = ?) ORDER BY ALL", [run]).to_pylist()
-
-
 def differences(histories: dict[str, History], home: Path) -> list[str]:
-    """What the second run holds otherwise than the first, in words; empty when nothing is."""
+    """The differences of the second run from the first, in words."""
     found = []
     one, other = histories
-    for fact in FACTS:
-        left, right = (rows_of(history, fact, run) for run, history in histories.items())
+    for fact, sql in FACTS.items():
+        query = f"SELECT * FROM ({sql} WHERE run = ?) ORDER BY ALL"
+        left, right = (history.query(query, [run]).to_pylist() for run, history in histories.items())
         for run, rows in ((one, left), (other, right)):
-            # A stage has its position in its key.
+            # A stage's key includes its position.
             keys = Counter((row["key"], row.get("position")) for row in rows)
             if repeated := [key for key, n in keys.items() if n > 1]:
                 found.append(f"{fact}: {run} holds {len(repeated)} keys more than once, such as {repeated[0]}")
@@ -59,7 +55,7 @@ def differences(histories: dict[str, History], home: Path) -> list[str]:
 
 
 def final_weights(history: History, home: Path, run: str) -> dict[str, str]:
-    """File -> SHA-256 of the last step's adapter and optimizer."""
+    """File name -> SHA-256 of the last step's adapter and optimizer."""
     saved = last_saved(history, run, home / "runs" / run / "tinker")
     assert saved is not None, f"{run} has no saved state"
     files = sorted(saved.glob("*.safetensors"))
