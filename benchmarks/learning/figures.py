@@ -17,7 +17,6 @@ COLLAPSED = 0.5
 
 
 @dataclass(frozen=True)
-@dataclass(frozen=True)
 class Row:
     """A setting, over all its seeds."""
 

@@ -1,8 +1,8 @@
 """The workspace of an episode: the files that a model reads and writes.
 
-It is a value in this process: a mapping of paths to texts. Each program runs over a copy of it in a sandbox that ends with the program
-(tools.py). So nothing that a program does (links, processes, files) is there in the next call, nothing is left when the episode ends
-or dies, and an episode is brought back by carrying out its recorded calls again.
+It is a mapping of paths to texts in this process. Each program runs on a copy of it, in a sandbox that ends with the program (tools.py). So
+links, processes and files of a program are gone in the next call, nothing is left when the episode ends or dies, and an episode is
+restored by repeating its recorded calls.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 
 DIRECTORIES = ("docs", "rtl", "verif", "rundir")
-"""Where files may lie. `src`, which holds the harness while an answer is graded, is none of them."""
+"""Directories that may contain files. `src`, which has the harness during grading, is not one of them."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]{1,200}")
 NOTHING_WRITTEN = "no file that is asked for was written"
 
 
 class CallError(Exception):
-    """A call cannot be carried out; the message is the model's answer. The episode goes on."""
+    """A call cannot be carried out. The model gets the message as the result, and the episode continues."""
 
 
 @dataclass
@@ -31,22 +31,22 @@ class Workspace:
 
     files: dict[str, str]
     targets: tuple[str, ...]
-    """The only files that leave it."""
+    """The only files that are submitted."""
     bounds: Bounds
     written: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, problem: Problem, bounds: Bounds) -> Workspace:
-        """The tree that a problem gives: its context. Neither the harness nor the golden answer is ever part of it."""
+        """A workspace with the problem's context. Neither the harness nor the golden answer is ever part of it."""
         return cls(dict(problem.context), problem.targets, bounds)
 
     def answer(self) -> Answer:
-        """The files that are asked for, as far as the model wrote them."""
+        """The files that are asked for and that the model wrote."""
         files = {path: self.files[path] for path in self.targets if path in self.written}
         return Answer(files=files, error=None if files else NOTHING_WRITTEN)
 
     def listing(self, under: str = "") -> str:
-        """One line a file: path, bytes, and whether it is asked for."""
+        """A line for each file: path, size, and whether it is asked for."""
         inside = "" if under.strip("/") in ("", ".", "code") else f"{self.path(under)}/"
         lines = []
         for path in sorted({*self.files, *self.targets}):
@@ -69,7 +69,7 @@ class Workspace:
         room = self.bounds.result_bytes - len(head.encode())
         if len(text.encode()) <= room:
             return head + text
-        # Whole lines, so that the next call can go on where this one ended.
+        # Whole lines, so that the next call can continue at the next line.
         kept, used = 0, 0
         for line in lines[first - 1 : last]:
             used += len(line.encode())
@@ -102,7 +102,7 @@ class Workspace:
         return f"{path}: {text.count(chr(10)) + (not text.endswith(chr(10)) and bool(text))} lines written"
 
     def replace(self, path: str, old: str, new: str) -> str:
-        """Replace the one place of a file that reads `old`."""
+        """Replace the only occurrence of `old` in a file."""
         path = self.existing(path)
         text = self.files[path]
         found = text.count(old) if old else 0
@@ -114,14 +114,14 @@ class Workspace:
         return f"{path}: replaced at line {line}"
 
     def existing(self, path: str) -> str:
-        """The plain path of a file that is there."""
+        """The normalized path of an existing file."""
         path = self.path(path)
         if path not in self.files:
             raise CallError(self._missing(path))
         return path
 
     def path(self, given: str) -> str:
-        """A path as the workspace has it; `/code/rtl/a.sv` is `rtl/a.sv`. CallError for one outside."""
+        """The normalized path in the workspace; `/code/rtl/a.sv` is `rtl/a.sv`. CallError for a path outside."""
         plain = posixpath.normpath(given.removeprefix("/code/")) if given else ""
         top = plain.split("/")[0]
         if top not in DIRECTORIES or not _PLAIN.fullmatch(plain):
@@ -144,7 +144,7 @@ def _check_text(text: str) -> None:
 
 
 def shortened(text: str, most_bytes: int) -> str:
-    """The text, or its beginning and its end with a line between them that says how much is missing."""
+    """The text, or its beginning and end around a line that says how much is missing."""
     data = text.encode("utf-8", "replace")
     if len(data) <= most_bytes:
         return data.decode()

@@ -24,8 +24,7 @@ from rich.table import Table
 from rtl_core.backend.base import SampledAnswer, SamplingParams
 from rtl_core.episodes.conversation import Conversation
 from rtl_core.episodes.endpoint import Endpoint
-from rtl_core.episodes.episode import Episode, Policy, Turn
-from rtl_core.episodes.recorded import to_messages, to_turns
+from rtl_core.episodes.episode import Episode, Policy, Turn, to_messages, to_turns
 from rtl_core.episodes.tools import Judge
 from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.history.records import Conditions, MessageRecord, StoredRollout

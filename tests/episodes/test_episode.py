@@ -10,8 +10,7 @@ import pytest
 from benchmarks.episodes import both, known_answer, said
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.by_hand import ByHand
-from rtl_core.episodes.episode import Episode, Reply, Script
-from rtl_core.episodes.recorded import to_messages
+from rtl_core.episodes.episode import Episode, Reply, Script, to_messages
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History

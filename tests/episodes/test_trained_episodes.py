@@ -12,7 +12,7 @@ import pytest
 from rtl_core.algorithms.base import credit_of
 from rtl_core.backend.base import SampledAnswer
 from rtl_core.config import RunConfig, load_config
-from rtl_core.episodes.recorded import to_turns
+from rtl_core.episodes.episode import to_turns
 from rtl_core.episodes.tools import definitions
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History

@@ -10,8 +10,7 @@ from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.starter import starter_problems
 from rtl_core.synthesis import keeping
-from rtl_core.synthesis.shim import Change, adapter
-from rtl_core.synthesis.variants import variant
+from rtl_core.synthesis.variants import Change, adapter, variant
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Interface, InterfaceSource, Port
 from rtl_core.types.verdict import Outcome
