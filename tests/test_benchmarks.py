@@ -1,4 +1,4 @@
-"""Benchmarks that no other test starts run through at their smallest size, so that the command of a figure still works."""
+"""Run benchmarks that no other test runs at their smallest size, so that every figure's command keeps working."""
 
 import os
 import shlex
@@ -48,10 +48,10 @@ def test_a_benchmark_runs_through(tmp_path, data, command):
         [sys.executable, "-m", *shlex.split(f"benchmarks.{command.replace('{data}', str(data))}")],
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    # At this size no step overlaps another as it does in the cloud.
+    # At this size steps do not overlap as they do in the cloud.
     assert done.returncode == 0 or "BREAKS its limit" in done.stdout, done.stdout + done.stderr
 
 
-def test_each_fault_of_a_rehearsal_has_a_name_of_its_own_and_one_that_stops_a_run_says_so():
+def test_faults_of_a_rehearsal_have_distinct_names_and_a_message_if_they_stop_the_run():
     assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 44
     assert all(fault.sees for fault in FAULTS if fault.ends == "stops")
