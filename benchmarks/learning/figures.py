@@ -51,10 +51,10 @@ class Added:
     def words(self) -> str:
         """Whether the difference is significant, which one seed cannot say."""
         if self.seeds == 1:
-            return "one seed: not told"
+            return "one seed: unknown"
         if self.difference.lo > 0:
             return "pays"
-        return "costs" if self.difference.hi < 0 else "no difference that can be told from chance"
+        return "costs" if self.difference.hi < 0 else "no significant difference"
 
 
 def rows(ledger: Ledger, tier: TierName) -> list[Row]:

@@ -83,7 +83,7 @@ def _use(entries: list[Added]) -> str:
         for word, found in (("use", pays), ("avoid", costs))
         for e in found
     ]
-    rest = "\nOf what else was compared no difference could be told from chance: choose by cost.\n"
+    rest = "\nThe other comparisons show no significant difference: choose by cost.\n"
     return "## Use this when\n\n" + markdown_table(head, body) + rest
 
 
