@@ -3,5 +3,5 @@
     python -m benchmarks.integrity                     our grader in bubblewrap, and a bare harness
     python -m benchmarks.integrity --write cases.jsonl the cases for other people's graders
 
-`cases.py` makes the cases out of the red team's attacks, `judges.py` holds the graders, `__main__.py` counts.
+`judges.py` makes the cases from the red team's attacks and has the graders, `__main__.py` counts.
 """

@@ -15,8 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.common import options, show, write_jsonl
-from benchmarks.integrity.cases import Case, cases
-from benchmarks.integrity.judges import Judge, judge
+from benchmarks.integrity.judges import Case, Judge, cases, judge
 from rtl_core.grading.executors import NAMES
 
 COUNTED = ("paid", "contained", "lost", "failed")

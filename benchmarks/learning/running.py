@@ -14,24 +14,36 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning import measured
 from benchmarks.learning.figures import rate_of
-from benchmarks.learning.ledger import Cell, Ledger, Ran, TierLine
+from benchmarks.learning.ledger import Cell, Counts, Ledger, Ran, Step, TierLine
 from benchmarks.learning.settings import SETTINGS, STEPS, TIERS, Setting, TierName, config_of
 from rtl_core import pretrained
 from rtl_core.config import RunConfig, load_config, to_toml
+from rtl_core.cost.tokens import Tokens, load_prices, total_dollars, unpriced
 from rtl_core.history.store import History
 from rtl_core.pretrained.fetch import fetch_model
+from rtl_core.reporting.evaluations import view_of
 
 CORES_PER_RUN = 2
 ATTEMPTS = 2
 CHECKED = (("hard-rl", 0), ("hard-warm-88", 0))
 """The cells that `--check` runs by default: RL alone, and RL after supervised steps."""
 Tell = Callable[[str], None]
+_PROBLEMS_SQL = "SELECT problem_id FROM run_problems WHERE run = $run AND split = 'heldout' ORDER BY problem_id"
+_STEPS_SQL = "SELECT step, name, value FROM step_metrics WHERE run = $run"
+_ANSWERS_SQL = (
+    "SELECT r.step, count(*) AS answers, count(*) FILTER (WHERE v.outcome = 'passed') AS passed FROM rollouts r"
+    " JOIN verdicts v USING (rollout) WHERE r.run = $run AND r.purpose = 'train' AND r.policy = 'student' AND r.turn = 1 GROUP BY r.step"
+)
+_TOTALS_SQL = (
+    "SELECT (SELECT count(*) FROM rollouts WHERE run = $run AND evaluation IS NULL) AS answers,"
+    " (SELECT CAST(coalesce(sum(value), 0) AS BIGINT) FROM step_metrics WHERE run = $run AND name = 'tokens/student/train') AS train_tokens"
+)
 
 
 class Matrix:
@@ -123,10 +135,10 @@ class Matrix:
         self._process(f"prepare-{tier}", arguments, os.sched_getaffinity(0))
         if not known:
             history, run = History(base, read_only=True), configs[0].run.name
-            problems = measured.problems_of(history, run)
-            before = measured.counts_of(history, run, "student", problems, step=0)
+            problems = problems_of(history, run)
+            before = counts_of(history, run, "student", problems, step=0)
             taught = TIERS[tier].teacher is not None
-            teacher = measured.counts_of(history, run, "teacher", problems, step=0) if taught else None
+            teacher = counts_of(history, run, "teacher", problems, step=0) if taught else None
             samples = configs[0].evaluation.samples
             ran = ran_here((time.monotonic() - start) / 60)
             with self._lock:
@@ -162,7 +174,7 @@ class Matrix:
             memory_gb = self._process(config.run.name, ["-m", "rtl_distill.cli", "train", str(path)], cores)
         tier, found = self.ledger.tiers[setting.tier], History(history, read_only=True)
         ran = ran_here((time.monotonic() - start) / 60, memory_gb)
-        figures = measured.figures_of(found, config.run.name, tier.problems_P)
+        figures = figures_of(found, config.run.name, tier.problems_P)
         cell = Cell(setting=setting.name, tier=setting.tier, seed=seed, recipe=recipe, ran=ran, **figures)
         if not any(other.after == setting.name for other in SETTINGS.values()):
             shutil.rmtree(history.parent)  # no longer needed; a history and weights are tens of megabytes
@@ -290,3 +302,68 @@ def shares(jobs: int) -> list[set[int]]:
     cores = sorted(os.sched_getaffinity(0))
     width = min(CORES_PER_RUN, max(1, len(cores) // jobs))
     return [{cores[(job * width + i) % len(cores)] for i in range(width)} for job in range(jobs)]
+
+
+def problems_of(history: History, run: str) -> list[str]:
+    """The test problems in order."""
+    return [row["problem_id"] for row in history.query(_PROBLEMS_SQL, {"run": run}).to_pylist()]
+
+
+def counts_of(history: History, run: str, policy: str, problems: Sequence[str], *, step: int | None = None) -> Counts:
+    """Counts of the newest finished evaluation of a policy (at `step`). LookupError if there is none, or it lacks a problem."""
+    done = [e for e in history.evaluations(run) if e.status == "done" and e.policy == policy and step in (None, e.step)]
+    if not done:
+        raise LookupError(f"run {run} holds no finished evaluation of the {policy}")
+    view = view_of(history, done[-1])
+    if missing := sorted(set(problems) - set(view.counts)):
+        raise LookupError(f"run {run}: {len(missing)} test problems were not graded whole, {missing[0]} first")
+    samples_P, passed_P = zip(*(view.counts[p] for p in problems), strict=True)
+    shares_P = [view.interfaces.get(p, 0.0) for p in problems]
+    return Counts([*passed_P], [round(share * n) for share, n in zip(shares_P, samples_P, strict=True)])
+
+
+def steps_of(history: History, run: str) -> list[Step]:
+    """The train steps in order. LookupError if the price list lacks a price."""
+    metrics: dict[int, dict[str, float]] = {}
+    for row in history.query(_STEPS_SQL, {"run": run}).to_pylist():
+        metrics.setdefault(row["step"], {})[row["name"]] = row["value"]
+    answers = {r["step"]: (r["answers"], r["passed"]) for r in history.query(_ANSWERS_SQL, {"run": run}).to_pylist()}
+    return [Step(*answers.get(step, (0, 0)), round(_dollars(metrics[step]), 6)) for step in sorted(metrics)]
+
+
+def evaluations_of(history: History, run: str, problems: Sequence[str]) -> list[tuple[int, int]]:
+    """(train steps, passed answers) of each evaluation of the student between the first and the last."""
+    done = [e for e in history.evaluations(run) if e.status == "done" and e.policy == "student"]
+    steps = sorted({e.step for e in done})[1:-1]
+    return [(step, sum(counts_of(history, run, "student", problems, step=step).passed_P)) for step in steps]
+
+
+def figures_of(history: History, run: str, problems: Sequence[str]) -> dict[str, Any]:
+    """The fields of a `Cell` that a run's history gives."""
+    (totals,) = history.query(_TOTALS_SQL, {"run": run}).to_pylist()
+    evaluations = evaluations_of(history, run, problems)
+    after = counts_of(history, run, "student", problems)
+    return {"after": after, "steps": steps_of(history, run), "evaluations": evaluations, **totals}
+
+
+def _dollars(metrics: dict[str, float]) -> float:
+    usage = {}
+    for role, model in _priced_models().items():
+        kinds = {kind: metrics.get(f"tokens/{role}/{kind}", 0.0) for kind in ("prefill", "cached", "sample", "train")}
+        if any(kinds.values()):
+            usage[model] = Tokens(**kinds)
+    total = total_dollars(usage, _prices())
+    if total is None:
+        raise LookupError(f"the price list lacks {', '.join(unpriced(usage, _prices()))}")
+    return total
+
+
+@cache
+def _priced_models() -> dict[str, str]:
+    """Role -> the model whose prices apply to it."""
+    models = load_config("cvdp", environment={}, check_files=False).tinker
+    assert models.teacher is not None, "the shipped configuration names a teacher"
+    return {"student": models.student, "teacher": models.teacher}
+
+
+_prices = cache(load_prices)

@@ -9,12 +9,14 @@ say so in a sentence, and the same command is given again to resume, as a user w
     python -m benchmarks.rehearsal --config cvdp [--problems FILE ...] [--chat-template FILE] [--executor docker]
 
 `--config cvdp` rehearses day one on the cloud: the shipped configuration with other names and sizes, and what the tiny models need
-(settings.py). The exit code is 1 unless every fault went as the table says, and nothing was done twice or lost.
+(py). The exit code is 1 unless every fault went as the table says, and nothing was done twice or lost.
 """
 
 import argparse
+import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,17 +27,91 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.common import DATA, command, options, show
-from benchmarks.rehearsal import settings
+from benchmarks.common import DATA, EVERY_STEP_WITH_TEACHER, command, options, run_settings, show
 from benchmarks.rehearsal.faults import FAULTS, Fault
 from benchmarks.rehearsal.findings import amiss, broken
 from benchmarks.rehearsal.proxy import Met, Proxy
+from rtl_core.config import load_config
+from rtl_core.cost.tokens import load_prices
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
 from rtl_distill.operations.temporary_server import start_temporary_server
 
+CONTEXT = 16384
+"""Context of the tiny models here: larger than in their training, because CVDP's prompts need it."""
 PATIENCE_S = 900.0
 """A command that takes longer is killed."""
+
+
+def every_run(folder: Path, run: str, url: str, models: dict[str, Path]) -> list[str]:
+    """Names, address and sizes: two groups of two answers a step."""
+    return [
+        *run_settings(run, folder / "runs", folder / "history.duckdb"),
+        "run.epochs=1",
+        f"tinker.base_url={url}",
+        f"tinker.student={models['student']}",
+        f"tinker.teacher={models['teacher']}",
+        "sampling.group_size=2",
+        "curriculum.problems_per_step=2",
+        "evaluation.samples=1",
+        "evaluation.k=[1]",
+    ]
+
+
+def demo(steps: int) -> list[str]:
+    """`steps` steps, each with the teacher's scores."""
+    return [
+        f"problems.sources.0.train={2 * steps}",
+        "problems.sources.0.heldout=2",
+        "evaluation.teacher=false",
+        *EVERY_STEP_WITH_TEACHER,
+        "learning.kl_on=all",
+    ]
+
+
+def templated(folder: Path, chat_template: Path) -> dict[str, Path]:
+    """Role -> a copy of the tiny model with another chat template."""
+    models = {}
+    for role in ("student", "teacher"):
+        models[role] = Path(shutil.copytree(model_path(role), folder / role, dirs_exist_ok=True))
+        shutil.copyfile(chat_template, models[role] / "chat_template.jinja")
+        config = models[role] / "config.json"
+        settings = {**json.loads(config.read_text()), "max_position_embeddings": CONTEXT}
+        config.write_text(json.dumps(settings))
+    return models
+
+
+def priced(folder: Path, models: dict[str, Path]) -> Path:
+    """Write a price list in which the tiny models cost as much as those of `cvdp`, whose budget needs prices."""
+    real, prices = load_config("cvdp", environment={}, check_files=False).tinker, load_prices().models
+    file = folder / "prices.toml"
+    with file.open("w") as out:
+        out.write('as_of = 2026-01-01\nsource = "the models of the configuration cvdp"\n')
+        for path, name in ((models["student"], real.student), (models["teacher"], real.teacher)):
+            out.write(f"[models.{json.dumps(str(path))}]\n")
+            costs = prices[str(name)].model_dump(exclude_none=True)
+            out.writelines(f"{kind} = {value}\n" for kind, value in costs.items())
+    return file
+
+
+def cvdp(folder: Path, models: dict[str, Path], problems: list[Path], steps: int) -> list[str]:
+    """At least `steps` steps, each with two starter problems and two of CVDP's."""
+    lines = [line for path in problems for line in path.read_text().splitlines() if line]
+    (folder / "problems.jsonl").write_text("".join(f"{line}\n" for line in lines[: 2 * steps]))
+    return [
+        f"cost.prices={priced(folder, models)}",
+        f"problems.sources.0.path={folder / 'problems.jsonl'}",
+        f"problems.sources.1.train={2 * steps}",
+        "problems.sources.1.heldout=2",
+        "prompting.max_prompt_tokens=4096",
+        "sampling.max_tokens=64",
+        # The prompt that the tiny models were trained on, so that they end most answers to starter problems. They do not end those to
+        # CVDP's problems, so the shipped safe ranges would end the run.
+        "prompting.template=bare",
+        "health.accept_up_to_step=1000000",
+        # Almost no answer passes, so steps without the teacher would have nothing to train on: it stays until the last one.
+        "learning.kl_schedule_part=1.0",
+    ]
 
 
 @dataclass
@@ -65,7 +141,7 @@ class Stage:
     config: str
     """The shipped configuration."""
     overrides: Sequence[str]
-    """Overrides that are applied after those of `settings.every_run`."""
+    """Overrides that are applied after those of `every_run`."""
 
     def give(self, run: Run, *words: str, sets: Sequence[str] = ()) -> int:
         """Run `rtl-distill`, print and record its output; return its exit code."""
@@ -92,7 +168,7 @@ class Stage:
         db = str(self.folder / "history.duckdb")
         with Proxy(self.service.base_url, faults) as proxy:
             run.met = proxy.met
-            overrides = [*settings.every_run(self.folder, name, proxy.url, self.models), *self.overrides]
+            overrides = [*every_run(self.folder, name, proxy.url, self.models), *self.overrides]
             while (code := self.give(run, "train", self.config, sets=overrides)) != 0:
                 fault = proxy.open_fault
                 if fault is None or fault.ends != "stops" or code != 2:
@@ -155,10 +231,10 @@ def main() -> int:
         steps = 3 + given.faults_a_run
         if given.config == "demo":
             models = {role: Path(model_path(role)) for role in ("student", "teacher")}
-            overrides = settings.demo(steps)
+            overrides = demo(steps)
         else:
-            models = settings.templated(folder, given.chat_template)
-            overrides = settings.cvdp(folder, models, given.problems, steps)
+            models = templated(folder, given.chat_template)
+            overrides = cvdp(folder, models, given.problems, steps)
         overrides += [f"grading.executor={given.executor}", *given.overrides]
         with LocalTinker({str(path): path for path in models.values()}, folder / "service") as service:
             stage = Stage(folder, service, models, given.config, overrides)
