@@ -1,7 +1,7 @@
 """Measure how fast answers are graded, compared with the bare tools on the same cores in the same run.
 
     python -m benchmarks.grading [--data ../shared/data] [--count 36] [--rounds 3] [--executors bubblewrap,docker]
-                                 [--against CHECKOUT | --public CHECKOUT]
+                                 [--public CHECKOUT]
 
 The bare tools are the harness' own command, run on the host without a sandbox, by as many threads. All take turns, so that other load on the
 machine affects them alike; a first round is not counted. Each answer is a golden answer of the starter set or of the published CVDP
@@ -10,9 +10,6 @@ examples. Prints wall time, the CPU time of the tools alone, the phases of one a
 After `rtl-distill toolchain install` the executors run the simulation image's tools, and the bare tools are this machine's;
 point RTL_DISTILL_TOOLS at an empty directory to compare bubblewrap with the same tools.
 
---against compares this version in turns with another checkout's (after `make setup` in it), each with its own problems in a separate process,
-and prints the ratio of their medians; bare tools are not measured.
-
 --public compares the executors in turns with the public CVDP runner on CVDP answers, with its own command, the same image and as many threads.
 CHECKOUT is of the runner's repository, with its requirements installed in CHECKOUT/.venv. It needs a Docker engine with the simulation image,
 and the client's plugin `docker compose`.
@@ -20,7 +17,6 @@ and the client's plugin `docker compose`.
 Not covered: wrong answers (they cost less), Verilator harnesses (compilation there is minutes of g++).
 """
 
-import argparse
 import json
 import os
 import resource
@@ -36,7 +32,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -110,28 +105,18 @@ def examples(data: Path) -> list[Problem]:
 
 
 def main() -> None:
-    parser = options(
+    arguments = options(
         __doc__, data=True, count=(36, "starter problems; with --public, answers"), rounds=3, threads=os.cpu_count() or 1,
-        executors=["bubblewrap"], against=(Path, "another checkout of this project, to compare with"),
-        public=(Path, "a checkout of the public CVDP runner, to compare with"),
-    )  # fmt: skip
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+        executors=["bubblewrap"], public=(Path, "a checkout of the public CVDP runner, to compare with"),
+    ).parse_args()  # fmt: skip
     rounds, threads = arguments.rounds, arguments.threads
     if arguments.public:
         compare_public(arguments.public, arguments.data, arguments.executors, arguments.count, rounds, threads)
         return
     sets = {"starter set": starter_problems("train", arguments.count, 0), "CVDP goldens": examples(arguments.data) * 6}
-    if arguments.serve:
-        _serve(sets, arguments.executors[0], threads)
-        return
     if not sets["CVDP goldens"]:
         print(f"CVDP goldens: none found under {arguments.data}")
         del sets["CVDP goldens"]
-    if arguments.against:
-        for name in arguments.executors:
-            _against([*sets], name, arguments)
-        return
     for title, problems in sets.items():
         _compare(title, problems, arguments.executors, rounds, threads)
     _cache(sets["starter set"])
@@ -160,49 +145,6 @@ def _compare(title: str, problems: list[Problem], executors: list[str], rounds: 
     show(f"{title}: {len(problems)} golden answers, {threads} threads, median of {rounds} rounds", columns, rows)
     parts = [(name, *map("{:.3f}".format, split(verdicts[len(problems) :]))) for name, verdicts in said.items()]
     show(f"{title}: where its time goes", ("median s of one answer", *PHASES), parts)
-
-
-def _serve(sets: dict[str, list[Problem]], name: str, threads: int) -> None:
-    """Grade a set for each line of standard input (the set's title), and print the seconds an answer."""
-    with grader_on(name) as grader:
-        for line in sys.stdin:
-            problems = sets[line.strip()]
-            wall, _ = measure(lambda p: _graded(grader, p), problems, threads)
-            print(wall / len(problems), flush=True)
-
-
-def _against(titles: list[str], name: str, arguments: argparse.Namespace) -> None:
-    """Alternate this version and another checkout's, and print the ratio of their times."""
-    folders = {"this version": ROOT, "the other": arguments.against.resolve()}
-    serve = ["-m", "benchmarks.grading", "--serve", "--executors", name, "--data", str(arguments.data.resolve())]
-    serve += ["--count", str(arguments.count), "--threads", str(arguments.threads)]
-    how: dict[str, Any] = {"text": True, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    if missing := [folder for folder in folders.values() if not (folder / ".venv/bin/python").exists()]:
-        raise SystemExit(f"no .venv in {missing[0]}: run `make setup` there")
-    rows = []
-    with ExitStack() as stack:
-        workers = {
-            label: stack.enter_context(subprocess.Popen([".venv/bin/python", *serve], cwd=folder, **how))
-            for label, folder in folders.items()
-        }
-        for title in titles:
-            times = in_turns(
-                {label: partial(_asked, worker, title) for label, worker in workers.items()}, arguments.rounds
-            )
-            ours, other = map(statistics.median, times.values())
-            rows.append((title, f"{ours:.3f}", f"{other:.3f}", f"{ours / other:.2f}"))
-    show(f"{name}: median s each of {arguments.rounds} rounds, in turns", ("", *folders, "ratio"), rows)
-
-
-def _asked(worker: subprocess.Popen[str], title: str) -> float:
-    """Ask a worker to grade a set; return the seconds an answer."""
-    assert worker.stdin is not None and worker.stdout is not None  # noqa: PT018
-    worker.stdin.write(f"{title}\n")
-    worker.stdin.flush()
-    line = worker.stdout.readline()
-    if not line:
-        raise SystemExit(f"a worker ended with {worker.wait()}: {' '.join(map(str, worker.args))}")  # type: ignore[arg-type]
-    return float(line)
 
 
 def split(verdicts: list[Verdict]) -> list[float]:

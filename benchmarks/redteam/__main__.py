@@ -74,16 +74,9 @@ def _run(name: str, attacks: list, arguments: argparse.Namespace, limits: Limits
 
 
 def _row(one: Graded) -> dict[str, object]:
-    return {
-        "group": one.group,
-        "name": one.attack.name,
-        "idea": one.attack.idea,
-        "problem": one.attack.problem,
-        "outcome": one.outcome.value,
-        "reasons": list(one.reasons),
-        "wall_s": round(one.wall_s, 3),
-        "faults": one.faults,
-    }
+    attack = {key: getattr(one.attack, key) for key in ("name", "idea", "problem")}
+    verdict = {"outcome": one.outcome.value, "reasons": list(one.reasons), "wall_s": round(one.wall_s, 3)}
+    return {"group": one.group, **attack, **verdict, "faults": one.faults}
 
 
 if __name__ == "__main__":

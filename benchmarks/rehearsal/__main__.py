@@ -29,7 +29,7 @@ from pathlib import Path
 
 from benchmarks.common import DATA, EVERY_STEP_WITH_TEACHER, command, options, run_settings, show
 from benchmarks.rehearsal.faults import FAULTS, Fault
-from benchmarks.rehearsal.findings import amiss, broken
+from benchmarks.rehearsal.findings import broken
 from benchmarks.rehearsal.proxy import Met, Proxy
 from rtl_core.config import load_config
 from rtl_core.cost.tokens import load_prices
@@ -126,9 +126,16 @@ class Run:
     wrong: list[str] = field(default_factory=list)
 
     def row(self, fault: Fault) -> tuple[str, ...]:
-        met, wrong = self.met.get(fault.name), amiss(fault, self.met.get(fault.name), self.lines)
-        after = f"{met.over_at - met.at:.1f} s" if met and met.over_at is not None else "-"
-        return fault.name, met.call if met else "-", str(met.times if met else 0), after, fault.ends, wrong
+        """The fault's row in the table; the last cell says what went wrong with it."""
+        met = self.met.get(fault.name)
+        if met is None:
+            return fault.name, "-", "0", "-", fault.ends, "no call met it"
+        seen = not fault.sees or any(fault.sees in line for at, line in self.lines if at >= met.at)
+        after = "-" if met.over_at is None else f"{met.over_at - met.at:.1f} s"
+        wrong = (
+            "it was not mended" if met.over_at is None else "" if seen else f"the output does not say {fault.sees!r}"
+        )
+        return fault.name, met.call, str(met.times), after, fault.ends, wrong
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,9 @@
-"""What a rehearsal found: errors in the history, and messages that the user did not see."""
+"""Errors in the history after a rehearsal."""
 
 from pathlib import Path
 
 from safetensors import safe_open
 
-from benchmarks.rehearsal.faults import Fault
-from benchmarks.rehearsal.proxy import Met
 from rtl_core.history.store import History
 from rtl_core.localtinker.registry import find_checkpoint
 
@@ -57,14 +55,3 @@ def adam_steps(folder: Path) -> int:
     """Number of steps that Adam has counted in a saved state."""
     with safe_open(folder / "optimizer.safetensors", "pt") as file:
         return int(max(file.get_tensor(name).item() for name in file.keys() if name.endswith(".step")))  # noqa: SIM118
-
-
-def amiss(fault: Fault, met: Met | None, lines: list[tuple[float, str]]) -> str:
-    """What went wrong with a fault, given the run's lines with their times; empty: nothing."""
-    if met is None:
-        return "no call met it"
-    if met.over_at is None:
-        return "it was not mended"
-    if fault.sees and not any(fault.sees in line for at, line in lines if at >= met.at):
-        return f"the output does not say {fault.sees!r}"
-    return ""

@@ -249,7 +249,7 @@ def final_weights(history: History, home: Path, run: str) -> dict[str, str]:
 
 def main() -> int:
     parser = options(
-        __doc__, steps=200, faults=30, seed=(0, "of the faults"), home=(Path, "working folder; default: a temporary one"),
+        __doc__, steps=200, faults=30, seed=(0, "of the faults"),
         postgres=(False, "run Prefect's server on its own Postgres"), docker=(False, "grade in containers of a separate Docker engine"),
     )  # fmt: skip
     arguments = parser.parse_args()
@@ -259,9 +259,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(130))
     with tempfile.TemporaryDirectory(prefix="rtl-distill-soak-") as temporary:
-        home = arguments.home or Path(temporary)
-        home.mkdir(parents=True, exist_ok=True)
-        found = soak(home.resolve(), arguments)
+        found = soak(Path(temporary).resolve(), arguments)
     for line in found:
         print(f"FAILED  {line}")
     print("the two runs are equal" if not found else f"{len(found)} differences")
