@@ -8,7 +8,7 @@ grader does not support are left out. The exit code is 1 if one of our executors
 """
 
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -50,10 +50,8 @@ def main(argv: list[str] | None = None) -> int:
         for case, (attack, twin) in zip(found, pairs, strict=True):
             if name in NAMES and (attack, twin) != ("contained", "paid"):
                 print(f"{name}: {case.name}: attack {attack}, twin {twin}")
-    faults = [
-        rows["all"][key] for name, rows in counts.items() if name in NAMES for key in COUNTED if key != "contained"
-    ]
-    return 1 if any(faults) else 0
+    wrong = (c["all", key] for name, c in counts.items() if name in NAMES for key in COUNTED if key != "contained")
+    return 1 if any(wrong) else 0
 
 
 def asked(grader: Judge, found: Sequence[Case], jobs: int) -> list[tuple[str, str]]:
@@ -71,24 +69,22 @@ def asked(grader: Judge, found: Sequence[Case], jobs: int) -> list[tuple[str, st
         return list(zip(attacks, twins, strict=True))
 
 
-def counted(found: Sequence[Case], pairs: Sequence[tuple[str, str]]) -> dict[str, dict[str, int]]:
-    """Class -> number of each of `COUNTED`; the last class is `all`."""
-    rows: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTED, 0))
-    for name in [*dict.fromkeys(case.attack_class for case in found), "all"]:
-        row = rows[name]
-        for case, (attack, twin) in zip(found, pairs, strict=True):
-            if name in (case.attack_class, "all") and attack != "left out":
-                row["failed" if attack.startswith("failed") else attack] += 1
-                row["lost"] += twin == "contained"
-                row["failed"] += twin.startswith("failed")
-    return rows
+def counted(found: Sequence[Case], pairs: Sequence[tuple[str, str]]) -> Counter[tuple[str, str]]:
+    """(class, one of `COUNTED`) -> number; the class `all` is their sum."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for case, (attack, twin) in zip(found, pairs, strict=True):
+        if attack != "left out":
+            keys = ["failed" if attack.startswith("failed") else attack, *(["lost"] if twin == "contained" else [])]
+            keys += ["failed"] if twin.startswith("failed") else []
+            counts.update((name, key) for name in (case.attack_class, "all") for key in keys)
+    return counts
 
 
-def table(found: Sequence[Case], counts: dict[str, dict[str, dict[str, int]]]) -> None:
+def table(found: Sequence[Case], counts: dict[str, Counter[tuple[str, str]]]) -> None:
     """Print a row for each class, with each grader's counts."""
     sizes = Counter(case.attack_class for case in found) + Counter(all=len(found))
     columns = ("class", "cases", *(f"{name}\n{key}" for name in counts for key in COUNTED))
-    lines = [(name, n, *(rows[name][key] for rows in counts.values() for key in COUNTED)) for name, n in sizes.items()]
+    lines = [(name, n, *(c[name, key] for c in counts.values() for key in COUNTED)) for name, n in sizes.items()]
     show(f"{len(found)} attacks, each with an honest twin", columns, lines)
 
 

@@ -4,7 +4,7 @@ import hashlib
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from rtl_core import pretrained
 from rtl_core.config import RunConfig, load_config
@@ -91,10 +91,10 @@ class Comparison:
 
 
 _LISTED = tomllib.loads(Path(__file__).with_name("settings.toml").read_text(encoding="utf-8"))
-SETTINGS: dict[str, Setting] = {
-    entry["name"]: Setting(**{key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()})
-    for entry in _LISTED["setting"]
-}
+_GIVEN: list[dict[str, Any]] = [
+    {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()} for entry in _LISTED["setting"]
+]
+SETTINGS: dict[str, Setting] = {given["name"]: Setting(**given) for given in _GIVEN}
 """Every setting by name, in the order in which they run."""
 COMPARISONS = tuple(Comparison(**entry) for entry in _LISTED["comparison"])
 """In the order of the report."""

@@ -67,8 +67,16 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
 
     def _start(self) -> subprocess.Popen[bytes]:
         """Start the engine, and again if its containerd is too slow on a busy machine, as a service manager would."""
+        command = ["dockerd", "-H", self.host, "--data-root", str(self._folder / "data")]
+        command += ["--exec-root", str(self._folder / "exec"), "--pidfile", str(self._folder / "docker.pid")]
+        # Containers that grade have no network, so the engine needs no bridge and no firewall rules.
+        command += ["--iptables=false", "--ip6tables=false", "--bridge=none"]
         for _ in range(STARTS):
-            process = self._launch()
+            (self._folder / "docker.pid").unlink(missing_ok=True)
+            with (self._folder / "log").open("ab") as log:
+                process = subprocess.Popen(
+                    command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                )
             for _ in range(240):
                 if subprocess.run(["docker", "-H", self.host, "info"], capture_output=True).returncode == 0:
                     return process
@@ -79,12 +87,3 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
             process.wait()
         tail = (self._folder / "log").read_text(errors="replace")[-2000:]
         raise InfrastructureError(f"the Docker engine does not start:\n{tail}")
-
-    def _launch(self) -> subprocess.Popen[bytes]:
-        (self._folder / "docker.pid").unlink(missing_ok=True)
-        command = ["dockerd", "-H", self.host, "--data-root", str(self._folder / "data")]
-        command += ["--exec-root", str(self._folder / "exec"), "--pidfile", str(self._folder / "docker.pid")]
-        # Containers that grade have no network, so the engine needs no bridge and no firewall rules.
-        command += ["--iptables=false", "--ip6tables=false", "--bridge=none"]
-        with (self._folder / "log").open("ab") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)

@@ -51,14 +51,8 @@ class Endpoint:
             PolicyError: it refuses the request.
         """
         limit = self.reply_tokens if most_tokens is None else min(self.reply_tokens, most_tokens)
-        asked = {
-            "model": self.model,
-            "messages": list(messages),
-            "max_tokens": limit,
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            **({"tools": list(tools)} if tools else {}),
-        }
+        asked: dict[str, Any] = {"model": self.model, "messages": list(messages), "max_tokens": limit}
+        asked |= {"temperature": self.temperature, "top_p": self.top_p, **({"tools": list(tools)} if tools else {})}
         answered = self._post(asked)
         if answered.status_code == 400 and len(messages) > 2 and _TOO_LONG.search(answered.text):
             return Reply("", cut=True)
@@ -106,17 +100,18 @@ def _read(answered: httpx.Response, url: str) -> Reply:
         told = answered.json()
         choice = told["choices"][0]
         message, usage = choice["message"], told.get("usage") or {}
-        calls = tuple(
-            Call(str(call["function"]["name"]), _as_json(call["function"]["arguments"]), str(call.get("id") or ""))
-            for call in message.get("tool_calls") or ()
-        )
+        calls = []
+        for call in message.get("tool_calls") or ():
+            arguments = call["function"]["arguments"]  # some servers send an object instead of its text
+            words = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+            calls.append(Call(str(call["function"]["name"]), words, str(call.get("id") or "")))
         text, thought = message.get("content"), message.get("reasoning_content") or message.get("reasoning")
         if not isinstance(text or "", str) or not isinstance(thought or "", str):
             raise TypeError("no text")
         return Reply(
             text=text or "",
             thought=thought or "",
-            calls=calls,
+            calls=tuple(calls),
             n_tokens=int(usage.get("completion_tokens") or 0),
             cut=choice.get("finish_reason") == "length",
         )
@@ -125,8 +120,3 @@ def _read(answered: httpx.Response, url: str) -> Reply:
             f"{url} answers with something else than a chat completion: {answered.text[:200]}",
             "it must speak OpenAI's protocol",
         ) from error
-
-
-def _as_json(arguments: Any) -> str:
-    """Arguments of a call as JSON text; some servers send an object."""
-    return arguments if isinstance(arguments, str) else json.dumps(arguments or {})

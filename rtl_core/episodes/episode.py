@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from rtl_core.config.episode import Bounds
-from rtl_core.episodes.tools import Judge, Result, Toolbox
+from rtl_core.episodes.tools import Judge, Result, Toolbox, definitions
 from rtl_core.grading.executors.base import Executor
 from rtl_core.history.records import MessageRecord
 from rtl_core.prompting.answer_to import answer_to, response_of
@@ -118,10 +118,10 @@ class Episode:
 
     def play(self, policy: Policy, on_turn: Callable[[Turn], None] = lambda turn: None) -> Answer:
         """Play to the end. Raises what the policy raises, and InfrastructureError if the sandbox fails; call it again to resume."""
-        definitions = self.tools.definitions()
+        offered = definitions(self.tools.offered)
         while self.ended is None:
             started = time.monotonic()
-            reply = policy.reply(self.messages, definitions, self.bounds.tokens - self.n_tokens)
+            reply = policy.reply(self.messages, offered, self.bounds.tokens - self.n_tokens)
             seconds = time.monotonic() - started
             if reply.cut or not self.tools.offered:  # the last call may be incomplete; without tools a call is text
                 reply = replace(reply, calls=())
@@ -133,14 +133,10 @@ class Episode:
     def _results(self, calls: Sequence[Call]) -> list[Result]:
         found: list[Result] = []
         for number, call in enumerate(calls):
-            if self.tools.submitted:
-                found.append(Result("error: not carried out, since you have submitted", False))
-            elif number >= self.bounds.calls:
-                found.append(
-                    Result(f"error: not carried out, since a turn has at most {self.bounds.calls} calls", False)
-                )
-            else:
-                found.append(self.tools.call(call))
+            why = f"a turn has at most {self.bounds.calls} calls" if number >= self.bounds.calls else ""
+            why = "you have submitted" if self.tools.submitted else why
+            refused = Result(f"error: not carried out, since {why}", False)
+            found.append(refused if why else self.tools.call(call))
         return found
 
     def _said(self, reply: Reply) -> list[Result]:

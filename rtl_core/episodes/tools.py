@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -26,6 +25,7 @@ from rtl_core.prompting.calls import Call
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 
+INSIDE = Path(__file__).parent / "inside"
 _OVERRUNS = {
     "wall": "it took longer than {:g} s",
     "cpu": "it used more than {:g} s of CPU time",
@@ -49,11 +49,6 @@ class Result:
     """Wall time of the call."""
     used_s: float = 0.0
     """CPU time and sleep of its programs."""
-
-    @property
-    def refused(self) -> bool:
-        """Whether the call was not carried out."""
-        return not self.ok and self.text.startswith(_ERROR)
 
 
 Judge = Callable[[Answer], str | None]
@@ -233,7 +228,7 @@ class Toolbox:
         if call is not None and call.name != "submit":
             if result.ok and call.name in ("write", "replace"):
                 self.call(call)
-        elif not result.refused:
+        elif result.ok or not result.text.startswith(_ERROR):  # it was carried out
             self.attempts += 1
             self.submitted = result.ok
 
@@ -243,10 +238,6 @@ class Toolbox:
         words = self._judge(answer) if self._judge is not None and self.attempts < self.bounds.attempts else None
         self.submitted, self._failed = words is None, words is not None
         return words
-
-    def definitions(self) -> list[dict[str, Any]]:
-        """The tools as chat templates and endpoints take them: name, description, JSON schema of the arguments."""
-        return definitions(self.offered)
 
     def _tool(self, call: Call) -> Tool:
         if call.name not in self.offered:
@@ -281,12 +272,12 @@ class Toolbox:
         left_s = self.bounds.seconds - self.used_s
         if left_s <= 0:
             raise CallError(f"the {self.bounds.seconds:g} s of programs are used up")
-        most_s = min(self.bounds.call_seconds, left_s)
+        most_s, kept_kb = min(self.bounds.call_seconds, left_s), max(4, 2 * self.bounds.result_bytes >> 10)
         job = Job(
             files=self.workspace.files,
-            harness={f"src/{script}": _script(script)} if script else {},
+            harness={f"src/{script}": (INSIDE / script).read_text()} if script else {},
             steps=tuple(steps),
-            limits=_limits(self.bounds, most_s),
+            limits=Limits(wall_s=most_s, cpu_s=most_s, memory_mb=2048, output_kb=kept_kb, output_mb=16),
             budget_s=most_s,
             stop_at_failure=stop_at_failure,
             trusted=False,
@@ -307,17 +298,12 @@ def _said(result: StepResult, most_s: float) -> str:
     return f"{result.name}: {end}\n{result.output.rstrip() or '(no output)'}"
 
 
-def _limits(bounds: Bounds, most_s: float) -> Limits:
-    kept_kb = max(4, 2 * bounds.result_bytes >> 10)
-    return Limits(wall_s=most_s, cpu_s=most_s, memory_mb=2048, output_kb=kept_kb, output_mb=16)
-
-
 def _icarus(top: str | None) -> tuple[str, ...]:
     return ("-g2012", "-I", "rtl", *(("-s", top) if top else ()))
 
 
 def definitions(tools: Mapping[str, type[Tool]] = TOOLS) -> list[dict[str, Any]]:
-    """Tools as chat templates and endpoints take them: name, description, JSON schema of the arguments."""
+    """Tools in the format of chat templates and endpoints: name, description, JSON schema of the arguments."""
     return [{"type": "function", "function": _definition(name, kind)} for name, kind in tools.items()]
 
 
@@ -329,8 +315,3 @@ def _definition(name: str, kind: type[Tool]) -> dict[str, Any]:
     required = [key for key, field in kind.model_fields.items() if field.is_required()]
     parameters = {"type": "object", "properties": properties, "required": required}
     return {"name": name, "description": " ".join((kind.__doc__ or "").split()), "parameters": parameters}
-
-
-@cache
-def _script(name: str) -> str:
-    return (Path(__file__).parent / "inside" / name).read_text()

@@ -10,6 +10,8 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import PurePosixPath
 
 from rtl_core.config.episode import Bounds
 from rtl_core.types.answer import Answer
@@ -18,7 +20,6 @@ from rtl_core.types.problem import Problem
 DIRECTORIES = ("docs", "rtl", "verif", "rundir")
 """Directories that may contain files. `src`, which has the harness during grading, is not one of them."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]{1,200}")
-NOTHING_WRITTEN = "no file that is asked for was written"
 
 
 class CallError(Exception):
@@ -43,7 +44,7 @@ class Workspace:
     def answer(self) -> Answer:
         """The files that are asked for and that the model wrote."""
         files = {path: self.files[path] for path in self.targets if path in self.written}
-        return Answer(files=files, error=None if files else NOTHING_WRITTEN)
+        return Answer(files=files, error=None if files else "no file that is asked for was written")
 
     def listing(self, under: str = "") -> str:
         """A line for each file: path, size, and whether it is asked for."""
@@ -70,12 +71,7 @@ class Workspace:
         if len(text.encode()) <= room:
             return head + text
         # Whole lines, so that the next call can continue at the next line.
-        kept, used = 0, 0
-        for line in lines[first - 1 : last]:
-            used += len(line.encode())
-            if used > room - 80:
-                break
-            kept += 1
+        kept = sum(used <= room - 80 for used in accumulate(len(line.encode()) for line in lines[first - 1 : last]))
         if not kept:
             return shortened(head + text, self.bounds.result_bytes)
         shown = "".join(lines[first - 1 : first - 1 + kept])
@@ -84,13 +80,15 @@ class Workspace:
     def write(self, path: str, text: str) -> str:
         """Create a file or replace it whole."""
         path = self.path(path)
-        _check_text(text)
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise CallError(f"the text is no UTF-8: character {error.start} is half of a surrogate pair") from error
+        if "\0" in text:
+            raise CallError("the text holds a NUL character, which no tool reads")
         if path in DIRECTORIES or any(other.startswith(f"{path}/") for other in self.files):
             raise CallError(f"{path} is a directory; name a file in it")
-        parents = [posixpath.dirname(path)]
-        while parents[-1]:
-            parents.append(posixpath.dirname(parents[-1]))
-        if blocking := next((parent for parent in parents if parent in self.files), None):
+        if blocking := next((parent for parent in map(str, PurePosixPath(path).parents) if parent in self.files), None):
             raise CallError(f"{blocking} is a file, so nothing can lie in it")
         rest = sum(len(held.encode()) for name, held in self.files.items() if name != path)
         if rest + len(text.encode()) > self.bounds.workspace_bytes:
@@ -132,15 +130,6 @@ class Workspace:
         if path in DIRECTORIES or any(other.startswith(f"{path}/") for other in self.files):
             return f"{path} is a directory; `list` shows its files"
         return f"there is no {path}; `list` shows all files"
-
-
-def _check_text(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise CallError(f"the text is no UTF-8: character {error.start} is half of a surrogate pair") from error
-    if "\0" in text:
-        raise CallError("the text holds a NUL character, which no tool reads")
 
 
 def shortened(text: str, most_bytes: int) -> str:

@@ -79,7 +79,8 @@ def classes_of(texts: Sequence[int], compare: Compare) -> Classes:
             without[answer] = itself.detail
             continue
         for one in sorted(found, key=lambda c: -c.texts)[:MAX_CLASSES]:
-            told = _both_ways(one.members[0], answer, compare)
+            told = compare(one.members[0], answer)
+            told = compare(answer, one.members[0]) if told.agrees else told  # both ways
             if told.agrees:
                 one.members.append(answer)
                 one.texts += texts[answer]
@@ -136,9 +137,8 @@ def places(texts: Sequence[int], compare: Compare) -> list[Comparison]:
                 why = f"no majority: classes of {sizes} of {whole} independent texts"
                 found[answer] = Comparison("unknown", why, "consensus", share)
             elif one is majority:
-                found[answer] = Comparison(
-                    "same", f"behaves like {one.texts} of {whole} independent texts", "consensus", share
-                )
+                why = f"behaves like {one.texts} of {whole} independent texts"
+                found[answer] = Comparison("same", why, "consensus", share)
             else:
                 told = classes.apart.get(frozenset((majority.members[0], one.members[0])))
                 found[answer] = _apart(majority, whole, share, told)
@@ -157,8 +157,3 @@ def words_of(files: Files) -> Words:
 def _apart(majority: AnswerClass, whole: int, share: float, told: Comparison | None) -> Comparison:
     detail = f"differs from {majority.texts} of {whole} independent texts" + (f": {told.detail}" if told else "")
     return Comparison("different", detail, "consensus", share, trace=told.trace if told else ())
-
-
-def _both_ways(one: int, other: int, compare: Compare) -> Comparison:
-    told = compare(one, other)
-    return compare(other, one) if told.agrees else told

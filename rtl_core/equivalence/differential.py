@@ -87,12 +87,9 @@ def _same_values(pair: Pair, effort: Effort) -> Comparison | None:
     if valid is None or len(outputs) < 2 or not pair.clocking(pair.interface)[0]:
         return None
     found = pair.simulate({}, pair.interface, effort, valid)
-    if found.result != "same" or int(found.detail.split()[0]) < LEAST_VALUES:
-        return None
-    count = found.detail.split()[0]
-    return Comparison(
-        "same", f"the same {count} values while {valid} is 1; they differ in latency or in outputs while it is 0"
-    )
+    count = int(found.detail.split()[0]) if found.result == "same" else 0
+    detail = f"the same {count} values while {valid} is 1; they differ in latency or in outputs while it is 0"
+    return Comparison("same", detail) if count >= LEAST_VALUES else None
 
 
 def _simulated(pair: Pair, effort: Effort) -> Comparison:
@@ -133,9 +130,8 @@ def _proved(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
         depths += [proof.depth or 0] if proof.outcome == "bounded" else []
         also += [_in_words(values)] if values else []
     if depths:
-        return replace(
-            simulated, detail=f"{simulated.detail}; proved for {min(depths)} cycles, not further", depth=min(depths)
-        )
+        detail = f"{simulated.detail}; proved for {min(depths)} cycles, not further"
+        return replace(simulated, detail=detail, depth=min(depths))
     return Comparison("equal", "proved for all inputs" + (f"; also with {', '.join(also)}" if also else ""), "proof")
 
 

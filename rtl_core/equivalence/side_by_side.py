@@ -95,9 +95,9 @@ def replay(
         clocks: possible clocks. A register samples the inputs before the step in which its clock changes.
         clock: the only clock of both designs, and whether its rising edge counts; then each step is a cycle of it.
     """
-    drive = []
+    drive, widths = [], {port.name: port.width for port in interface.ports}
     for step in trace:
-        put = {port: f"in_{port} = {_literal(interface, port, value)};" for port, value in step.items()}
+        put = {port: f"in_{port} = {widths.get(port) or 1}'h{value:x};" for port, value in step.items()}
         if clock:
             name, rises = clock
             put[name] = f"in_{name} = {int(not rises)};"
@@ -108,11 +108,6 @@ def replay(
             drive.append(f"    {' '.join([*first, '#1', *put.values()])} check;")
     end = [f'    $display("{nonce} same: %0d inputs tried", tried);', "    $finish;", "  end", "endmodule"]
     return "\n".join([*_declared(interface, nonce, values), "  initial begin", *drive, *end, ""])
-
-
-def _literal(interface: Interface, port: str, value: int) -> str:
-    width = next((p.width for p in interface.ports if p.name == port), None) or 1
-    return f"{width}'h{value:x}"
 
 
 def _declared(interface: Interface, nonce: str, values: Values, compared: list[str] | None = None) -> list[str]:

@@ -12,7 +12,7 @@ import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rtl_core.errors import ProblemError
 from rtl_core.problems.cvdp import problem_from_record
@@ -22,7 +22,7 @@ from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_core.validation.mutants import Mutant, mutants
 
 Kind = Literal["rename", "polarity", "bit order", "repair"]
-KINDS: tuple[Kind, ...] = ("rename", "polarity", "bit order", "repair")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 SOURCE = "synthetic"
 SHIM = "src/adapter.sv"

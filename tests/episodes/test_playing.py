@@ -8,6 +8,7 @@ from transformers import AutoTokenizer
 from rtl_core.episodes.conversation import Conversation
 from rtl_core.episodes.endpoint import Endpoint
 from rtl_core.episodes.episode import Episode
+from rtl_core.episodes.tools import definitions
 from rtl_core.errors import BackendUnavailableError, MalformedAnswerError, PolicyError
 from rtl_core.prompting.answer_to import answer_to, response_of
 from rtl_core.prompting.calls import Call, ToolChat
@@ -40,7 +41,7 @@ def test_each_turns_prompt_is_the_previous_one_with_the_sampled_and_rendered_tok
     episode = Episode(arbiter, executor)
     episode.play(Conversation(chat, sample))
     assert episode.ended == "cut"
-    tools = ToolChat(chat, episode.tools.definitions())
+    tools = ToolChat(chat, definitions(episode.tools.offered))
     expected = tools.first(episode.messages[:2])
     for number, turn in enumerate(episode.turns):
         assert prompts[number] == expected
@@ -52,7 +53,7 @@ def test_each_turns_prompt_is_the_previous_one_with_the_sampled_and_rendered_tok
     resumed.play(Conversation(chat, sample))
     assert prompts[2:] == seen[2:]  # the same tokens as in the first run
     full = Conversation(chat, sample, context=len(seen[0]))
-    assert full.reply(episode.messages[:2], episode.tools.definitions(), 100).cut
+    assert full.reply(episode.messages[:2], definitions(episode.tools.offered), 100).cut
 
 
 def test_errors_of_an_endpoint_are_retried_or_reported(calls):

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.common import marked
 from rtl_core.config.episode import Bounds
-from rtl_core.episodes.tools import TOOLS
+from rtl_core.episodes.tools import TOOLS, definitions
 from rtl_core.episodes.workspace import shortened
 from rtl_core.prompting.calls import Call
 from tests.nouns import a_problem
@@ -239,8 +239,8 @@ def test_neither_another_running_episode_nor_files_of_the_host_are_reachable(ope
 
 def test_the_model_reads_the_tools_and_limits(open_tools):
     tools, _ = open_tools(PROBLEM, turns=7, tokens=1234, seconds=56, result_bytes=789)
-    assert {d["function"]["name"] for d in tools.definitions()} == set(tools.offered) <= set(TOOLS)
-    json.dumps(tools.definitions())
+    assert {d["function"]["name"] for d in definitions(tools.offered)} == set(tools.offered) <= set(TOOLS)
+    json.dumps(definitions(tools.offered))
     for said in ("7 turns", "1,234 tokens", "56 seconds", "789 bytes"):
         assert said in tools.bounds.in_words()
 
