@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from benchmarks.answers import graded, right_and_wrong, said
+from benchmarks.answers import grade_all, right_and_wrong, summary
 from benchmarks.common import options, show
 from benchmarks.grading import examples
 from rtl_core.grading.executors import Executor, make_executor
@@ -35,7 +35,7 @@ class Pair:
     @property
     def agreed(self) -> bool:
         broken = any(v.outcome is Outcome.INFRASTRUCTURE_ERROR for v in self.verdicts.values())
-        return len({said(v) for v in self.verdicts.values()}) == 1 and not broken
+        return len({summary(v) for v in self.verdicts.values()}) == 1 and not broken
 
 
 def agreement(
@@ -45,7 +45,7 @@ def agreement(
     verdicts: dict[str, list[Verdict]] = {}
     for name, executor in executors.items():
         with closing(Grader(executor, limits=limits)) as grader:
-            verdicts[name] = graded(grader, [(problem, Answer(files=dict(files))) for problem, _, files in pairs])
+            verdicts[name] = grade_all(grader, [(problem, Answer(files=dict(files))) for problem, _, files in pairs])
     return [
         Pair(problem, kind, dict(zip(verdicts, each, strict=True)))
         for (problem, kind, _), *each in zip(pairs, *verdicts.values(), strict=True)

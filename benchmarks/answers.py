@@ -56,12 +56,12 @@ def grader_on(executor: str, **how: Any) -> Iterator[Grader]:
         yield grader
 
 
-def graded(grader: Grader, jobs: Iterable[tuple[Problem, Answer]], workers: int | None = None) -> list[Verdict]:
+def grade_all(grader: Grader, jobs: Iterable[tuple[Problem, Answer]], workers: int | None = None) -> list[Verdict]:
     """Grade `workers` answers at a time (by default one a core); the verdicts come in order."""
     with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
         return list(pool.map(lambda job: grader.grade(*job), jobs))
 
 
-def said(verdict: Verdict) -> tuple[Outcome, int, int]:
+def summary(verdict: Verdict) -> tuple[Outcome, int, int]:
     """The part of a verdict in which two must be equal to agree."""
     return verdict.outcome, verdict.tests_passed, verdict.tests_total

@@ -115,7 +115,7 @@ def work(problem: Problem) -> Script:
     ])  # fmt: skip
 
 
-async def played(arguments: Any, folder: Path, clock: Clock) -> tuple[float, float, float]:
+async def measure(arguments: Any, folder: Path, clock: Clock) -> tuple[float, float, float]:
     """Wall time, CPU time of the tools' programs, and CPU time of this program, in seconds."""
     file = protocol_file("cvdp")
     settings = [
@@ -149,7 +149,7 @@ def main() -> int:
     logging.disable(logging.WARNING)
     clock = Clock(list)
     with tempfile.TemporaryDirectory() as folder:
-        seconds, programs_s, own_s = asyncio.run(played(arguments, Path(folder), clock))
+        seconds, programs_s, own_s = asyncio.run(measure(arguments, Path(folder), clock))
     whole, model_s, sandbox_s, tools_s = (
         sum(clock[name]) for name in ("episodes", "model", "sandbox", "sandbox and waiting")
     )

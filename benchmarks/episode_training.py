@@ -55,7 +55,7 @@ def rates_of(history: History, record: EvaluationRecord, k: int = 1) -> dict[str
     return dict(zip(counts, pass_at_k_P(n_P, c_P, k), strict=True))
 
 
-def told(folder: Path, arms: list[str], seeds: list[int]) -> None:
+def report(folder: Path, arms: list[str], seeds: list[int]) -> None:
     """Print a table of all finished runs, and compare *tools* with the other arms over their seeds."""
     histories = {seed: History(history_of(folder, seed), read_only=True) for seed in seeds}
     shown = []
@@ -108,7 +108,7 @@ def main() -> int:
                 f"run.seed={seed}",
             ]
             subprocess.run(command("train", "demo-episodes", sets=[*sets, *ARMS[arm], *given.overrides]), check=True)
-    told(given.folder, given.arms, given.seeds)
+    report(given.folder, given.arms, given.seeds)
     return 0
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from benchmarks.answers import grader_on, said
+from benchmarks.answers import grader_on, summary
 from benchmarks.common import options
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.episode import Episode, Script
@@ -67,9 +67,11 @@ def main() -> int:
         for done in as_completed(played):
             episode, single = done.result()
             outcomes[single.outcome.value] += 1
-            differ += said(episode) != said(single)
-            words = "" if said(episode) == said(single) else f", but {said(single)} single-shot"
-            print(f"{played[done]}: {said(episode)}{words}; {episode.wall_s:.1f} and {single.wall_s:.1f} s", flush=True)
+            differ += summary(episode) != summary(single)
+            words = "" if summary(episode) == summary(single) else f", but {summary(single)} single-shot"
+            print(
+                f"{played[done]}: {summary(episode)}{words}; {episode.wall_s:.1f} and {single.wall_s:.1f} s", flush=True
+            )
     print(f"{outcomes.total()} problems, {differ} with different verdicts: {dict(outcomes)}")
     return 1 if differ else 0
 

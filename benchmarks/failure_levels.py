@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.answers import golden, graded, grader_on
+from benchmarks.answers import golden, grade_all, grader_on
 from benchmarks.common import options, show
 from benchmarks.history import rollouts as made_up
 from benchmarks.starter_strength import specs_of
@@ -184,7 +184,7 @@ WAYS: dict[str, dict[str, Callable[[Broken], str]]] = {
 """Level -> way -> function that breaks an answer; it returns an empty or unchanged text where the way does not apply."""
 
 
-def made(families: list[str], answers: int, seed: int) -> Iterator[tuple[str, str, Problem, Answer]]:
+def broken_answers(families: list[str], answers: int, seed: int) -> Iterator[tuple[str, str, Problem, Answer]]:
     """Yield (label, way, problem, answer): about `answers` in all, the same number for each label if there are enough ways."""
     specs = {family: specs_of(family, SPECS, seed) for family in families}
     rng = random.Random(f"failure levels {seed}")
@@ -233,15 +233,15 @@ def without_record(problem: Problem) -> Problem:
 def main() -> None:
     cost = (False, "grade answers that fail tests again, with tests that stop at the first wrong check")
     arguments = options(__doc__, answers=360, seed=0, families=[*BY_NAME], cost=cost).parse_args()
-    found = list(made(arguments.families, arguments.answers, arguments.seed))
+    found = list(broken_answers(arguments.families, arguments.answers, arguments.seed))
     with grader_on("bubblewrap") as grader:
         # Known-good answers set the time that others may take.
-        graded(grader, [(problem, golden(problem)) for problem in {p.id: p for _, _, p, _ in found}.values()])
-        verdicts = graded(grader, [(p, answer) for _, _, p, answer in found])
+        grade_all(grader, [(problem, golden(problem)) for problem in {p.id: p for _, _, p, _ in found}.values()])
+        verdicts = grade_all(grader, [(p, answer) for _, _, p, answer in found])
         failing = [
             (p, a, v) for (_, _, p, a), v in zip(found, verdicts, strict=True) if v.outcome is Outcome.TESTS_FAILED
         ]
-        again = graded(grader, [(without_record(p), a) for p, a, _ in failing]) if arguments.cost else []
+        again = grade_all(grader, [(without_record(p), a) for p, a, _ in failing]) if arguments.cost else []
     levels = levels_of(found, verdicts)
     counted: dict[str, Counter[str]] = defaultdict(Counter)
     for (label, way, problem, _), verdict, level in zip(found, verdicts, levels, strict=True):

@@ -35,7 +35,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.answers import golden, graded, grader_on
+from benchmarks.answers import golden, grade_all, grader_on
 from benchmarks.common import ROOT, in_turns, options, show, write_jsonl
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.cache import MemoryCache
@@ -166,7 +166,7 @@ def _graded(grader: Grader, problem: Problem) -> Verdict:
 def _cache(problems: list[Problem]) -> None:
     """Print how fast a second pass over graded answers is, which the cache answers."""
     with grader_on("bubblewrap", cache=MemoryCache()) as grader:
-        graded(grader, [(problem, golden(problem)) for problem in problems])
+        grade_all(grader, [(problem, golden(problem)) for problem in problems])
         many = problems * 30
         started = time.perf_counter()
         for problem in many:
@@ -184,7 +184,7 @@ def compare_public(checkout: Path, data: Path, names: list[str], count: int, rou
 
         def ours(grader: Grader) -> tuple[float, int]:
             started = time.perf_counter()
-            passed = sum(verdict.passed for verdict in graded(grader, jobs, threads))
+            passed = sum(verdict.passed for verdict in grade_all(grader, jobs, threads))
             return time.perf_counter() - started, passed
 
         with ExitStack() as stack:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from itertools import cycle
 
-from benchmarks.answers import golden, graded, grader_on
+from benchmarks.answers import golden, grade_all, grader_on
 from benchmarks.common import options
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
@@ -78,9 +78,9 @@ def measure_steps(grader: Grader, count: int, hanging: int, steps: int) -> bool:
     wrong: list[str] = []
     spent: list[float] = []
     for number, step in enumerate(steps_of(hanging, steps)):
-        graded(grader, {p.id: (p, golden(p)) for p, *_ in step}.values(), WORKERS)
+        grade_all(grader, {p.id: (p, golden(p)) for p, *_ in step}.values(), WORKERS)
         started = time.monotonic()
-        verdicts = graded(grader, [(problem, answer) for problem, answer, _ in step], WORKERS)
+        verdicts = grade_all(grader, [(problem, answer) for problem, answer, _ in step], WORKERS)
         walls.append(time.monotonic() - started)
         spent += [v.cpu_s for v, (_, _, name) in zip(verdicts, step, strict=True) if name]
         for verdict, (problem, _, name) in zip(verdicts, step, strict=True):

@@ -31,6 +31,11 @@ from typing import Any
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
 
 from benchmarks.common import EVERY_STEP_WITH_TEACHER, options, run_settings, show
+from rtl_core.config import load_config
+from rtl_core.history.store import History
+from rtl_core.rollouts import batch, datums, planning, scoring, training
+from rtl_core.rollouts.side_by_side import all_of, in_order
+from rtl_core.run.session import open_session
 from rtl_distill.operations.temporary_server import start_temporary_server
 
 STAGES = ("sample", "grade", "score", "train", "store", "store_waited", "work", "total")
@@ -92,11 +97,6 @@ class Slowed:
 
 async def without_prefect(settings: list[str], factor: float = 0.0) -> None:
     """Run the steps by the functions that the tasks call; with a factor, at the cloud's stage times."""
-    from rtl_core.config import load_config
-    from rtl_core.rollouts import batch, datums, planning, scoring, training
-    from rtl_core.rollouts.side_by_side import all_of, in_order
-    from rtl_core.run.session import open_session
-
     async with open_session(load_config("demo", settings)) as session:
         if factor:
             session.graders.grader = Slowed(session.graders.grader, factor)  # type: ignore[assignment]
@@ -126,8 +126,6 @@ async def without_prefect(settings: list[str], factor: float = 0.0) -> None:
 def step_times(history: Path, skip: int) -> dict[str, float]:
     """Stage -> mean seconds of a step, without the first `skip` (warm-up); also `cpu/store`, and `period`, from one trained step to the
     next."""
-    from rtl_core.history.store import History
-
     opened = History(history, read_only=True)
     rows = opened.query(
         "SELECT name, avg(value) AS value FROM step_metrics WHERE (name LIKE 'time/%' OR name = 'cpu/store') AND step >= ? GROUP BY name",

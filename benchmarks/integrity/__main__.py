@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.write:
         write_jsonl(arguments.write, map(asdict, found))
         return 0
-    said = {name: asked(judge(name), found, arguments.jobs) for name in arguments.graders}
+    said = {name: results_of(judge(name), found, arguments.jobs) for name in arguments.graders}
     if arguments.json:
         rows = [
             {"grader": name, "class": case.attack_class, "name": case.name, "attack": attack, "twin": twin}
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     return 1 if any(wrong) else 0
 
 
-def asked(grader: Judge, found: Sequence[Case], jobs: int) -> list[tuple[str, str]]:
+def results_of(grader: Judge, found: Sequence[Case], jobs: int) -> list[tuple[str, str]]:
     """(attack, twin) of each case: a value of `SAID`, or the error."""
 
     def one(case: Case, text: str) -> str:

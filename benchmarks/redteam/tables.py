@@ -60,15 +60,15 @@ def _attack(entry: Mapping[str, Any], key: str, words: Mapping[str, str]) -> Att
     answer: dict[str, Any] = {}
     if "files" in entry:
         files = {**entry["files"], **entry.get("more", {})}
-        answer["files"] = {filled(path, known): filled(text, known) for path, text in files.items()}
+        answer["files"] = {substitute(path, known): substitute(text, known) for path, text in files.items()}
     else:
         make = partial(_text, entry, key, known)
         pieces = [piece for field in TEXTS for piece in entry.get(field, "") if isinstance(piece, list)]
         later = any(times >= LONG for _, times in pieces)
         answer["response" if "response" in entry else "text"] = make if later else make()
-    primed = filled(entry["primed"], known) if "primed" in entry else None
+    primed = substitute(entry["primed"], known) if "primed" in entry else None
     right = PAID if entry.get("honest") else UNPAID
-    name, idea = (filled(entry[field], known) for field in ("name", "idea"))
+    name, idea = (substitute(entry[field], known) for field in ("name", "idea"))
     return Attack(f"{name} @ {key}", idea, key, right=right, primed=primed, **answer)
 
 
@@ -79,26 +79,26 @@ def _text(entry: Mapping[str, Any], key: str, words: Mapping[str, str]) -> str:
     body = whole["body"] + ("\n" if whole["body"] and not whole["body"].endswith("\n") else "")
     design = BASES[key].design(body, whole["before"], whole["after"], entry.get("core", "wrong"))
     if "old" in entry:
-        design = design.replace(entry["old"], filled(entry["new"], words), -1 if entry.get("every") else 1)
+        design = design.replace(entry["old"], substitute(entry["new"], words), -1 if entry.get("every") else 1)
     return design
 
 
 def _joined(text: Pieces, words: Mapping[str, str]) -> str:
     if isinstance(text, str):
-        return filled(text, words)
-    return "".join(filled(piece, words) if isinstance(piece, str) else _repeated(*piece) for piece in text)
+        return substitute(text, words)
+    return "".join(substitute(piece, words) if isinstance(piece, str) else _repeated(*piece) for piece in text)
 
 
 def _repeated(text: str, times: int) -> str:
     return "".join(text.replace("@N", str(number)) for number in range(times)) if "@N" in text else text * times
 
 
-def filled(text: str, words: Mapping[str, str]) -> str:
+def substitute(text: str, words: Mapping[str, str]) -> str:
     """Replace words in a text, also within their values. Raises ValueError for an unknown word."""
 
     def value(mark: re.Match[str]) -> str:
         if mark[1] not in words:
             raise ValueError(f"@{mark[1]} is no word here; there are {', '.join(words)}")
-        return filled(words[mark[1]], words)
+        return substitute(words[mark[1]], words)
 
     return re.sub(r"@([A-Z]+)", value, text)

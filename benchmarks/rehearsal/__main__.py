@@ -191,7 +191,7 @@ class Stage:
         return run
 
 
-def told(runs: Sequence[Run]) -> bool:
+def report(runs: Sequence[Run]) -> bool:
     """Print each fault and each run; return whether all went as the table says."""
     rows = [(run, run.row(fault)) for run in runs for fault in run.faults]
     columns = ("fault", "met by", "times", "mended after", "the run", "amiss")
@@ -248,7 +248,7 @@ def main() -> int:
             name = f"rehearsal-{secrets.token_hex(2)}"
             starts = range(0, len(faults), given.faults_a_run)
             runs = [stage.rehearse(f"{name}-{at}", faults[at : at + given.faults_a_run]) for at in starts]
-        return 0 if told(runs) else 1
+        return 0 if report(runs) else 1
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class ByHand:
                 return Reply("")
             if line.split()[:1] == ["help"]:
                 named = line.split()[1:] or offered
-                self._print("\n".join(_explained(offered[name]) for name in named if name in offered))
+                self._print("\n".join(_explain(offered[name]) for name in named if name in offered))
             elif line.strip():
                 try:
                     name, arguments = self._call(line)
@@ -81,7 +81,7 @@ class ByHand:
         print(shown, end=end, file=self.shown, flush=True)
 
 
-def _explained(tool: dict[str, Any]) -> str:
+def _explain(tool: dict[str, Any]) -> str:
     parameters = tool["parameters"]
     lines = [f"{tool['name']}: {tool['description']}"]
     for name, said in parameters["properties"].items():

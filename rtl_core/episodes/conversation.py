@@ -50,7 +50,7 @@ class Conversation:
             ConfigError: the chat template does not support tools, or rewrites earlier turns.
             PolicyError: the template refuses the messages.
         """
-        self._read_up(messages, tools)
+        self._catch_up(messages, tools)
         room = most_tokens if self.context is None else min(most_tokens, self.context - len(self.tokens))
         if room < 1:
             return Reply("", cut=True)
@@ -69,13 +69,13 @@ class Conversation:
 
     def played(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Played:
         """A finished episode as one sequence up to the last sampled token. Raises what `reply` raises."""
-        self._read_up(messages, tools, ended=True)
+        self._catch_up(messages, tools, ended=True)
         length = max((place + 1 for place, own in enumerate(self.own) if own), default=0)
         start = len(self.tokens) - len(self.own)
         completion = tuple(self.tokens[start : start + length])
         return Played(tuple(self.tokens[:start]), completion, tuple(self.logprobs[:length]), tuple(self.own[:length]))
 
-    def _read_up(
+    def _catch_up(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], ended: bool = False
     ) -> None:
         """Add the messages that are not in the tokens yet; `ended`: the results of the last calls were not sent."""

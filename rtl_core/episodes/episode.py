@@ -97,7 +97,7 @@ class Episode:
         for turn in recorded:
             for call, result in turn.told:
                 self.tools.again(call, result)
-            self._take(turn)
+            self._append(turn)
 
     @property
     def text(self) -> str:
@@ -125,9 +125,11 @@ class Episode:
             seconds = time.monotonic() - started
             if reply.cut or not self.tools.offered:  # the last call may be incomplete; without tools a call is text
                 reply = replace(reply, calls=())
-            turn = Turn(reply, tuple(self._results(reply.calls) if self.tools.offered else self._said(reply)), seconds)
+            turn = Turn(
+                reply, tuple(self._results(reply.calls) if self.tools.offered else self._feedback(reply)), seconds
+            )
             on_turn(turn)
-            self._take(turn)
+            self._append(turn)
         return self.answer
 
     def _results(self, calls: Sequence[Call]) -> list[Result]:
@@ -139,7 +141,7 @@ class Episode:
             found.append(refused if why else self.tools.call(call))
         return found
 
-    def _said(self, reply: Reply) -> list[Result]:
+    def _feedback(self, reply: Reply) -> list[Result]:
         """The grader's feedback on a turn without tools, if another attempt is allowed."""
         if reply.cut:
             return []
@@ -147,7 +149,7 @@ class Episode:
         words = self.tools.submit(answer_to(self.problem, reply.text))
         return [] if words is None else [Result(f"{words}\n{ASK}", False, time.monotonic() - started)]
 
-    def _take(self, turn: Turn) -> None:
+    def _append(self, turn: Turn) -> None:
         """Add a turn to the conversation, and determine whether it is the last."""
         self.turns.append(turn)
         reply = turn.reply
@@ -165,7 +167,7 @@ class Episode:
                 self.messages.append({"role": "user", "content": result.text})
                 continue
             told = self.bounds.explain and number + 1 == len(turn.results) and self.ended is None
-            left = f"\n({self._left()})" if told else ""
+            left = f"\n({self._remaining()})" if told else ""
             self.messages.append(
                 {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": result.text + left}
             )
@@ -183,7 +185,7 @@ class Episode:
             return "tokens"
         return "seconds" if self.tools.used_s >= self.bounds.seconds else None
 
-    def _left(self) -> str:
+    def _remaining(self) -> str:
         used_s, tries = self.tools.used_s, self.bounds.attempts
         submitted = f", {self.tools.attempts} of {tries} submissions" if tries > 1 else ""
         return (

@@ -56,14 +56,14 @@ Judge = Callable[[Answer], str | None]
 _ERROR = "error: "
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     """Accept a list of paths also as text, in JSON or separated by spaces, because some call formats support only text."""
     if not isinstance(value, str):
         return value
     return json.loads(value) if value.lstrip().startswith("[") else value.replace(",", " ").split()
 
 
-Files = Annotated[list[str], BeforeValidator(_listed)]
+Files = Annotated[list[str], BeforeValidator(_as_list)]
 Top = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_$]*$")]
 
 
@@ -286,10 +286,10 @@ class Toolbox:
         self.used_s += sum(result.cpu_s + result.asleep_s for result in results)
         self._failed = any(result.exit_code != 0 for result in results)
         each = self.bounds.result_bytes // len(results) - 100
-        return "\n".join(shortened(_said(result, most_s), max(each, 200)) for result in results)
+        return "\n".join(shortened(_describe(result, most_s), max(each, 200)) for result in results)
 
 
-def _said(result: StepResult, most_s: float) -> str:
+def _describe(result: StepResult, most_s: float) -> str:
     """Name, status and output of a program."""
     if result.overrun:
         end = f"stopped, {_OVERRUNS[result.overrun].format(most_s)}"

@@ -97,12 +97,12 @@ class Pair:
     def simulate(self, values: Values, interface: Interface, effort: Effort, valid: str | None = None) -> Comparison:
         """Try many inputs with the parameters at `values`, which give the ports of `interface`. `valid`: compare outputs in order while it is 1."""
         text = bench(interface, *self.clocking(interface), self.nonce, values, effort, valid)
-        return self._told(values, text, min(self.limits.cpu_s, effort.cpu_s))
+        return self._verdict(values, text, min(self.limits.cpu_s, effort.cpu_s))
 
     def replay(self, values: Values, interface: Interface, trace: Trace, clock: tuple[str, bool] | None) -> Comparison:
         """Drive only the inputs of a trace, see `side_by_side.replay`."""
         text = replay(interface, self.nonce, values, trace, self.clocking(interface)[0], clock)
-        return self._told(values, text, self.limits.cpu_s)
+        return self._verdict(values, text, self.limits.cpu_s)
 
     def clocking(self, interface: Interface) -> tuple[list[str], list[str], set[str]]:
         """(clocks, resets, resets that are active low), according to the golden answer's text."""
@@ -129,7 +129,7 @@ class Pair:
         self.cpu_s += result.cpu_s
         return result.steps
 
-    def _told(self, values: Values, text: str, cpu_s: float) -> Comparison:
+    def _verdict(self, values: Values, text: str, cpu_s: float) -> Comparison:
         steps = self._simulated(text, cpu_s, self.other)
         if len(steps) < 2:
             return Comparison("unknown", f"the two do not compile side by side: {_first_line(steps[0].output)}")

@@ -57,7 +57,7 @@ def prove(pair: Pair, values: Values, interface: Interface, cpu_s: float) -> Pro
         "resets": [[name, name in low] for name in resets],
         "cpu_s": cpu_s,
     }
-    told = _told(pair, "prover.py", spec, cpu_s + YOSYS_CPU_S, golden)
+    told = _run_script(pair, "prover.py", spec, cpu_s + YOSYS_CPU_S, golden)
     outcome, why, trace, clock = told.get("outcome", "undecided"), told.get("why"), told.get("trace"), told.get("clock")
     return Proof(outcome, told.get("depth"), why or "", trace or (), (clock[0], clock[1]) if clock else None)
 
@@ -69,11 +69,11 @@ def netlist(pair: Pair) -> Netlist | None:
     """
     if not pair.executor.has_module("pyosys") or not _PLAIN.fullmatch(pair.interface.module):
         return None
-    told = _told(pair, "sizer.py", {"values": {}}, YOSYS_CPU_S)
+    told = _run_script(pair, "sizer.py", {"values": {}}, YOSYS_CPU_S)
     return Netlist(**told) if "cells" in told else None
 
 
-def _told(
+def _run_script(
     pair: Pair, script: str, spec: Mapping[str, Any], cpu_s: float, golden: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Run a script of `inside` on the pair and return its line of JSON, or {why} if it gives none."""

@@ -73,7 +73,7 @@ def bench(
     drive = _Clocked(clocks, resets, low, data, effort).lines() if clocks else _combinational(data, effort)
     compared = None if valid is None else _in_order(interface, clocks[0], {r: r in low for r in resets}, valid, nonce)
     lines = [*_declared(interface, nonce, values or {}, compared), "  integer phase, cycle, density;", *_draw(data)]
-    return "\n".join([*lines, "  initial begin", *drive, *_told(nonce), ""])
+    return "\n".join([*lines, "  initial begin", *drive, *_verdict_lines(nonce), ""])
 
 
 def hidden(name: str, nonce: str) -> str:
@@ -124,7 +124,7 @@ def _declared(interface: Interface, nonce: str, values: Values, compared: list[s
     return [*lines, "  integer tried = 0, known = 0, unsure = 0;", *(compared or _check(inputs, outputs, nonce))]
 
 
-def _told(nonce: str) -> list[str]:
+def _verdict_lines(nonce: str) -> list[str]:
     """The end of a bench: its verdict."""
     return [
         "    if (4 * unsure > known && unsure > 0)",

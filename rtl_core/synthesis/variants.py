@@ -113,7 +113,7 @@ def _adapted(problem: Problem, interface: Interface, change: Change, kind: Kind)
     if notes := _notes(change):
         prompt = f"{prompt.rstrip()}\n\n{notes}"
     context = {path: _renamed(text, renames) for path, text in problem.context.items()}
-    return _made(problem, kind, prompt, context, {target: golden}, _with_source(problem, shim))
+    return _problem_of(problem, kind, prompt, context, {target: golden}, _with_source(problem, shim))
 
 
 def _notes(change: Change) -> str:
@@ -158,10 +158,10 @@ def _repair(problem: Problem, rng: random.Random) -> Problem:
         f"whole corrected file; change nothing else.\n\n{problem.prompt}"
     )
     context = {**problem.context, target: mutant.files[target]}
-    return _made(problem, "repair", prompt, context, dict(problem.golden), dict(problem.harness))
+    return _problem_of(problem, "repair", prompt, context, dict(problem.golden), dict(problem.harness))
 
 
-def _made(
+def _problem_of(
     parent: Problem, kind: Kind, prompt: str, context: dict[str, str], golden: dict[str, str], harness: dict[str, str]
 ) -> Problem:
     digest = hashlib.sha256("\n".join([prompt, *context.values(), *golden.values()]).encode()).hexdigest()[:8]

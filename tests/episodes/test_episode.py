@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.episodes import both, known_answer, said
+from benchmarks.episodes import both, known_answer, summary
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.by_hand import ByHand
 from rtl_core.episodes.episode import Episode, Reply, Script, to_messages
@@ -32,14 +32,14 @@ def test_all_published_agentic_problems_open(agentic, executor):
 def test_a_script_with_the_known_answer_passes(arbiter, executor, grader):
     episode, single = both(arbiter, executor, grader, arbiter.golden)
     assert episode.passed
-    assert said(episode) == said(single)
+    assert summary(episode) == summary(single)
 
 
 @pytest.mark.parametrize("number", range(0, 92, 23))
 def test_a_script_gets_the_same_verdict_as_direct_grading(agentic, executor, grader, number):
     problem = agentic[number]
     episode, single = both(problem, executor, grader, stand_in(problem))
-    assert said(episode) == said(single)
+    assert summary(episode) == summary(single)
 
 
 @pytest.mark.parametrize(
