@@ -1,11 +1,10 @@
-"""Do the executors agree? Right and wrong answers, graded by both, and every difference with what they say.
+"""Compare the verdicts of the executors on right and wrong answers, and print every difference.
 
     python -m benchmarks.agreement [--data ../shared/data] [--starter 54] [--executors bubblewrap,docker]
 
-Per starter problem and published example: the golden answer, a mutant of it, one with a port more, one with a port
-renamed, one that does not compile, and a constant. Two verdicts agree when outcome and tests passed of total are the same. With the toolchain
-installed (`rtl-distill toolchain install`) both run the same tools, and no difference is expected; the exit code is 1 if
-there is one.
+For each starter problem and published example: the golden answer, a mutant, one with an extra port, one with a renamed port, one that does not
+compile, and a constant. Verdicts agree if outcome and numbers of tests are the same. With the toolchain installed (`rtl-distill toolchain
+install`) both executors run the same tools, and no difference is expected; the exit code is 1 if there is one.
 """
 
 from collections import Counter
@@ -13,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from benchmarks.answers import graded, right_and_wrong, said
+from benchmarks.answers import grade_all, right_and_wrong, summary
 from benchmarks.common import options, show
 from benchmarks.grading import examples
 from rtl_core.grading.executors import Executor, make_executor
@@ -27,7 +26,7 @@ from rtl_core.types.verdict import Outcome, Verdict
 
 @dataclass(frozen=True)
 class Pair:
-    """A problem and an answer of a kind, with the verdict of each executor by name."""
+    """An answer of some kind to a problem, with each executor's verdict by name."""
 
     problem: Problem
     kind: str
@@ -36,17 +35,17 @@ class Pair:
     @property
     def agreed(self) -> bool:
         broken = any(v.outcome is Outcome.INFRASTRUCTURE_ERROR for v in self.verdicts.values())
-        return len({said(v) for v in self.verdicts.values()}) == 1 and not broken
+        return len({summary(v) for v in self.verdicts.values()}) == 1 and not broken
 
 
 def agreement(
     pairs: Sequence[tuple[Problem, str, Mapping[str, str]]], executors: Mapping[str, Executor], limits: Limits
 ) -> list[Pair]:
-    """Grades (problem, kind, files) by every executor, on all cores."""
+    """Grade (problem, kind, files) with every executor, on all cores."""
     verdicts: dict[str, list[Verdict]] = {}
     for name, executor in executors.items():
         with closing(Grader(executor, limits=limits)) as grader:
-            verdicts[name] = graded(grader, [(problem, Answer(files=dict(files))) for problem, _, files in pairs])
+            verdicts[name] = grade_all(grader, [(problem, Answer(files=dict(files))) for problem, _, files in pairs])
     return [
         Pair(problem, kind, dict(zip(verdicts, each, strict=True)))
         for (problem, kind, _), *each in zip(pairs, *verdicts.values(), strict=True)

@@ -1,4 +1,4 @@
-"""Answers whose verdict is known or worth comparing, and how the benchmarks of grading grade them."""
+"""Answers with a known verdict, and how the benchmarks grade answers."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def golden(problem: Problem) -> Answer:
 
 
 def right_and_wrong(problem: Problem) -> Iterator[tuple[str, dict[str, str]]]:
-    """(kind, files): the golden answer, a mutant of it, a port more, a port renamed, one that does not compile, a constant."""
+    """Yield (kind, files): the golden answer, a mutant, an extra port, a renamed port, a syntax error, a constant."""
     files = problem.golden or {}
     yield "golden", files
     if problem.interface:
@@ -40,7 +40,7 @@ def right_and_wrong(problem: Problem) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def answer_to(problem: Problem, goldens: Path | None) -> Answer:
-    """The set's golden answer or the one in `goldens` (one file in ID.sv, several in ID.json), else the stand-in."""
+    """The set's golden answer or the one in `goldens` (one file in ID.sv, several in ID.json), else a stand-in."""
     if problem.golden is None and goldens is not None:
         if (several := goldens / f"{problem.id}.json").is_file():
             return Answer(files=json.loads(several.read_text()))
@@ -51,17 +51,17 @@ def answer_to(problem: Problem, goldens: Path | None) -> Answer:
 
 @contextmanager
 def grader_on(executor: str, **how: Any) -> Iterator[Grader]:
-    """A grader, made with these arguments, on an executor of its own; both are closed at the end."""
+    """A grader with these arguments on a new executor; both are closed at the end."""
     with make_executor(executor) as made, closing(Grader(made, **how)) as grader:
         yield grader
 
 
-def graded(grader: Grader, jobs: Iterable[tuple[Problem, Answer]], workers: int | None = None) -> list[Verdict]:
-    """The verdicts in order, so many at a time (as many as there are cores)."""
+def grade_all(grader: Grader, jobs: Iterable[tuple[Problem, Answer]], workers: int | None = None) -> list[Verdict]:
+    """Grade `workers` answers at a time (by default one a core); the verdicts come in order."""
     with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
         return list(pool.map(lambda job: grader.grade(*job), jobs))
 
 
-def said(verdict: Verdict) -> tuple[Outcome, int, int]:
-    """What two verdicts must have in common to agree."""
+def summary(verdict: Verdict) -> tuple[Outcome, int, int]:
+    """The part of a verdict in which two must be equal to agree."""
     return verdict.outcome, verdict.tests_passed, verdict.tests_total

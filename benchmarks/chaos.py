@@ -1,11 +1,11 @@
-"""Grades go on while graders are killed and the Docker engine is restarted: does every answer end with the right verdict?
+"""Kill graders and restart the Docker engine while answers are graded: does every answer get the right verdict in the end?
 
     python -m benchmarks.chaos [--executor docker] [--grades 500] [--kill-every 60] [--restarts 4] [--seed 5]
 
-`rtl-distill grade` grades numbered answers, two of three right ones. It is killed with SIGKILL after a random number of verdicts and
-given again, as a user would. With Docker an engine of its own is started (needs root, and the image in the machine's engine), and ended
-too, now by SIGTERM, now by SIGKILL, and started again. At the end every answer has the verdict it deserves, and no container, process or
-workspace is left. Exit code 1 otherwise.
+`rtl-distill grade` grades numbered answers, of which two in three are right. It is killed with SIGKILL after a random number of verdicts
+and started again, as a user would do. With Docker a separate engine is started (this needs root, and the image in the machine's engine) and
+restarted by SIGTERM or SIGKILL. In the end every answer must have its right verdict, and no container, process or workspace may be left;
+otherwise the exit code is 1.
 """
 
 import contextlib
@@ -20,32 +20,32 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.common import command, marked, options
+from benchmarks.common import command, marked, options, write_jsonl
 from benchmarks.soak.engine import Engine
 from rtl_core.problems.starter import starter_problems
 from rtl_core.synthesis.variants import record_of
 
 MARK = "RTL_CHAOS"
-"""Variable in the environment of everything that a grader starts."""
+"""Environment variable that every process of a grader has."""
 FRUITLESS = 10
-"""A grader that ends by itself so often and leaves no new verdict has no engine, or a fault."""
+"""Give up after this many graders in a row that leave no new verdict: there is no engine, or a fault."""
 
 
 @dataclass
 class Outcome:
-    """What a run of chaos came to."""
+    """Result of a run of chaos."""
 
     graded: int = 0
     wrong: dict[int, str] = field(default_factory=dict)
-    """Number of an answer -> the verdict that it should not have got."""
+    """Number of an answer -> its wrong verdict."""
     kills: int = 0
     restarts: int = 0
     left: list[str] = field(default_factory=list)
-    """Processes, containers and workspaces that are still there."""
+    """Processes, containers and workspaces that were left behind."""
 
 
 def write_answers(folder: Path, count: int) -> tuple[Path, Path]:
-    """Files of problems and of numbered answers to them, of which every third is wrong."""
+    """Write files of problems and of numbered answers to them. Every third answer is wrong."""
     problems = starter_problems("train", 18, 7)
     answers = []
     for number in range(count):
@@ -54,13 +54,13 @@ def write_answers(folder: Path, count: int) -> tuple[Path, Path]:
         files = golden if number % 3 else dict.fromkeys(golden, "module wrong; endmodule\n")
         answers.append({"id": problem.id, "sample": number, "files": files})
     paths = folder / "problems.jsonl", folder / "answers.jsonl"
-    for path, lines in zip(paths, (map(record_of, problems), answers), strict=True):
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_jsonl(paths[0], map(record_of, problems))
+    write_jsonl(paths[1], answers)
     return paths
 
 
 def verdicts_in(path: Path) -> dict[int, str]:
-    """Number -> outcome. A line that a kill cut short and an answer whose grading failed are none: they are graded again."""
+    """Number -> outcome. Truncated lines and failed gradings, which are repeated, are left out."""
     found = {}
     with contextlib.suppress(FileNotFoundError):
         for line in path.read_text().splitlines():
@@ -74,10 +74,10 @@ def verdicts_in(path: Path) -> dict[int, str]:
 def chaos(
     grades: int, folder: Path, *, kill_every: int, seed: int, engine: Engine | None = None, restarts: int = 0
 ) -> Outcome:
-    """Runs graders until all is graded: in Docker with an `engine`, else in bubblewrap.
+    """Run graders until everything is graded, in the `engine`'s Docker if there is one, else in bubblewrap.
 
-    A grader is killed when it has graded 0.5 to 1.5 times `kill_every` answers, so a fast machine sees as many kills as a
-    slow one; the engine is restarted at `restarts` random shares of the way.
+    A grader is killed after 0.5 to 1.5 times `kill_every` answers, so that fast and slow machines see as many kills. The engine is restarted
+    `restarts` times at random.
     """
     chance, outcome, path = random.Random(seed), Outcome(), folder / "verdicts.jsonl"
     mark = f"{folder.name}-{os.getpid()}"
@@ -85,7 +85,7 @@ def chaos(
     problems, answers = write_answers(folder, grades)
     executor = "docker" if engine else "bubblewrap"
     words = command("grade", problems, "--answers", answers, "--output", path, "--executor", executor, "--jobs", 2)
-    others = set(workspaces())  # of graders that were killed before this began
+    others = set(workspaces())  # left by earlier graders that were killed
     restart_at = sorted(grades * chance.uniform(0.1, 0.8) for _ in range(restarts))
     fruitless = 0
     while (before := len(verdicts_in(path))) < grades:
@@ -108,7 +108,7 @@ def chaos(
             grader.wait()
         fruitless = fruitless + 1 if len(verdicts_in(path)) == before else 0
         if fruitless == FRUITLESS:
-            raise SystemExit(f"the grader ends with {grader.returncode} and grades nothing")
+            raise SystemExit(f"the grader exits with {grader.returncode} and grades nothing")
     found = verdicts_in(path)
     outcome.graded = len(found)
     deserved = {number: "passed" if number % 3 else "interface_mismatch" for number in found}
@@ -118,10 +118,7 @@ def chaos(
 
 
 def left_behind(mark: str, engine: Engine | None, others: set[Path]) -> list[str]:
-    """What outlives the graders after a moment's grace and, for Docker, the sweep that the next start makes.
-
-    Workspaces among `others` are none of theirs.
-    """
+    """What outlives the graders after a grace period and, for Docker, the sweep of the next start. Workspaces among `others` do not count."""
     if engine:
         sweep = "from rtl_core.grading.executors import make_executor; make_executor('docker').close()"
         subprocess.run([sys.executable, "-c", sweep], env={**os.environ, "DOCKER_HOST": engine.host}, check=True)
@@ -140,7 +137,7 @@ def workspaces() -> list[Path]:
 
 
 def is_owned(folder: Path) -> bool:
-    """Whether a workspace is that of a grader that lives, which is then none of ours."""
+    """Whether a workspace belongs to a living grader, which is another program's."""
     with contextlib.suppress(OSError, ValueError):
         return Path(f"/proc/{int((folder / 'owner').read_text().split(':')[0])}").exists()
     return False
@@ -149,23 +146,16 @@ def is_owned(folder: Path) -> bool:
 def main() -> int:
     kill_every = (60, "answers graded between kills, on average")
     restarts = (4, "restarts of the engine")
-    given = options(
-        __doc__, executor="docker", grades=500, kill_every=kill_every, restarts=restarts, seed=5
-    ).parse_args()
+    parser = options(__doc__, executor="docker", grades=500, kill_every=kill_every, restarts=restarts, seed=5)
+    given = vars(parser.parse_args())
+    executor = given.pop("executor")
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rtl-chaos-") as name:
         folder = Path(name)
-        with Engine(folder / "engine") if given.executor == "docker" else contextlib.nullcontext() as engine:
-            outcome = chaos(
-                given.grades,
-                folder,
-                kill_every=given.kill_every,
-                seed=given.seed,
-                engine=engine,
-                restarts=given.restarts,
-            )
+        with Engine(folder / "engine") if executor == "docker" else contextlib.nullcontext() as engine:
+            outcome = chaos(folder=folder, engine=engine, **given)
     print(
-        f"{given.executor}: {outcome.graded} answers graded in {time.monotonic() - began:.0f} s, {outcome.kills} graders killed, "
+        f"{executor}: {outcome.graded} answers graded in {time.monotonic() - began:.0f} s, {outcome.kills} graders killed, "
         f"{outcome.restarts} engine restarts: {len(outcome.wrong)} wrong verdicts, {len(outcome.left)} things left behind"
     )
     for line in (*(f"wrong: {number} {verdict}" for number, verdict in outcome.wrong.items()), *outcome.left):

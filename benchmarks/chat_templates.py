@@ -1,9 +1,9 @@
-"""What published chat templates make of thoughts and answers: how a prompt ends, what ends a turn, and whether answers are read right.
+"""How published chat templates handle thoughts and answers: how a prompt ends, what ends a turn, and whether answers are read correctly.
 
     RTL_DISTILL_DATA=../shared/data python -m benchmarks.chat_templates      # templates: FOLDER/chat-templates/*.jinja
 
-Each template gets a small byte-level tokenizer with the special tokens of its model. Completions are written as the model would
-continue the prompt, go through tokens and back, and are read as a run reads them. Exits with 1 where one is read wrongly.
+Each template gets a small byte-level tokenizer with its model's special tokens. Completions are written as the model would continue the prompt,
+encoded, decoded, and read as in a run. Exits with 1 if one is read wrongly.
 """
 
 import sys
@@ -37,7 +37,7 @@ class Model:
     tokens: str
     end: tuple[str, ...]
     prompts: dict[bool | None, str | None]
-    """prompting.thinking -> how the prompt ends; None: refused."""
+    """prompting.thinking -> how the prompt ends; None if the setting is refused."""
     thinks: bool = False
     channels: bool = False
     bos: str | None = None
@@ -53,7 +53,7 @@ MODELS = tuple(map(_model, tomllib.loads(Path(__file__).with_suffix(".toml").rea
 
 @dataclass(frozen=True)
 class Case:
-    """A completion, and what it stands for: target -> text, or none where it ends within its thoughts."""
+    """A completion and its files (target -> text); none if it ends within its thoughts."""
 
     name: str
     completion: str
@@ -112,12 +112,12 @@ def answer_of(chat: Chat, case: Case, prompt_P: list[int]) -> Answer:
 
 
 def is_right(answer: Answer, case: Case) -> bool:
-    """Whether the files are those of the case, or it is no answer for the right reason."""
+    """Whether the files are those of the case, or there is rightly no answer."""
     return answer.files == case.files and (bool(case.files) or WITHIN in (answer.error or ""))
 
 
 def main() -> int:
-    """Print the table; 1 where a prompt ends otherwise than expected or an answer is read wrongly."""
+    """Print the table; return 1 if a prompt has another end than expected or an answer is read wrongly."""
     folder = DATA / "chat-templates"
     if not folder.is_dir():
         print(f"{folder} is missing: set RTL_DISTILL_DATA to the folder that holds chat-templates", file=sys.stderr)

@@ -1,7 +1,8 @@
-"""What the benchmarks share: options, tables, the folder of the published sets, `rtl-distill` as a process, processes that bear a mark."""
+"""Shared by the benchmarks: options, tables, files, `rtl-distill` as a subprocess, finding processes."""
 
 import argparse
 import contextlib
+import json
 import os
 import re
 import sys
@@ -16,16 +17,23 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 NUMBER = re.compile(r"[-+<>≤≥=·–.\d\s]*(\d|$)")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 DATA = Path(os.environ.get("RTL_DISTILL_DATA", ROOT.parent / "shared/data"))
 
 
-def options(doc: str | None, *, data: bool = False, overrides: bool = False, **others: Any) -> argparse.ArgumentParser:
-    """A parser that describes a module by its docstring; `data`: with `--data`, the folder of the published sets; `overrides`: with `--set`, whose
-    values have this name.
+EVERY_STEP_WITH_TEACHER = (
+    "learning.warm_start_steps=0",
+    "learning.kl_schedule=constant",
+    "learning.replace_with_kl=false",
+)
+"""Overrides for a run whose steps are all RL steps with the teacher's scores."""
 
-    Each of `others` is an option: `rounds=5`, or `rounds=(5, "help")`, is `--rounds` with a number, 5 unless it is given. A list stands for
-    several names or whole numbers, apart by commas; False for a switch; a type for an option without a default.
+
+def options(doc: str | None, *, data: bool = False, overrides: bool = False, **others: Any) -> argparse.ArgumentParser:
+    """An argument parser whose description is a module's docstring. `data` adds `--data`, `overrides` adds `--set`.
+
+    Each of `others` is an option: `rounds=5`, or `rounds=(5, "help")`, is `--rounds` with 5 as the default. A list is an option with
+    several comma-separated values, False a switch, and a type an option without a default.
     """
     spec = sys.modules["__main__"].__spec__
     program = f"python -m {spec.name.removesuffix('.__main__')}" if spec else None
@@ -50,17 +58,21 @@ def options(doc: str | None, *, data: bool = False, overrides: bool = False, **o
 
 
 def _several(kind: type, text: str) -> list[Any]:
-    """The values of an option that takes several, apart by commas."""
-    return [kind(one) for one in text.split(",") if one]
+    return [kind(value) for value in text.split(",") if value]
 
 
 def command(*words: object, sets: Iterable[str] = ()) -> list[str]:
-    """`rtl-distill` with these words as a command of this Python, and `--set` for each override."""
-    return [sys.executable, "-m", "rtl_distill.cli", *map(str, words), *(f"--set={one}" for one in sets)]
+    """The command line of `rtl-distill` with these arguments, in this Python, with `--set` for each override."""
+    return [sys.executable, "-m", "rtl_distill.cli", *map(str, words), *(f"--set={override}" for override in sets)]
+
+
+def run_settings(name: str, folder: Path, history: Path | str = "history.duckdb") -> list[str]:
+    """Overrides for a run of this name that keeps its files and its history in `folder`, or the history at another (absolute) path."""
+    return [f"run.name={name}", f"run.directory={folder}", f"run.history={folder / history}"]
 
 
 def show(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any] | None], width: int = 120) -> None:
-    """Print a table, numbers on the right; None is a line between two sections."""
+    """Print a table, with numbers aligned to the right. A row of None starts a new section."""
     lines = [None if row is None else [str(cell) for cell in row] for row in rows]
     table = Table(title=title)
     for place, column in enumerate(columns):
@@ -74,10 +86,10 @@ def show(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any]
     (Console() if sys.stdout.isatty() else Console(width=width)).print(table)
 
 
-def in_turns(ways: Mapping[str, Callable[[], Made]], rounds: int, settle_s: float = 0.0) -> dict[str, list[Made]]:
-    """What each way gives in each round. They take turns, so that what else the machine does falls on all; a first round, which starts what
-    starts once, does not count. The pause before each keeps what another one clears up out of its time."""
-    found: dict[str, list[Made]] = {name: [] for name in ways}
+def in_turns(ways: Mapping[str, Callable[[], Result]], rounds: int, settle_s: float = 0.0) -> dict[str, list[Result]]:
+    """Call each way once a round, in turns, so that other load on the machine affects all alike; return the results by way. A first round
+    warms up and is dropped. `settle_s` is a pause before each call, for the clean-up of the previous one."""
+    found: dict[str, list[Result]] = {name: [] for name in ways}
     for _ in range(rounds + 1):
         for name, way in ways.items():
             time.sleep(settle_s)
@@ -85,11 +97,15 @@ def in_turns(ways: Mapping[str, Callable[[], Made]], rounds: int, settle_s: floa
     return {name: values[1:] for name, values in found.items()}
 
 
+def write_jsonl(path: Path, rows: Iterable[object]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def marked(mark: str, file: str = "environ") -> list[int]:
-    """Processes of this machine, but for this one, that have a text in their environment or, by `cmdline`, in their command line."""
+    """PIDs of the other processes on this machine that have `mark` in their environment or (`file="cmdline"`) command line."""
     found = []
     for entry in Path("/proc").glob(f"[0-9]*/{file}"):
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             if mark.encode() in entry.read_bytes() and int(entry.parent.name) != os.getpid():
                 found.append(int(entry.parent.name))
     return found

@@ -1,11 +1,11 @@
-"""How well the passes of a problem tell which of them are wrong, with the golden answer hidden.
+"""How well the passes of a problem tell which of them are wrong, when the golden answer is hidden.
 
     python -m benchmarks.consensus [--answers 2,4,16] [--problems 24] [--wrong .25] [--cut 8] [--shared] [--sets starter,VerilogEval,RTLLM]
 
-For each problem a harness whose checks were cut is imagined: whatever compiles passes. Of so many answers each is wrong with the chance
-`--wrong`, a mutant that the golden answer tells apart, and else a rewrite of the golden answer (benchmarks/equivalence.py), every text
-another. With --cut N a mutant must also pass a harness that compares N random vectors or clock cycles alone. With --shared all wrong answers to a problem are the same mutant in other words. Printed are precision and recall of `doubtful`
-against the golden answer with Wilson's 95 % intervals, and how many answers had no majority.
+Imagines a harness without checks: whatever compiles passes. Each answer is wrong with probability `--wrong`: a mutant that the golden
+answer tells apart; otherwise it is a rewrite of the golden answer (benchmarks/equivalence.py). No two texts are the same. With --cut N a
+mutant must also pass a harness that compares only N random vectors or clock cycles. With --shared all wrong answers to a problem are one
+mutant in different texts. Prints precision and recall of `doubtful` with Wilson's 95 % intervals, and the answers without a majority.
 """
 
 import os
@@ -30,7 +30,7 @@ Files = Mapping[str, str]
 
 
 def in_other_words(files: Files, number: int, rng: random.Random, *, plain: bool = False) -> dict[str, str]:
-    """The same design as another text; `plain` where Icarus does not take a rewrite."""
+    """The same design as another text; `plain` applies no rewrites, for designs whose rewrites Icarus does not accept."""
     changed = {}
     for path, text in files.items():
         for change in () if plain else rng.sample((renamed, reordered, procedural), rng.randrange(3)):
@@ -43,7 +43,7 @@ def in_other_words(files: Files, number: int, rng: random.Random, *, plain: bool
 def answers(
     executor: Executor, problem: Problem, wrong: list[Files], count: int, share: float, shared: bool, rng: random.Random
 ) -> list[tuple[bool, Files]]:
-    """(whether it is right, files) of `count` answers."""
+    """`count` answers: (whether it is right, files)."""
     assert problem.golden is not None
     found: list[tuple[bool, Files]] = []
     one = rng.choice(wrong)
@@ -59,7 +59,7 @@ def answers(
 
 
 def wrong_answers(executor: Executor, problem: Problem, cut: int) -> list[Files]:
-    """Mutants that the golden answer tells apart, though a harness of `cut` vectors or cycles does not; 0 means no harness."""
+    """Mutants that the golden answer tells apart, and that a harness of `cut` vectors or cycles does not; 0 means no harness."""
     golden, found = problem.golden or {}, []
     assert problem.interface is not None
     weak = Effort(exhaustive_bits=0, vectors=cut, cycles=1, stretch=1, run=cut, parameter_sets=0)
@@ -73,36 +73,26 @@ def wrong_answers(executor: Executor, problem: Problem, cut: int) -> list[Files]
 def measure(
     executor: Executor, problem: Problem, counts: list[int], share: float, shared: bool, cut: int
 ) -> dict[int, Counter[str]]:
-    """Answers of the problem -> how many are right or wrong and doubtful, or neither."""
+    """Number of answers -> counts of `right` or `wrong`, followed by the result of consensus."""
     rng = random.Random(f"{problem.id}/{share}/{shared}")
     wrong = wrong_answers(executor, problem, cut)
     tallies: dict[int, Counter[str]] = {count: Counter() for count in counts}
     if not wrong:
         return tallies
 
-    def of(files: Files) -> Problem:
-        return problem.model_copy(update={"golden": dict(files)})
-
     for count in counts:
-        drawn = answers(executor, problem, wrong, count, share, shared, rng)
-        truth = [right for right, _ in drawn]
-        found = by_consensus(executor, of, [files for _, files in drawn], LIMITS, EFFORT)
-        for right, one in zip(truth, found, strict=True):
-            tallies[count][f"{'right' if right else 'wrong'} {one.result}"] += 1
+        right, files = zip(*answers(executor, problem, wrong, count, share, shared, rng), strict=True)
+        found = by_consensus(
+            executor, lambda golden: problem.model_copy(update={"golden": dict(golden)}), files, LIMITS, EFFORT
+        )
+        tallies[count].update(f"{'right' if r else 'wrong'} {c.result}" for r, c in zip(right, found, strict=True))
     return tallies
 
 
 def main() -> None:
     arguments = options(
-        __doc__,
-        data=True,
-        sets=[*SETS],
-        answers=[2, 4, 16],
-        problems=(24, "of each set"),
-        wrong=0.25,
-        cut=0,
-        shared=False,
-    ).parse_args()
+        __doc__, data=True, sets=[*SETS], answers=[2, 4, 16], problems=(24, "of each set"), wrong=0.25, cut=0, shared=False
+    ).parse_args()  # fmt: skip
     counts, lines = arguments.answers, []
     whole = {count: Counter[str]() for count in counts}
 

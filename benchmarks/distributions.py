@@ -1,19 +1,17 @@
-"""Distillation on distributions: how far the teacher's k likeliest tokens are from the whole vocabulary, and what a step of it takes.
+"""Distillation on distributions: the error of using the teacher's k likeliest tokens in place of the whole vocabulary, and the time of a step.
 
     python -m benchmarks.distributions [--problems 16] [--samples 3] [--config demo-hard]
 
-The untrained student answers the first training problems. Both models read these answers whole, by transformers, for the exact divergence and its
-gradient by the student's logits at every position. Printed in % of the exact one: the error of the mean divergence, and the mean length of the
-gradient's error. Then, through the embedded service: seconds of a train step on these answers by the sampled tokens, of the forward pass that
-distributions need before theirs, and of their own step.
+The untrained student answers the first training problems. transformers scores these answers with both models over the whole vocabulary, for
+the exact divergence and its gradient by the student's logits. Prints, in % of the exact value, the error of the mean divergence and the mean
+length of the gradient's error; then, through the embedded service, the seconds of a train step on the sampled tokens, and of the forward
+pass and the train step that distributions need.
 """
 
 import asyncio
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,10 +19,9 @@ from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM
 
 from benchmarks.common import markdown, options
+from benchmarks.hints import scratch_session
 from rtl_core.backend.base import Adam, Datum, SamplingParams, Weights
-from rtl_core.config import load_config
 from rtl_core.learning.distributions import Divergence, Tail, divergence
-from rtl_core.run.session import open_session
 from rtl_core.tinymodels import model_path
 
 KINDS: tuple[Divergence, ...] = ("reverse", "forward", "jensen_shannon")
@@ -32,7 +29,7 @@ TAILS: tuple[Tail, ...] = ("bucket", "renormalise")
 KS = (1, 2, 5, 10, 20, 50)
 ADAM = Adam(1e-4, 0.9, 0.95, 1e-8, 0.0)
 Answers = Sequence[tuple[Sequence[int], Sequence[int], Sequence[float]]]
-"""Prompt, tokens and log-probabilities of each."""
+"""Prompt, tokens and log-probabilities of each answer."""
 
 
 def logprobs_of(model: str, answers: Answers) -> NDArray[np.float64]:
@@ -47,13 +44,13 @@ def logprobs_of(model: str, answers: Answers) -> NDArray[np.float64]:
 
 
 def errors(student_NV: NDArray[np.float64], teacher_NV: NDArray[np.float64], kind: Divergence, tail: Tail) -> list[str]:
-    """A cell for each of KS: error of the mean divergence and of the gradient by the logits, in % of the exact ones."""
+    """For each of KS: the error of the mean divergence and of the gradient by the logits, in % of the exact ones."""
     p_NV, everything = np.exp(student_NV), np.argsort(-teacher_NV, axis=-1)
 
     def by(k: int) -> tuple[float, NDArray[np.float64]]:
         ids_NK = everything[:, :k]
-        taken = [np.take_along_axis(values, ids_NK, -1) for values in (student_NV, teacher_NV)]
-        value_N, pull_NK = divergence(taken[0], taken[1], kind, tail)
+        student_NK, teacher_NK = (np.take_along_axis(values, ids_NK, -1) for values in (student_NV, teacher_NV))
+        value_N, pull_NK = divergence(student_NK, teacher_NK, kind, tail)
         gradient_NV = -p_NV * pull_NK.sum(-1, keepdims=True)
         np.put_along_axis(gradient_NV, ids_NK, np.take_along_axis(gradient_NV, ids_NK, -1) + pull_NK, -1)
         return float(value_N.mean()), gradient_NV
@@ -69,50 +66,45 @@ def errors(student_NV: NDArray[np.float64], teacher_NV: NDArray[np.float64], kin
 
 
 async def measure(name: str, problems: int, samples: int) -> None:
-    with tempfile.TemporaryDirectory() as scratch:
-        places = (f"run.directory={scratch}", f"run.history={Path(scratch) / 'history.duckdb'}")
-        config = load_config(name, places, environment={})
-        async with open_session(config) as session:
-            backend, chat = session.policy.backend, session.policy.chat
-            shape = SamplingParams(config.sampling.max_tokens, 1.0, chat.stop)
-            answers = []
-            for problem in session.usable(session.loaded.train)[:problems]:
-                prompt_P = session.prompts[problem.id].tokens_P
-                found = await backend.sample(Weights(), prompt_P, samples, shape)
-                answers += [(prompt_P, one.tokens_T, one.logprobs_T) for one in found]
-            assert config.tinker.teacher is not None
-            models = [str(model_path(one)) for one in (config.tinker.student, config.tinker.teacher)]  # type: ignore[arg-type]
-            student_NV, teacher_NV = (logprobs_of(model, answers) for model in models)
-            print(f"{len(answers)} answers, {student_NV.shape[0]:,} tokens, vocabulary {student_NV.shape[1]}\n")
-            rows = [(k, tail, *errors(student_NV, teacher_NV, k, tail)) for k in KINDS for tail in TAILS]
-            print(markdown(("divergence", "tail", *(f"k = {k}" for k in KS)), rows))
+    async with scratch_session(name) as session:
+        config, backend, chat = session.config, session.policy.backend, session.policy.chat
+        shape = SamplingParams(config.sampling.max_tokens, 1.0, chat.stop)
+        answers = []
+        for problem in session.usable(session.loaded.train)[:problems]:
+            prompt_P = session.prompts[problem.id].tokens_P
+            found = await backend.sample(Weights(), prompt_P, samples, shape)
+            answers += [(prompt_P, one.tokens_T, one.logprobs_T) for one in found]
+        assert config.tinker.teacher is not None
+        models = [str(model_path(one)) for one in (config.tinker.student, config.tinker.teacher)]  # type: ignore[arg-type]
+        student_NV, teacher_NV = (logprobs_of(model, answers) for model in models)
+        print(f"{len(answers)} answers, {student_NV.shape[0]:,} tokens, vocabulary {student_NV.shape[1]}\n")
+        rows = [(k, tail, *errors(student_NV, teacher_NV, k, tail)) for k in KINDS for tail in TAILS]
+        print(markdown(("divergence", "tail", *(f"k = {k}" for k in KS)), rows))
 
-            sampled = [
-                Datum(p, t, {"logprobs": np.array(s, np.float32), "advantages": np.ones(len(t), np.float32)})
-                for p, t, s in answers
-            ]
-            several = [Datum(p, t, {}, np.tile(np.arange(20), (len(t), 1))) for p, t, _ in answers]
-            weights = [
-                replace(one, inputs={"weights": np.ones((len(one.tokens_T), 21), np.float32)}) for one in several
-            ]
-            trainer = await backend.open_trainer(None)
-            rows = []
-            for what, work in (
-                ("step on the sampled tokens", lambda: trainer.step(sampled, "importance_sampling", {}, ADAM)),
-                ("forward pass, 1 + 20 targets", lambda: trainer.logprobs(several)),
-                ("step on 1 + 20 targets", lambda: trainer.step(weights, "cross_entropy", {}, ADAM)),
-            ):
-                took = []
-                for _ in range(6):
-                    begun = time.monotonic()
-                    await work()
-                    took.append(time.monotonic() - begun)
-                rows.append((what, f"{np.median(took[1:]):.2f}"))
-            print(markdown(("what", "seconds, median of 5"), rows))
+        sampled = [
+            Datum(p, t, {"logprobs": np.array(s, np.float32), "advantages": np.ones(len(t), np.float32)})
+            for p, t, s in answers
+        ]
+        several = [Datum(p, t, {}, np.tile(np.arange(20), (len(t), 1))) for p, t, _ in answers]
+        weights = [replace(one, inputs={"weights": np.ones((len(one.tokens_T), 21), np.float32)}) for one in several]
+        trainer = await backend.open_trainer(None)
+        rows = []
+        for what, work in (
+            ("step on the sampled tokens", lambda: trainer.step(sampled, "importance_sampling", {}, ADAM)),
+            ("forward pass, 1 + 20 targets", lambda: trainer.logprobs(several)),
+            ("step on 1 + 20 targets", lambda: trainer.step(weights, "cross_entropy", {}, ADAM)),
+        ):
+            took = []
+            for _ in range(6):
+                begun = time.monotonic()
+                await work()
+                took.append(time.monotonic() - begun)
+            rows.append((what, f"{np.median(took[1:]):.2f}"))
+        print(markdown(("what", "seconds, median of 5"), rows))
 
 
 def main() -> None:
-    config = ("demo-hard", "a shipped one with embedded models")
+    config = ("demo-hard", "a shipped configuration with embedded models")
     args = options(__doc__, config=config, problems=16, samples=3).parse_args()
     asyncio.run(measure(args.config, args.problems, args.samples))
 

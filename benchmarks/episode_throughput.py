@@ -1,15 +1,14 @@
-"""Episodes at once: where their time goes, in the model, in sandboxes, and in this program's own work.
+"""Measure where the time of concurrent episodes goes: the model, the sandboxes, and this program's own work.
 
     python -m benchmarks.episode_throughput [--at-once 32] [--rate 50] [--executor bubblewrap]
 
-A scripted policy works on one agentic problem of the examples: it reads the documents, writes a design that does not compile, mends it, writes a test
-bench, compiles, simulates, synthesizes and submits. Each turn takes as long as a model that writes `--rate` tokens a second would need, a token
-for 3.5 characters of the call and 60 for a thought. The episodes are played and recorded as an evaluation does it. Printed are two tables: seconds of
-the conversations on the clock, and seconds of CPU. The exit code is 1 where our own work took more than a tenth of the former.
+A scripted policy works on one agentic example problem: it reads the documents, writes a design that does not compile, fixes it, writes a test
+bench, compiles, simulates, synthesizes and submits. Each turn takes as long as a model that writes `--rate` tokens a second: a token for 3.5
+characters of the call, and 60 for a thought. Episodes are played and recorded as in an evaluation. Prints wall time by part, and CPU time.
+The exit code is 1 if this program's own work took more than a tenth of the wall time.
 """
 
 import asyncio
-import json
 import logging
 import os
 import sys
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import options, show
+from benchmarks.episodes import script
 from rtl_core.config import load_config
 from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
 from rtl_core.episodes.episode import Reply, Script
@@ -52,10 +52,7 @@ endmodule
 
 
 class Clock(defaultdict[str, list[float]]):
-    """Seconds by what they went into, from all threads."""
-
-    def __init__(self) -> None:
-        super().__init__(list)
+    """Seconds by kind of work, from all threads."""
 
     @contextmanager
     def measure(self, name: str) -> Iterator[None]:
@@ -68,7 +65,7 @@ class Clock(defaultdict[str, list[float]]):
 
 @dataclass
 class Timed:
-    """An executor, or threads, whose work is measured."""
+    """An executor or a thread pool whose work is measured."""
 
     inner: Any
     clock: Clock
@@ -91,7 +88,7 @@ class Timed:
 
 @dataclass
 class Waiting:
-    """The script, as slow as a model."""
+    """A script that is as slow as a model."""
 
     script: Script
     rate: float
@@ -110,17 +107,16 @@ def work(problem: Problem) -> Script:
     assert problem.golden, "it is an example with its solution"
     ((path, text),) = problem.golden.items()
     top = path.rsplit("/", 1)[-1].split(".")[0]
-    calls: list[tuple[str, dict[str, Any]]] = [
+    return script([
         ("list", {}), ("read", {"path": next(p for p in problem.context if p.startswith("docs/"))}),
         ("write", {"path": path, "content": text.replace("endmodule", "")}), ("compile", {}),
         ("write", {"path": path, "content": text}), ("compile", {}), ("write", {"path": "verif/tb.sv", "content": BENCH}),
         ("simulate", {"bench": "verif/tb.sv", "top": "tb"}), ("synthesize", {"top": top}), ("submit", {}),
-    ]  # fmt: skip
-    return Script([(name, json.dumps(arguments)) for name, arguments in calls])
+    ])  # fmt: skip
 
 
-async def played(arguments: Any, folder: Path, clock: Clock) -> tuple[float, float, float]:
-    """Seconds on the clock; of CPU, those of the programs that the tools started, and those of this program."""
+async def measure(arguments: Any, folder: Path, clock: Clock) -> tuple[float, float, float]:
+    """Wall time, CPU time of the tools' programs, and CPU time of this program, in seconds."""
     file = protocol_file("cvdp")
     settings = [
         problems_override([str(arguments.data / EXAMPLE)]), f'run.history="{folder}/h.duckdb"', f'run.directory="{folder}"',
@@ -131,10 +127,10 @@ async def played(arguments: Any, folder: Path, clock: Clock) -> tuple[float, flo
         tools: Any = Timed(Cores(Timed(executor, clock, "sandbox")), clock, "sandbox and waiting")
         async with open_session(config, with_policy=False) as session:
             (problem_id,) = (problem.id for problem in session.loaded.heldout)
-            script = work(session.problems[problem_id])
+            policy = work(session.problems[problem_id])
             asked: Any = Timed(threads, clock, "episodes")
             player = Player(
-                lambda *place: Waiting(script, arguments.rate, clock), ConversationPool(asked, tools), agentic=True
+                lambda *place: Waiting(policy, arguments.rate, clock), ConversationPool(asked, tools), agentic=True
             )
             plan = replace(plan_evaluation(session, "student", 0), other=Conditions(turns=config.episode.turns))
             batch = open_batch(session, evaluation_batch(session, plan))
@@ -142,10 +138,8 @@ async def played(arguments: Any, folder: Path, clock: Clock) -> tuple[float, flo
             await play(session, batch, problem_id, player)
             await session.recorder.settle()
             found = time.monotonic() - started, executor.cpu_s, time.process_time() - own_s
-        (row,) = session.history.query(
-            "SELECT count(*) AS n FROM episodes WHERE ended = 'submitted' AND turns = 10"
-        ).to_pylist()
-        assert row["n"] == arguments.at_once, "every episode submits"
+        ended = "SELECT count(*) AS n FROM episodes WHERE ended = 'submitted' AND turns = 10"
+        assert session.history.query(ended).to_pylist() == [{"n": arguments.at_once}], "every episode submits"
         return found
 
 
@@ -153,9 +147,9 @@ def main() -> int:
     rate = (50.0, "tokens a second of one conversation")
     arguments = options(__doc__, data=True, at_once=32, rate=rate, executor="bubblewrap").parse_args()
     logging.disable(logging.WARNING)
-    clock = Clock()
+    clock = Clock(list)
     with tempfile.TemporaryDirectory() as folder:
-        seconds, programs_s, own_s = asyncio.run(played(arguments, Path(folder), clock))
+        seconds, programs_s, own_s = asyncio.run(measure(arguments, Path(folder), clock))
     whole, model_s, sandbox_s, tools_s = (
         sum(clock[name]) for name in ("episodes", "model", "sandbox", "sandbox and waiting")
     )

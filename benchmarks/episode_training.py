@@ -1,17 +1,16 @@
-"""Does training on episodes raise held-out pass@1 through a tool? The agent with tools, without `read`, and with what it reads shuffled.
+"""Does training on episodes raise held-out pass@1 through a tool? Compares the agent with tools, without `read`, and with shuffled documents.
 
     python -m benchmarks.episode_training [--seeds 0 1 2] [--arms ...] [--folder build/episode-training] [--set KEY=VALUE ...]
 
-Each run is `rtl-distill train demo-episodes`. Its problems' specifications stand in a document; the untrained agent reads it in one of ten
-episodes. Arms:
+Each run is `rtl-distill train demo-episodes`, whose specifications are in documents; the untrained agent reads them in one episode of ten. Arms:
 
-- *tools*: as the configuration is;
-- *no read*: the same model on the same problems, offered `write` and `submit` alone, so that it answers in one shot;
-- *shuffled*: in train steps an episode reads the document of another problem. Evaluations are as they are everywhere.
+- *tools*: the configuration as shipped;
+- *no read*: the same model and problems with only `write` and `submit`, so that it answers in one shot;
+- *shuffled*: in train steps an episode reads the document of another problem; evaluations are unchanged.
 
-Printed: held-out pass@1 before and after with 95 % intervals over problems, the share of episodes that called `read`, tokens that the model
-wrote in an episode, and pass@k of *no read* at as many tokens as an episode with tools takes. Runs that were interrupted go on with the same
-command. A run takes minutes on two idle cores.
+Prints held-out pass@1 before and after with 95 % intervals over problems, the share of episodes that called `read`, the model's tokens an
+episode, and pass@k of *no read* at as many tokens as an episode with tools takes. The same command resumes interrupted runs. A run takes minutes
+on two idle cores.
 """
 
 import subprocess
@@ -20,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import command, options, show
+from benchmarks.common import command, options, run_settings, show
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval
@@ -37,7 +36,7 @@ CONDUCT = """
 SELECT avg(CAST(list_contains(calls, 'read') AS INTEGER)) AS reads, avg(n_tokens) AS tokens
 FROM (SELECT r.rollout, any_value(r.n_tokens) AS n_tokens, list(m.call->>'name') AS calls
       FROM rollouts r LEFT JOIN messages m USING (rollout) WHERE r.evaluation = $evaluation GROUP BY r.rollout)"""
-"""Of the episodes of an evaluation: the share that called `read`, and the mean of the tokens that the model wrote."""
+"""For the episodes of an evaluation: the share that called `read`, and the mean number of tokens that the model wrote."""
 
 
 def run_name(arm: str, seed: int) -> str:
@@ -45,17 +44,8 @@ def run_name(arm: str, seed: int) -> str:
 
 
 def history_of(folder: Path, seed: int) -> Path:
-    """A file for each seed, so that seeds may be trained side by side."""
+    """One file a seed, so that seeds can be trained side by side."""
     return folder / f"seed-{seed}.duckdb"
-
-
-def train(arm: str, seed: int, folder: Path, overrides: list[str]) -> None:
-    """One run, or what is left of it. CalledProcessError where it fails."""
-    sets = [
-        f"run.name={run_name(arm, seed)}", f"run.seed={seed}", f"run.directory={folder}",
-        f"run.history={history_of(folder, seed)}", *ARMS[arm], *overrides,
-    ]  # fmt: skip
-    subprocess.run(command("train", "demo-episodes", sets=sets), check=True)
 
 
 def rates_of(history: History, record: EvaluationRecord, k: int = 1) -> dict[str, float]:
@@ -65,8 +55,8 @@ def rates_of(history: History, record: EvaluationRecord, k: int = 1) -> dict[str
     return dict(zip(counts, pass_at_k_P(n_P, c_P, k), strict=True))
 
 
-def told(folder: Path, arms: list[str], seeds: list[int]) -> None:
-    """The table of all runs that are done, and the arms held against *tools* over their seeds."""
+def report(folder: Path, arms: list[str], seeds: list[int]) -> None:
+    """Print a table of all finished runs, and compare *tools* with the other arms over their seeds."""
     histories = {seed: History(history_of(folder, seed), read_only=True) for seed in seeds}
     shown = []
     tokens: dict[str, list[float]] = {}
@@ -101,7 +91,7 @@ def told(folder: Path, arms: list[str], seeds: list[int]) -> None:
 
 
 def over_seeds(runs: list[dict[str, float]]) -> dict[str, float]:
-    """Problem -> mean of its rate over runs."""
+    """Problem -> mean of its rates over runs."""
     return {problem: float(np.mean([run[problem] for run in runs])) for problem in runs[0]}
 
 
@@ -113,8 +103,12 @@ def main() -> int:
     given.folder.mkdir(parents=True, exist_ok=True)
     for seed in given.seeds:
         for arm in given.arms:
-            train(arm, seed, given.folder, given.overrides)
-    told(given.folder, given.arms, given.seeds)
+            sets = [
+                *run_settings(run_name(arm, seed), given.folder, history_of(given.folder.resolve(), seed)),
+                f"run.seed={seed}",
+            ]
+            subprocess.run(command("train", "demo-episodes", sets=[*sets, *ARMS[arm], *given.overrides]), check=True)
+    report(given.folder, given.arms, given.seeds)
     return 0
 
 

@@ -1,12 +1,11 @@
-"""What the proof of equivalence decides of golden answers, of harmless rewrites of them and of mutants.
+"""What the proof of equivalence decides about golden answers, harmless rewrites of them, and mutants.
 
     python -m benchmarks.equivalence [--sets starter,VerilogEval,RTLLM] [--mutants 6] [--starter 78] [--cpu 10] [--data ../shared/data]
 
-Each golden answer is held against itself, three rewrites (internal signals renamed; blocks in another order; `always` blocks in place
-of `assign`) and mutants. `told apart` counts mutants that a side-by-side simulation tells from the golden answer, `rarely wrong` designs that are
-wrong for one value of an input and that it does not tell. Every difference is replayed in the simulator, and counts as undecided where
-that does not show it. The exit status is 1 if a design that the simulation tells apart, or one that is rarely wrong, is called equal, or a
-golden answer or a rewrite different.
+Each golden answer is compared with itself, three rewrites (renamed internal signals; blocks in another order; `always` blocks instead of
+`assign`) and mutants. `told apart` counts mutants that a simulation beside the golden answer detects, `rarely wrong` designs that are wrong for
+one value of an input and escape it. Every difference is replayed in the simulator; one that does not show there counts as undecided. The
+exit code is 1 if a design that the simulation tells apart, or a rarely wrong one, is called equal, or a golden answer or a rewrite different.
 """
 
 import os
@@ -34,12 +33,12 @@ from rtl_core.types.problem import Problem
 from rtl_core.validation.mutants import mutants
 
 RARE = (4, 8, 12, 16, 24)
-"""Bits of inputs that must match for a design that is rarely wrong: once in 16 to once in 16 million inputs."""
+"""Input bits that must match for a design that is rarely wrong: once in 16 to once in 16 million inputs."""
 LIMITS = Limits(wall_s=300.0, cpu_s=120.0)
 EQUAL = ("itself", "renamed", "reordered", "always for assign")
-"""Kinds of answers that are equal to the golden one."""
+"""Kinds of answers that equal the golden one."""
 BLOCKS = ("ContinuousAssign", "AlwaysBlock", "AlwaysFFBlock", "AlwaysCombBlock")
-"""Members of a module that may stand in any order."""
+"""Members of a module whose order does not matter."""
 SETS: dict[str, Callable[[Path, int], Sequence[Problem]]] = {
     "starter": lambda data, count: starter_problems("heldout", count, 0),
     "VerilogEval": lambda data, count: read_verilog_eval(data / "verilog-eval").problems,
@@ -49,7 +48,7 @@ Files = Mapping[str, str]
 
 
 def renamed(tree: SourceTree) -> str:
-    """Other names for the signals that a module declares and that are no ports."""
+    """Rename the signals that a module declares, other than ports."""
     text = tree.data.decode()
     kinds = ("DataDeclaration", "NetDeclaration")
     named = {tree.text(node.name) for node in tree.of("Declarator") if name_of(node.parent) in kinds}
@@ -62,7 +61,7 @@ def renamed(tree: SourceTree) -> str:
 
 
 def reordered(tree: SourceTree) -> str:
-    """Blocks and assignments of each module in the opposite order, each in the place of another."""
+    """Reverse the order of blocks and assignments in each module."""
     edits = []
     for module in tree.of("ModuleDeclaration"):
         blocks = [member for member in module.members if name_of(member) in BLOCKS]
@@ -73,7 +72,7 @@ def reordered(tree: SourceTree) -> str:
 
 
 def procedural(tree: SourceTree) -> str:
-    """`always @*` for each `assign` of something that changes."""
+    """Replace each `assign` whose right side can change by `always @*`."""
     edits = []
     for number, node in enumerate(tree.of("ContinuousAssign")):
         if len(node.assignments) != 1 or not tree.span(node) or node.delay is not None or node.strength is not None:
@@ -89,7 +88,7 @@ def procedural(tree: SourceTree) -> str:
 
 
 def answers(problem: Problem, count: int) -> Iterator[tuple[str, Files]]:
-    """(kind, files) that are held against the golden answer."""
+    """Yield (kind, files) to compare with the golden answer."""
     golden = problem.golden or {}
     yield "itself", golden
     for kind, change in zip(EQUAL[1:], (renamed, reordered, procedural), strict=True):
@@ -100,13 +99,13 @@ def answers(problem: Problem, count: int) -> Iterator[tuple[str, Files]]:
         yield f"mutant: {mutant.description}", mutant.files
     if problem.source == "starter":
         for name, files in rarely_wrong(problem, random.Random(problem.id), RARE):
-            if name.startswith("one input"):  # outputs may never have the other kind's value
+            if name.startswith("one input"):  # outputs may never have the value that makes the other kind wrong
                 yield f"rarely wrong: {name}", files
 
 
 @dataclass(frozen=True)
 class Held:
-    """One answer held against the golden one."""
+    """The comparison of an answer with the golden one."""
 
     kind: str
     simulated: str
@@ -130,7 +129,7 @@ class Held:
 
 
 def hold(executor: Executor, problem: Problem, kind: str, files: Files, cpu_s: float) -> Held | None:
-    """None where the two cannot be compared, or do not compile side by side."""
+    """Compare an answer with the golden one; None where they cannot be compared, or do not compile side by side."""
     try:
         pair = Pair.of(executor, problem, problem.golden or {}, files, LIMITS)
     except IncomparableError:
@@ -139,21 +138,18 @@ def hold(executor: Executor, problem: Problem, kind: str, files: Files, cpu_s: f
     if "compile" in simulated.detail or (kind.startswith("rarely") and simulated.result == "different"):
         return None
     if kind in EQUAL[1:] and simulated.result == "different":
-        return None  # the rewrite is none: a race, or a name of somebody else
+        return None  # not a rewrite: a race, or another object's name was changed
     before = pair.cpu_s
     proof = prove(pair, {}, pair.interface, cpu_s)
     cpu = pair.cpu_s - before
-    if proof.outcome == "different":
-        told = pair.replay({}, pair.interface, proof.trace, proof.clock)
-        if told.result != "different":
-            proof = Proof("undecided", why="a difference in X alone, or one that the simulator does not show")
+    if proof.outcome == "different" and pair.replay({}, pair.interface, proof.trace, proof.clock).result != "different":
+        proof = Proof("undecided", why="a difference only in X, or one that the simulator does not show")
     return Held(kind, simulated.result, proof, cpu)
 
 
 def problems_of(name: str, data: Path, starter: int) -> list[Problem]:
-    """The problems of a set that can be compared, of the starter set so many."""
-    found = SETS[name](data, starter)
-    return [problem for problem in found if problem.golden and problem.interface]
+    """The comparable problems of a set; `starter` problems of the starter set."""
+    return [problem for problem in SETS[name](data, starter) if problem.golden and problem.interface]
 
 
 def main() -> None:

@@ -1,13 +1,13 @@
-"""Does the level of a failed answer say what is wrong with it? Starter golden answers, broken in a known way, against `failure_levels`.
+"""Check that the failure level of an answer says what is wrong with it, on starter golden answers that are broken in known ways.
 
     python -m benchmarks.failure_levels [--answers 360] [--seed 0] [--families counter,fifo] [--cost]
 
-Each way to break an answer (`WAYS`) is labelled with the level that it must get; the ways of a label, and the families, take turns until each label
-has its share of the answers. Answers are graded like any other and recorded in a history, whose view gives the level. Broken answers that pass are left
-out: where an input cannot occur, nothing is wrong. Printed: a table of labels against levels, and each way that got another level. With --cost
-also the CPU time of the answers that fail tests, with and without the checks behind the first wrong one.
+Each way to break an answer (`WAYS`) is labelled with the level that it should get. Ways and families take turns until each label has its
+share of the answers. These are graded and recorded in a history, whose view `failure_levels` gives the level. Broken answers that pass are
+left out: the change had no effect. Prints a table of labels against levels, and each answer with another level. `--cost` also prints the
+CPU time of answers that fail tests, with and without the checks after the first wrong one.
 
-Exit status 1 where less than 90 % of the answers get the level of their label.
+The exit code is 1 if less than 90 % of the answers get the level of their label.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.answers import golden, graded, grader_on
+from benchmarks.answers import golden, grade_all, grader_on
 from benchmarks.common import options, show
 from benchmarks.history import rollouts as made_up
 from benchmarks.starter_strength import specs_of
@@ -35,13 +35,13 @@ from rtl_core.validation.stubs import INNER, AroundGolden
 
 GOAL = 0.9
 SPECS = 6
-"""Specifications of each family, over its widths, options and kinds of reset."""
+"""Specifications of each family."""
 BENCH = "src/starter_bench.py"
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A golden answer that is to be broken."""
+    """A golden answer to break."""
 
     spec: Spec
     problem: Problem
@@ -50,17 +50,17 @@ class Broken:
 
     @property
     def port(self) -> str:
-        """Name of a data port."""
+        """A random data port."""
         return self.rng.choice(self.spec.ports)
 
     @property
     def reset(self) -> str:
-        """The condition of being in reset."""
+        """A Verilog expression that is true in reset."""
         return f"{'!' * self.spec.active_low}{self.spec.reset}"
 
     @property
     def moved(self) -> str:
-        """Declares `moved__`: whether a clock edge out of reset has followed the reset; 1 without a clock."""
+        """Declare `moved__`: whether there was a clock edge out of reset since the last reset; always 1 without a clock."""
         if not self.clocked:
             return "wire moved__ = 1;"
         reset = f" or {'neg' if self.spec.active_low else 'pos'}edge {self.spec.reset}" * self.spec.asynchronous
@@ -71,7 +71,7 @@ class Broken:
         return BY_NAME[self.spec.family].sequential
 
     def around(self, value: Callable[[str, str, int], str], body: str = "") -> str:
-        """The golden answer within a module whose outputs, one or all of them, are `value` of name, right value and width."""
+        """Wrap the golden answer so that one or all outputs are `value(name, right value, width)`."""
         right = AroundGolden(self.problem)
         changed = right.outputs if self.rng.random() < 0.5 else [self.rng.choice(right.outputs)]
         values = {p.name: value(p.name, f"{p.name}{INNER}", p.width or 1) for p in changed}
@@ -80,52 +80,49 @@ class Broken:
         return text
 
     def delayed(self, cleared: bool) -> str:
-        """One output, or all of them, a clock edge late; the register behind it is cleared in reset, or is not."""
+        """Delay one or all outputs by a clock edge, through registers that reset clears or does not."""
         reset = f"({self.reset}) ? 0 : " * cleared
-        registers = {
-            p.name: f"reg [{(p.width or 1) - 1}:0] {p.name}__late; always @(posedge {self.spec.clock}) {p.name}__late <= {reset}{p.name}{INNER};"
+        registers = " ".join(
+            f"reg [{(p.width or 1) - 1}:0] {p.name}__late; always @(posedge {self.spec.clock}) {p.name}__late <= {reset}{p.name}{INNER};"
             for p in AroundGolden(self.problem).outputs
-        }
-        return self.around(lambda name, right, width: f"{name}__late", " ".join(registers.values()))
+        )
+        return self.around(lambda name, right, width: f"{name}__late", registers)
 
     def other(self, **changes: object) -> str:
-        """What another specification of the family asks for."""
+        """The golden answer to a changed specification of the same family."""
         return BY_NAME[self.spec.family].code(replace(self.spec, **changes))  # type: ignore[arg-type]
 
     def where(self, condition: str) -> str:
-        """Outputs, one or all of them, complemented while a condition holds; empty for an empty condition."""
+        """Complement one or all outputs while a condition holds; empty for an empty condition."""
         return self.around(lambda name, right, width: f"({condition}) ? ~{right} : {right}") if condition else ""
 
     @property
     def bits(self) -> list[str]:
-        """The bits of the data inputs and, of a clocked design, of the right outputs, in random order."""
+        """The bits of the data inputs and, in a clocked design, of the right outputs, in random order."""
         ports = [p for p in BY_NAME[self.spec.family].signals(self.spec) if p.is_input or self.clocked]
-        bits = [
-            f"{p.name}{'' if p.is_input else INNER}{f'[{i}]' if p.width > 1 else ''}"
-            for p in ports
-            for i in range(p.width)
-        ]
+        names = [(f"{p.name}{'' if p.is_input else INNER}", p.width) for p in ports]
+        bits = [f"{name}[{i}]" if width > 1 else name for name, width in names for i in range(width)]
         return self.rng.sample(bits, len(bits))
 
     def corner(self, count: int) -> str:
-        """True while so many bits have one value; empty where there are not so many."""
+        """A condition that `count` bits have one value; empty if there are fewer bits."""
         bits = self.bits[:count]
         return f"{{{', '.join(bits)}}} == {self.rng.getrandbits(count)}" if len(bits) == count else ""
 
     def quarter(self) -> str:
-        """True a quarter of the time, whatever the inputs are like: two parities, each of half of the bits."""
+        """A condition that is true a quarter of the time for any inputs: two parities, each of half of the bits."""
         bits = self.bits
         middle = len(bits) // 2
         return f"^{{{', '.join(bits[:middle])}}} & ^{{{', '.join(bits[middle:])}}}" if middle else ""
 
 
 def _clocked(make: Callable[[Broken], str]) -> Callable[[Broken], str]:
-    """Of a design without a clock nothing."""
+    """Apply only to designs with a clock."""
     return lambda broken: make(broken) if broken.clocked else ""
 
 
 def _lines(*lines: str) -> Callable[[Broken], str]:
-    """The golden answer with further lines in its module."""
+    """Add lines to the golden answer's module."""
     return lambda broken: broken.text.replace("endmodule", "".join(f"  {line}\n" for line in lines) + "endmodule")
 
 
@@ -184,11 +181,11 @@ WAYS: dict[str, dict[str, Callable[[Broken], str]]] = {
         "one more": lambda b: b.around(lambda name, right, width: f"{right} + moved__", b.moved),
     },
 }  # fmt: skip
-"""Level -> way -> maker of a text that is wrong in this way; empty, or the golden answer, where a specification has no such text."""
+"""Level -> way -> function that breaks an answer; it returns an empty or unchanged text where the way does not apply."""
 
 
-def made(families: list[str], answers: int, seed: int) -> Iterator[tuple[str, str, Problem, Answer]]:
-    """(label, way, problem, answer): about as many as asked for, the same number of each label as far as there are ways to make them."""
+def broken_answers(families: list[str], answers: int, seed: int) -> Iterator[tuple[str, str, Problem, Answer]]:
+    """Yield (label, way, problem, answer): about `answers` in all, the same number for each label if there are enough ways."""
     specs = {family: specs_of(family, SPECS, seed) for family in families}
     rng = random.Random(f"failure levels {seed}")
     each = -(-answers // len(WAYS))
@@ -217,42 +214,34 @@ def _in_turn(specs: dict[str, list[Spec]], rng: random.Random) -> Iterator[Spec]
 
 
 def levels_of(found: list[tuple[str, str, Problem, Answer]], verdicts: list[Verdict]) -> list[str]:
-    """The level of each answer as a history gives it; empty where there is none, since it passed."""
+    """The level of each answer in a history; empty for one that passed."""
     with tempfile.TemporaryDirectory() as folder:
         history = History(Path(folder) / "history.duckdb")
         rollouts = made_up(0, problems=len(found), samples=1)
         history.record_rollouts(rollouts)
         history.record_verdicts([(r.key, verdict, None) for r, verdict in zip(rollouts, verdicts, strict=True)])
-        rows = history.query("SELECT rollout, level FROM failure_levels").to_pylist()
-    levels = {row["rollout"]: row["level"] for row in rows}
+        levels = {row["rollout"]: row["level"] for row in history.query("FROM failure_levels").to_pylist()}
     return [levels.get(r.key, "") for r in rollouts]
 
 
 def without_record(problem: Problem) -> Problem:
-    """The problem with a bench whose tests end at their first wrong check."""
+    """The problem with a bench whose tests stop at their first wrong check."""
     bench = re.sub(r"^MORE = \d+", "MORE = 0", problem.harness[BENCH], flags=re.M)
     return Problem(**(dict(problem) | {"harness": {**problem.harness, BENCH: bench}}))
 
 
-def confusion(counted: dict[str, Counter[str]]) -> None:
-    """Print labels against levels."""
-    short = {level: re.sub(r"wrong in | values only| checks|does not | on outputs", "", level) for level in counted}
-    rows = [(short[label], *(row[level] or "·" for level in counted)) for label, row in counted.items()]
-    show("level of the answer", ("made as", *short.values()), rows, width=160)
-
-
 def main() -> None:
-    cost = (False, "grade what fails tests a second time, without the record")
+    cost = (False, "grade answers that fail tests again, with tests that stop at the first wrong check")
     arguments = options(__doc__, answers=360, seed=0, families=[*BY_NAME], cost=cost).parse_args()
-    found = list(made(arguments.families, arguments.answers, arguments.seed))
+    found = list(broken_answers(arguments.families, arguments.answers, arguments.seed))
     with grader_on("bubblewrap") as grader:
-        # Known-good answers tell how long others may take.
-        graded(grader, [(problem, golden(problem)) for problem in {p.id: p for _, _, p, _ in found}.values()])
-        verdicts = graded(grader, [(problem, answer) for _, _, problem, answer in found])
+        # Known-good answers set the time that others may take.
+        grade_all(grader, [(problem, golden(problem)) for problem in {p.id: p for _, _, p, _ in found}.values()])
+        verdicts = grade_all(grader, [(p, answer) for _, _, p, answer in found])
         failing = [
             (p, a, v) for (_, _, p, a), v in zip(found, verdicts, strict=True) if v.outcome is Outcome.TESTS_FAILED
         ]
-        again = graded(grader, [(without_record(p), a) for p, a, _ in failing]) if arguments.cost else []
+        again = grade_all(grader, [(without_record(p), a) for p, a, _ in failing]) if arguments.cost else []
     levels = levels_of(found, verdicts)
     counted: dict[str, Counter[str]] = defaultdict(Counter)
     for (label, way, problem, _), verdict, level in zip(found, verdicts, levels, strict=True):
@@ -260,13 +249,15 @@ def main() -> None:
             counted[label][level] += 1
         if level not in ("", label):
             print(f"{label}, {way} ({problem.id}): {level}; {'; '.join(verdict.reasons)[:900]}")
-    confusion(counted)
+    short = {level: re.sub(r"wrong in | values only| checks|does not | on outputs", "", level) for level in counted}
+    rows = [(short[label], *(row[level] or "·" for level in counted)) for label, row in counted.items()]
+    show("level of the answer", ("made as", *short.values()), rows, width=160)
     total, agreed = sum(map(Counter.total, counted.values())), sum(row[label] for label, row in counted.items())
     print(f"{agreed} of {total} as made ({agreed / total:.1%}); {levels.count('')} passed and are left out")
     if again:
-        costs = [sum(v.cpu_s for v in some) / len(again) for some in ([v for _, _, v in failing], again)]
+        all_checks, first = (sum(v.cpu_s for v in some) / len(again) for some in ([v for _, _, v in failing], again))
         print(
-            f"CPU of {len(again)} answers that fail tests: {costs[0]:.3f} s each, {costs[1]:.3f} s without the record"
+            f"CPU of {len(again)} answers that fail tests: {all_checks:.3f} s each, {first:.3f} s up to the first wrong check"
         )
     sys.exit(agreed < GOAL * total)
 

@@ -1,25 +1,27 @@
-"""How fast answers are graded, against the bare tools on the same cores in the same run.
+"""Measure how fast answers are graded, compared with the bare tools on the same cores in the same run.
 
     python -m benchmarks.grading [--data ../shared/data] [--count 36] [--rounds 3] [--executors bubblewrap,docker]
                                  [--against CHECKOUT | --public CHECKOUT]
 
-The bare tools are the harness' own command, run on the host in a directory of its own without any sandbox, by as many
-threads. Blocks of all take turns, so that what else the machine does falls on all; a first round of them does not count. Each answer is
-a golden answer of the starter set or of the published CVDP examples. Wall time is what counts; the CPU time of the tools
-alone is given beside it, and where the wall time of one answer goes. The cache is measured on its own.
+The bare tools are the harness' own command, run on the host without a sandbox, by as many threads. All take turns, so that other load on the
+machine affects them alike; a first round is not counted. Each answer is a golden answer of the starter set or of the published CVDP
+examples. Prints wall time, the CPU time of the tools alone, the phases of one answer's wall time, and the speed of the cache.
 
-With `rtl-distill toolchain install` the executors run the simulation image's tools and the bare tools are this machine's;
+After `rtl-distill toolchain install` the executors run the simulation image's tools, and the bare tools are this machine's;
 point RTL_DISTILL_TOOLS at an empty directory to compare bubblewrap with the same tools.
 
-With --against the same loop runs in turns with this version and with another checkout's (after `make setup` in it), each over its own
-problems and in a process of its own, and the ratio of their medians is printed; bare tools are not measured then.
+--against runs the same loop in turns with another checkout's (after `make setup` there), each over its own problems, and prints the ratio of
+their medians; bare tools are not measured then.
 
-With --public the executors run in turns with the public CVDP runner, see benchmarks/public_runner.py.
+--public compares the executors in turns with the public CVDP runner on CVDP answers, with its own command, the same image and as many threads.
+CHECKOUT is of the runner's repository, with its requirements installed in CHECKOUT/.venv. It needs a Docker engine with the simulation image,
+and the client's plugin `docker compose`.
 
 Not covered: wrong answers (they cost less), Verilator harnesses (compilation there is minutes of g++).
 """
 
 import argparse
+import json
 import os
 import resource
 import shlex
@@ -34,27 +36,30 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from benchmarks import public_runner
-from benchmarks.answers import golden, graded, grader_on
-from benchmarks.common import ROOT, in_turns, options, show
+from benchmarks.answers import golden, grade_all, grader_on
+from benchmarks.common import ROOT, in_turns, options, show, write_jsonl
+from rtl_core.errors import InfrastructureError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.compose import read_services
+from rtl_core.grading.executors.docker_images import IMAGE
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Stage, Verdict
 
-SETTLE_S = 1.5
+LONG = ("cvdp_copilot_digital_dice_roller_0001", "cvdp_copilot_vga_controller_0001")
+"""Left out: they simulate for half a minute and more whoever runs them, which would dominate the measurement."""
+GOLDENS = ROOT / "tests/fidelity/goldens"
+SETTLE_S = 2.0
 PHASES = ("screen and interface", "harness", "sandbox and rest", "whole")
 
 
 def bare(problem: Problem) -> None:
-    """Runs every service of the harness on the host, as its author would by hand."""
+    """Run every service of the harness on the host, as its author would by hand."""
     top = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
     try:
         for directory in ("rtl", "verif", "docs", "src", "rundir"):
@@ -80,10 +85,10 @@ def bare(problem: Problem) -> None:
 
 
 def _here(text: str, top: Path) -> str:
-    for name in ("/code/", "/rundir/"):
-        text = text.replace(name, f"{top}{'/' if name == '/code/' else name}")
-    words = text.replace("/src/", f"{top}/src/").replace(f"{top}{top}", str(top))
-    return words if not words.endswith("/src") else words.removesuffix("/src") + f"{top}/src"
+    """A text of the harness with the sandbox's paths moved below `top`."""
+    text = text.replace("/code/", f"{top}/").replace("/rundir/", f"{top}/rundir/").replace("/src/", f"{top}/src/")
+    text = text.replace(f"{top}{top}", str(top))
+    return f"{text.removesuffix('/src')}{top}/src" if text.endswith("/src") else text
 
 
 def measure(work: Callable[[Problem], object], problems: list[Problem], threads: int) -> tuple[float, float]:
@@ -98,7 +103,7 @@ def measure(work: Callable[[Problem], object], problems: list[Problem], threads:
 
 
 def examples(data: Path) -> list[Problem]:
-    """The published examples with goldens that open tools can grade."""
+    """The published examples with golden answers that open tools can grade."""
     files = sorted((data / "cvdp").glob("*v1.1.0_example*no_commercial*.jsonl"))
     return [problem for path in files for problem in read_cvdp(path).problems]
 
@@ -113,7 +118,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rounds, threads = arguments.rounds, arguments.threads
     if arguments.public:
-        public_runner.compare(arguments.public, arguments.data, arguments.executors, arguments.count, rounds, threads)
+        compare_public(arguments.public, arguments.data, arguments.executors, arguments.count, rounds, threads)
         return
     sets = {"starter set": starter_problems("train", arguments.count, 0), "CVDP goldens": examples(arguments.data) * 6}
     if arguments.serve:
@@ -128,11 +133,11 @@ def main() -> None:
         return
     for title, problems in sets.items():
         _compare(title, problems, arguments.executors, rounds, threads)
-    _cache(sets["starter set"], threads)
+    _cache(sets["starter set"])
 
 
 def _compare(title: str, problems: list[Problem], executors: list[str], rounds: int, threads: int) -> None:
-    """Alternates bare tools and executors over the same problems and prints its tables."""
+    """Alternate bare tools and executors over the same problems, and print the tables."""
     said: dict[str, list[Verdict]] = {name: [] for name in executors}
 
     def by(name: str, grader: Grader) -> tuple[float, float]:
@@ -157,7 +162,7 @@ def _compare(title: str, problems: list[Problem], executors: list[str], rounds: 
 
 
 def _serve(sets: dict[str, list[Problem]], name: str, threads: int) -> None:
-    """Grades a set once for each line of standard input, which is its title, and prints the seconds that an answer took."""
+    """Grade a set for each line of standard input, which is its title, and print the seconds per answer."""
     with grader_on(name) as grader:
         for line in sys.stdin:
             problems = sets[line.strip()]
@@ -166,41 +171,31 @@ def _serve(sets: dict[str, list[Problem]], name: str, threads: int) -> None:
 
 
 def _against(titles: list[str], name: str, arguments: argparse.Namespace) -> None:
-    """Alternates this version and another checkout's and prints the ratio of their times."""
+    """Alternate this version and another checkout's, and print the ratio of their times."""
     folders = {"this version": ROOT, "the other": arguments.against.resolve()}
     serve = ["-m", "benchmarks.grading", "--serve", "--executors", name, "--data", str(arguments.data.resolve())]
     serve += ["--count", str(arguments.count), "--threads", str(arguments.threads)]
-    how: dict[str, Any] = {"text": True, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     if missing := [folder for folder in folders.values() if not (folder / ".venv/bin/python").exists()]:
         raise SystemExit(f"no .venv in {missing[0]}: run `make setup` there")
+
+    def seconds(folder: Path, title: str) -> float:
+        """Seconds per answer of a second pass; the first one starts the sandboxes."""
+        command = [".venv/bin/python", *serve]
+        done = subprocess.run(
+            command, cwd=folder, input=f"{title}\n" * 2, stdout=subprocess.PIPE, text=True, check=True
+        )
+        return float(done.stdout.splitlines()[-1])
+
     rows = []
-    with ExitStack() as stack:
-        workers = {
-            label: stack.enter_context(subprocess.Popen([".venv/bin/python", *serve], cwd=folder, **how))
-            for label, folder in folders.items()
-        }
-        for title in titles:
-            times = in_turns(
-                {label: partial(_asked, worker, title) for label, worker in workers.items()}, arguments.rounds
-            )
-            ours, other = map(statistics.median, times.values())
-            rows.append((title, f"{ours:.3f}", f"{other:.3f}", f"{ours / other:.2f}"))
+    for title in titles:
+        ways = {label: partial(seconds, folder, title) for label, folder in folders.items()}
+        ours, other = map(statistics.median, in_turns(ways, arguments.rounds).values())
+        rows.append((title, f"{ours:.3f}", f"{other:.3f}", f"{ours / other:.2f}"))
     show(f"{name}: median s each of {arguments.rounds} rounds, in turns", ("", *folders, "ratio"), rows)
 
 
-def _asked(worker: subprocess.Popen[str], title: str) -> float:
-    """The seconds that a worker takes for an answer of a set."""
-    assert worker.stdin is not None and worker.stdout is not None  # noqa: PT018
-    worker.stdin.write(f"{title}\n")
-    worker.stdin.flush()
-    line = worker.stdout.readline()
-    if not line:
-        raise SystemExit(f"a worker ended with {worker.wait()}: {' '.join(map(str, worker.args))}")  # type: ignore[arg-type]
-    return float(line)
-
-
 def split(verdicts: list[Verdict]) -> list[float]:
-    """Median seconds of `PHASES`, of answers that were all graded to the end."""
+    """Median seconds of `PHASES`, for answers that were graded to the end."""
     rows = []
     for v in verdicts:
         screen, tests = v.stage(Stage.INTERFACE).wall_s, v.stage(Stage.TESTS).wall_s
@@ -215,16 +210,78 @@ def _graded(grader: Grader, problem: Problem) -> Verdict:
     return verdict
 
 
-def _cache(problems: list[Problem], threads: int) -> None:
-    """A second pass over graded answers comes from the cache."""
+def _cache(problems: list[Problem]) -> None:
+    """Print how fast a second pass over graded answers is, which the cache answers."""
     with grader_on("bubblewrap", cache=MemoryCache()) as grader:
-        graded(grader, [(problem, golden(problem)) for problem in problems])
+        grade_all(grader, [(problem, golden(problem)) for problem in problems])
         many = problems * 30
         started = time.perf_counter()
         for problem in many:
             _graded(grader, problem)
         rate = len(many) / (time.perf_counter() - started)
     print(f"from the cache, one thread: {rate:,.0f} verdicts/s")
+
+
+def compare_public(checkout: Path, data: Path, names: list[str], count: int, rounds: int, threads: int) -> None:
+    """Alternate the runner and our executors over `count` answers and print one table. The first round is not counted."""
+    with tempfile.TemporaryDirectory(prefix="public-runner-") as folder:
+        file = Path(folder) / "answers.jsonl"
+        write_jsonl(file, public_records(data, count))
+        jobs = [(problem, golden(problem)) for problem in read_cvdp(file).problems]
+
+        def ours(grader: Grader) -> tuple[float, int]:
+            started = time.perf_counter()
+            passed = sum(verdict.passed for verdict in grade_all(grader, jobs, threads))
+            return time.perf_counter() - started, passed
+
+        with ExitStack() as stack:
+            ways = {"public runner": partial(run_public, checkout.resolve(), file, threads)}
+            ways |= {name: partial(ours, stack.enter_context(grader_on(name))) for name in names}
+            found = in_turns(ways, rounds, SETTLE_S)
+    lines = []
+    for name, figures in found.items():
+        walls, passed = zip(*figures, strict=True)
+        ratio = statistics.median(w / base for w, (base, _) in zip(walls, found["public runner"], strict=True))
+        seconds = (statistics.median(walls), min(walls), max(walls))
+        right = f"{min(passed)} to {max(passed)}"
+        lines.append((name, *(f"{figure:.1f}" for figure in seconds), f"{ratio:.2f}", right))
+    columns = ("", "wall s", "least", "most", "runner = 1", "passed")
+    show(f"{count} CVDP answers, {threads} threads, {rounds} rounds in turns", columns, lines)
+
+
+def public_records(data: Path, count: int) -> list[dict[str, object]]:
+    """`count` records of the open single-turn set with known-good answers, repeated under new ids."""
+    known: list[dict] = []
+    for line in (data / "cvdp-single" / "problems.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        answer = GOLDENS / f"{record['id']}.sv"
+        if answer.is_file() and record["id"] not in LONG:
+            (path,) = record["output"]["context"]
+            known.append({**record, "output": {"response": "", "context": {path: answer.read_text()}}})
+    found = []
+    for number in range(count):
+        record = known[number % len(known)]
+        name, _, last = record["id"].rpartition("_")
+        found.append({**record, "id": f"{name}_{number // len(known)}_{last}"})
+    return found
+
+
+def run_public(checkout: Path, file: Path, threads: int) -> tuple[float, int]:
+    """(wall seconds, answers that passed) of one pass of the public runner. Raises InfrastructureError if it reports nothing."""
+    work = Path(tempfile.mkdtemp(prefix="public-runner-work-"))
+    command = [checkout / ".venv/bin/python", "run_benchmark.py", "-f", file, "-t", str(threads), "-p", work / "run"]
+    environment = {**os.environ, "OSS_SIM_IMAGE": IMAGE}
+    try:
+        started = time.perf_counter()
+        done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+        wall = time.perf_counter() - started
+        report = work / "run" / "raw_result.json"
+        if done.returncode or not report.is_file():
+            raise InfrastructureError(f"the public runner failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        results = json.loads(report.read_text())
+        return wall, sum(entry.get("errors", 1) == 0 for entry in results.values())
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 if __name__ == "__main__":

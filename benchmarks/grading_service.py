@@ -1,15 +1,15 @@
-"""The grading service under clients and a kill -9, and its throughput against the grader in this process.
+"""The grading service under load and a SIGKILL, and its throughput compared with the grader in this process.
 
     python -m benchmarks.grading_service [--grades 10000] [--clients 8] [--batch 4] [--rounds 5] [--block 120]
 
-First `rounds` blocks of answers are graded in turns by a grader of this process and by `rtl-distill serve-grader`, the same answers by
-both, each with as many at one time; the ratio is that of the medians. Then the clients have `grades` distinct answers graded, in
-batches; when half of them have their verdict, the server is killed with SIGKILL and started again on the same file. A client repeats
-what failed (no connection, 429, 503). Asserted: every answer has a verdict and the right one, the file holds each once and with its
-seal, every answer asked for again is known, and the server's memory is flat from the restart on.
+First a grader in this process and `rtl-distill serve-grader` grade the same `rounds` blocks of answers in turns, each with as many at a time;
+the ratio is that of the medians. Then clients have `grades` distinct answers graded, in batches. When half of these are done, the server is
+killed and started again on the same file. Clients retry failed requests (no connection, 429, 503). Checks that every answer gets the right
+verdict, that the file holds each once and with its seal, that every repeated answer is known, and that the server's memory is flat after
+the restart.
 
-Three of five answers are golden ones to starter problems, one ends the simulation early and one does not compile; a comment with a
-number makes each one distinct. Not covered: several graders behind one address, networks that lose packets.
+Of five answers three are golden ones to starter problems, one ends the simulation early and one does not compile; a numbered comment makes each
+distinct. Not covered: several graders at one address, networks that lose packets.
 """
 
 import contextlib
@@ -41,14 +41,14 @@ from rtl_core.types.problem import Problem
 
 TOKEN = "benchmark"
 GROWTH = 1.10
-"""The most that memory may grow from the second fifth of the samples to the last."""
+"""Largest growth of memory from the second fifth of the samples to the last."""
 ENOUGH = 50
-"""Of fewer samples nothing is said."""
+"""Memory is not judged by fewer samples."""
 SETTINGS = load_config("demo", [override_of(["starter"])])
 
 
 def answer(problem: Problem, number: int) -> dict[str, str]:
-    """A distinct answer: right for three numbers of five."""
+    """A distinct answer, right for three numbers in five."""
     ((path, text),) = (problem.golden or {}).items()
     if number % 5 == 3:
         text = text.replace("endmodule", "  initial $finish;\nendmodule")
@@ -58,7 +58,7 @@ def answer(problem: Problem, number: int) -> dict[str, str]:
 
 
 class Server:
-    """`rtl-distill serve-grader` as a process; it can be killed and started again at the same address."""
+    """`rtl-distill serve-grader` as a subprocess, which can be restarted at the same address."""
 
     def __init__(self, output: Path) -> None:
         self.output, self.port = output, 0
@@ -77,34 +77,33 @@ class Server:
         raise SystemExit("the server did not start")
 
     def metric(self, name: str) -> float:
-        """A figure of /metrics, summed over its labels."""
+        """A metric of /metrics, summed over its labels."""
         text = httpx.get(f"{self.address}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60).text
         return sum(float(line.split()[-1]) for line in text.splitlines() if line.split("{")[0].split()[0] == name)
 
 
 class Load:
-    """Numbered answers to the problems in turn, sent by clients side by side, which repeat what failed."""
+    """Concurrent clients that have numbered answers to the problems graded, and retry failed requests."""
 
     def __init__(self, problems: list[Problem], server: Server, clients: int, batch: int) -> None:
         self.problems, self.clients, self.batch = problems, clients, batch
         self.outcomes: dict[int, str] = {}
         self.repeats: Counter[str] = Counter()
-        self._http = httpx.Client(
-            base_url=server.address, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=httpx.Timeout(600)
-        )
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        self._http = httpx.Client(base_url=server.address, headers=headers, timeout=httpx.Timeout(600))
 
     def problem(self, number: int) -> Problem:
         return self.problems[number % len(self.problems)]
 
     def send(self, numbers: range) -> None:
-        """Returns when every number has its verdict."""
+        """Have the answers of these numbers graded; return when all have a verdict."""
         batches = [numbers[at : at + self.batch] for at in range(0, len(numbers), self.batch)]
         with ThreadPoolExecutor(self.clients) as pool:
             list(pool.map(self._grade, batches))
 
     def _grade(self, numbers: range) -> None:
-        problems = {number: self.problem(number) for number in numbers}
-        answers = [{"id": p.id, "files": answer(p, number), "sample": number} for number, p in problems.items()]
+        problems = [self.problem(number) for number in numbers]
+        answers = [{"id": p.id, "files": answer(p, n), "sample": n} for n, p in zip(numbers, problems, strict=True)]
         while True:
             try:
                 response = self._http.post("/v1/grade", json={"answers": answers})
@@ -121,7 +120,7 @@ class Load:
 
 
 def throughput(load: Load, rounds: int, block: int, first: int) -> dict[str, list[float]]:
-    """Answers a second, by round, here and by the service: the same answers by both."""
+    """Answers a second, by round, in this process and by the service."""
     with (
         executor_of(SETTINGS) as executor,
         contextlib.closing(grader_of(SETTINGS, executor)) as grader,
@@ -142,7 +141,7 @@ def throughput(load: Load, rounds: int, block: int, first: int) -> dict[str, lis
 
 @contextlib.contextmanager
 def watched(server: Server, every_s: float) -> Iterator[list[tuple[float, float]]]:
-    """(verdicts, bytes of resident memory) of the server, sampled while the block runs."""
+    """Sample (verdicts, bytes of resident memory) of the server while the block runs."""
     samples: list[tuple[float, float]] = []
     ended = threading.Event()
 
@@ -150,9 +149,10 @@ def watched(server: Server, every_s: float) -> Iterator[list[tuple[float, float]
         last = False
         while not last:
             last = ended.wait(every_s)
-            with contextlib.suppress(httpx.TransportError):  # killed meanwhile
-                found = (server.metric("rtl_grader_graded_total"), server.metric("process_resident_memory_bytes"))
-                samples.append(found)
+            with contextlib.suppress(httpx.TransportError):  # the server was killed
+                samples.append(
+                    (server.metric("rtl_grader_graded_total"), server.metric("process_resident_memory_bytes"))
+                )
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -164,7 +164,7 @@ def watched(server: Server, every_s: float) -> Iterator[list[tuple[float, float]
 
 
 def kill_and_restart(server: Server, at: int) -> None:
-    """Kills the server once its file holds so many lines, and starts it again."""
+    """Kill the server when its file has `at` lines, and start it again."""
     while sum(1 for _ in server.output.open("rb")) < at:
         time.sleep(0.2)
     server.process.kill()
@@ -200,9 +200,7 @@ def main() -> int:
         load.send(again)
         known = server.metric("rtl_grader_known_total") - known
         bad += [] if known == len(again) else [f"{known:.0f} of {len(again)} repeated answers were known"]
-        print(
-            f"{asked.grades} grades from {asked.clients} clients in {seconds:.0f} s; repeated requests: {dict(load.repeats)}"
-        )
+        print(f"{asked.grades} grades from {asked.clients} clients in {seconds:.0f} s; retries: {dict(load.repeats)}")
         bad += _memory(samples)
         for complaint in bad:
             print(f"BAD: {complaint}")
@@ -215,7 +213,7 @@ def main() -> int:
 
 
 def _wrong(load: Load, output: Path, before: int, grades: int) -> list[str]:
-    """What is missing, there twice, unsealed or judged otherwise than it should be."""
+    """Answers that are missing, repeated, without a valid seal, or with a wrong verdict."""
     records = [json.loads(line) for line in output.open("rb")][before:]
     found = [
         f"{number} is {load.outcomes.get(number)}"
@@ -229,13 +227,13 @@ def _wrong(load: Load, output: Path, before: int, grades: int) -> list[str]:
 
 
 def _memory(samples: list[tuple[float, float]]) -> list[str]:
-    """Prints the server's memory since the restart; a complaint where it grew."""
+    """Print the server's memory since the restart; return a complaint if it grew."""
     start = max((at for at in range(1, len(samples)) if samples[at][0] < samples[at - 1][0]), default=0)
     after = [size / 2**20 for _, size in samples[start:]]
     fifth = max(1, len(after) // 5)
     first, last = statistics.mean(after[fifth : 2 * fifth] or after), statistics.mean(after[-fifth:])
     print(
-        f"memory after the restart: {first:.0f} MiB in the second fifth, {last:.0f} MiB in the last, {max(after):.0f} at most"
+        f"memory after the restart, MiB: {first:.0f} in the second fifth, {last:.0f} in the last, peak {max(after):.0f}"
     )
     return [f"memory grew from {first:.0f} to {last:.0f} MiB"] if last > GROWTH * first and len(after) >= ENOUGH else []
 

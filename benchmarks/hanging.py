@@ -1,11 +1,10 @@
-"""Do hanging answers hold a step up?
+"""Check that hanging answers do not hold up a step.
 
     python -m benchmarks.hanging [--hanging 200] [--steps 40] [--loads 1,8] [--executor bubblewrap]
 
-Simulated train steps are graded: 96 answers to 8 starter problems by two graders, most of them honest (every text another),
-some hanging, of five kinds in turn. The golden answers are graded before, as validation does. A load of 8 is 8 endless loops
-beside it. The exit code is 1 if a step takes longer than twice the median of its load, a hanging answer is no timeout, or an
-honest one is none that passes.
+Two graders grade simulated train steps of 96 distinct answers to 8 starter problems: most are honest, some hang in one of five ways. The
+golden answers are graded first, as validation does. A load of 8 is 8 endless loops in the background. The exit code is 1 if a step takes more
+than twice the median of its load, a hanging answer does not time out, or an honest one does not pass.
 """
 
 import contextlib
@@ -17,7 +16,7 @@ import time
 from collections.abc import Iterator
 from itertools import cycle
 
-from benchmarks.answers import golden, graded, grader_on
+from benchmarks.answers import golden, grade_all, grader_on
 from benchmarks.common import options
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
@@ -29,7 +28,7 @@ from rtl_core.types.verdict import Outcome
 WORKERS = 2
 PROBLEMS, ANSWERS = 8, 12
 MOST_TIME = 2.0
-"""No step may take more than so many times the median."""
+"""Longest step that is allowed, relative to the median."""
 HANGING = {
     "always without delay": ("", "reg hang = 0; always begin if (hang === 1'bz) #1; hang = ~hang; end"),
     "loop of zero delays": ("", "reg hang = 0; always @(hang) hang <= ~hang; initial #0 hang = 1;"),
@@ -37,12 +36,12 @@ HANGING = {
     "huge loop in initial": ("", "integer hang; initial for (hang = 0; hang < 2000000000; hang = hang + 1) ;"),
     "sleeping": ('`ifdef __ICARUS__\n`include "/dev/ptmx"\n`endif\n', ""),
 }
-"""(in front of the design, in its first module)."""
+"""Text before the design, and text inside its first module."""
 
 
 @contextlib.contextmanager
 def load(count: int) -> Iterator[None]:
-    """So many endless loops beside what is measured."""
+    """Run `count` endless loops in the background."""
     with contextlib.ExitStack() as stack:
         for _ in range(count):
             stack.callback(stack.enter_context(subprocess.Popen(["yes"], stdout=subprocess.DEVNULL)).kill)
@@ -50,13 +49,13 @@ def load(count: int) -> Iterator[None]:
 
 
 def changed(problem: Problem, before: str, inside: str) -> Answer:
-    """The golden answer with something in front of it and something more in its first module."""
+    """The golden answer with text before it and more text inside its first module."""
     (path, text), *others = (problem.golden or {}).items()
     return Answer(files={path: before + text.replace("endmodule", inside + "\nendmodule", 1), **dict(others)})
 
 
 def steps_of(hanging: int, steps: int) -> Iterator[list[tuple[Problem, Answer, str]]]:
-    """(problem, answer, kind of hanging or nothing) of each step; the steps have differently many that hang."""
+    """Yield for each step a list of (problem, answer, way to hang, or empty); the number that hang varies."""
     chance, kinds = random.Random(1), cycle(HANGING)
     problems = starter_problems("train", PROBLEMS * steps, 0)
     counts = [0] * steps
@@ -74,14 +73,14 @@ def steps_of(hanging: int, steps: int) -> Iterator[list[tuple[Problem, Answer, s
 
 
 def measure_steps(grader: Grader, count: int, hanging: int, steps: int) -> bool:
-    """Grades the steps at a load and prints a line for each; whether all is well."""
+    """Grade the steps and print a line for each; return whether all is well."""
     walls: list[float] = []
     wrong: list[str] = []
     spent: list[float] = []
     for number, step in enumerate(steps_of(hanging, steps)):
-        graded(grader, {p.id: (p, golden(p)) for p, *_ in step}.values(), WORKERS)
+        grade_all(grader, {p.id: (p, golden(p)) for p, *_ in step}.values(), WORKERS)
         started = time.monotonic()
-        verdicts = graded(grader, [(problem, answer) for problem, answer, _ in step], WORKERS)
+        verdicts = grade_all(grader, [(problem, answer) for problem, answer, _ in step], WORKERS)
         walls.append(time.monotonic() - started)
         spent += [v.cpu_s for v, (_, _, name) in zip(verdicts, step, strict=True) if name]
         for verdict, (problem, _, name) in zip(verdicts, step, strict=True):
@@ -100,10 +99,10 @@ def measure_steps(grader: Grader, count: int, hanging: int, steps: int) -> bool:
 
 
 def main() -> None:
-    loads = ([1, 8], "endless loops beside it")
+    loads = ([1, 8], "endless loops in the background")
     arguments = options(__doc__, executor="bubblewrap", loads=loads, hanging=200, steps=40).parse_args()
     well, limits = [], Limits(wall_s=600, cpu_s=600)
-    print(f"load of the machine before: {os.getloadavg()[0]:.1f}")
+    print(f"load average before: {os.getloadavg()[0]:.1f}")
     for count in arguments.loads:
         with load(count), grader_on(arguments.executor, limits=limits) as grader:
             print(f"{grader.executor.name}, {grader.executor.tools()}")

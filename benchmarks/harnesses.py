@@ -1,11 +1,11 @@
-"""Which harnesses of a CVDP file run here to a verdict of their own, and for each other one why not.
+"""Which harnesses of a CVDP file come to a verdict here, and why the others do not.
 
     python -m benchmarks.harnesses PROBLEMS.jsonl ... [--executors bubblewrap,docker] [--goldens tests/fidelity/goldens]
                                    [--all] [--only ID ...]
 
-A golden answer is taken where there is one: the set's, or ID.sv or ID.json in --goldens. Every other harness is given something
-that compiles if it can: the context's own version of the targets where there is one, else a stub with the ports that the problem
-demands and no behaviour. Such an answer should fail; what is asked here is whether the harness gets as far as judging it.
+Each harness grades a golden answer if there is one: the set's, or ID.sv or ID.json in --goldens. Otherwise it grades something that should
+compile: the context's version of the targets, or a stub with the demanded ports and no behaviour. That should fail; the question is
+whether the harness gets as far as judging it.
 """
 
 import re
@@ -30,9 +30,9 @@ class Kind(StrEnum):
 
     PASSES = "passes"
     JUDGES = "judges"
-    """It ran to a verdict of its own: a check failed."""
+    """A check failed."""
     OWN_CODE = "fails in its own code"
-    """Every failing test ends in an error that no design can cause, such as an import."""
+    """Every failing test ends in an error that no design can cause, such as a failed import."""
     COMPILER = "stops at the compiler"
     TIME = "runs out of time"
     NEEDS = "needs what is not here"
@@ -40,16 +40,16 @@ class Kind(StrEnum):
     OTHER = "was not judged"
 
 
-# What a test module that was written for another cocotb raises; a design's fault reads `contains no child object named`.
+# Errors of a test module that was written for another cocotb; errors of a design read `contains no child object named`.
 _OWN_CODE = re.compile(
     r"\b(?:ImportError|ModuleNotFoundError|NameError|SyntaxError|TypeError|UnboundLocalError)\b"
-    # cocotb's own `RegressionManager` raises this whenever the simulator ends before a test, whoever ended it.
+    # cocotb's own `RegressionManager` raises this whenever the simulator ends before a test.
     r"|AttributeError: (?:'(?!RegressionManager)\w+' object|module '[\w.]+') has no attribute"
 )
 
 
 def kind(verdict: Verdict) -> Kind:
-    """How far the harness got, as its verdict tells."""
+    """How far the harness got, judging by its verdict."""
     reasons = verdict.stage(Stage.TESTS).reasons or verdict.reasons
     if verdict.passed:
         return Kind.PASSES
@@ -70,15 +70,13 @@ def kind(verdict: Verdict) -> Kind:
 
 RUNS = (Kind.PASSES, Kind.JUDGES)
 Row = tuple[str, str, dict[str, tuple[Kind, str]], str]
-"""Problem, category, (executor and version of Icarus -> how far the harness got, and the outcome), and the first reason where it did not run, or
-why the problem is left out."""
+"""Problem, category, (executor and Icarus version -> how far the harness got, and the outcome), and why it did not run."""
 
 
 def rows_of(
     path: Path, executors: Mapping[str, Executor], limits: Limits, goldens: Path | None, only: Container[str] | None
 ) -> list[Row]:
-    """Every line of a file, or the problems `only`, in order of kind: graded on the golden answer, or on the stand-in where there is none;
-    left out; broken."""
+    """Grade a file's problems, or those in `only`. All problems: also those that are left out, and broken lines."""
     found = read_cvdp(path)
     problems = [problem for problem in found.problems if only is None or problem.id in only]
     rows: list[Row] = []
@@ -97,7 +95,7 @@ def rows_of(
 
 def main() -> None:
     parser = options(
-        __doc__, executors=["bubblewrap"], timeout=60.0, all=(False, "show the harnesses that run everywhere, too"),
+        __doc__, executors=["bubblewrap"], timeout=60.0, all=(False, "also show harnesses that run everywhere"),
         goldens=(Path, "a folder of answers, ID.sv or ID.json"),
     )  # fmt: skip
     parser.add_argument("problems", type=Path, nargs="+")

@@ -1,14 +1,13 @@
-"""What the history costs: storing rollouts, asking a million of them, and the pages of `rtl-distill view` over them.
+"""Measure the costs of the history: storing rollouts, querying a million of them, and the pages of `rtl-distill view` over them.
 
     python -m benchmarks.history [store queries pages] [--rollouts 1000000] [--folder /tmp/bench-history] [--keep]
 
-Without names all parts run (minutes on two cores, 2 GB of disk), over a made-up run in `--folder`, which is made once. Figures are wall
-time, which counts on an otherwise idle machine, and CPU time, which says as much on a busy one. What the writes of a step cost a run is
-told by `benchmarks.step`. For `pages` a server in a process of its own is asked over HTTP, each address anew (the server keeps no answer).
+Runs the named parts, or all (minutes on two cores, 2 GB of disk), over a made-up run in `--folder`, which is created once. Prints wall time,
+which is valid on an otherwise idle machine, and CPU time, which is also valid on a busy one. `benchmarks.step` measures what the writes
+of a step cost a run. For `pages` a server in a separate process is asked over HTTP, a new address each time (it caches no answers).
 
-Not covered: what building the rollout objects costs the pipeline; token arrays in the million (they stand in tables of
-their own; `kl-by-position` alone reads them, from a sample); the browser's own time to draw a page (tests/view looks at that in Chromium),
-and simulators, which want the same cores.
+Not covered: how the pipeline builds rollouts; millions of token arrays (they are in separate tables; only `kl-by-position` reads them, from a
+sample); drawing a page in the browser (tests/view measures that in Chromium), and simulators that use the same cores.
 """
 
 import contextlib
@@ -19,8 +18,10 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import numpy as np
 import psutil
@@ -39,16 +40,16 @@ RUN = "bench"
 TRAIN, HELDOUT = 400, 40
 """Problems of each split."""
 ALIKE = 20
-"""How many problems have the same text: to make a starter problem takes some milliseconds."""
+"""Number of problems with the same text, because making a starter problem takes milliseconds."""
 PER_STEP, SAMPLES = 25, 8
 PLACE = "rollout, run, purpose, evaluation, epoch, step, problem_id"
 _FILL = Template(Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
 Row = tuple[str, str, str]
-"""What, measured, and whether the target was met."""
+"""What was measured, the result, and whether the target was met."""
 
 
 def fill(folder: Path, n: int) -> History:
-    """A run of `n` training rollouts with an evaluation every 100 steps (history.sql), unless the file is there already."""
+    """Make a run of `n` training rollouts with an evaluation every 100 steps (history.sql), unless the file exists."""
     path = folder / f"made-up-{n}-{schema.current_version()}.duckdb"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -98,52 +99,44 @@ def rollouts(step: int, problems: int = 12, samples: int = 6, tokens: int = 60, 
     ]
 
 
+def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
+    """(wall seconds, CPU seconds, result) of a call."""
+    start, before = time.perf_counter(), time.process_time()
+    result = work()
+    return time.perf_counter() - start, time.process_time() - before, result
+
+
 def met(value: float, limit: float, words: str) -> str:
     """The target, and whether it was met."""
     return f"{words}: {'met' if value <= limit else 'MISSED'}"
 
 
 def store(folder: Path, steps: int) -> Iterator[Row]:
-    """Rollouts (10,000) of 5 KB and 2,000 tokens, a step of 64 problems × 8 samples a transaction."""
+    """Store rollouts of 5 KB and 2,000 tokens, a step of 64 problems × 8 samples a transaction."""
     (folder / "store.duckdb").unlink(missing_ok=True)
     history = History(folder / "store.duckdb")
     history.start_run(RunRecord(name=RUN))
-    wall = cpu = 0.0
-    total = 0
-    for number in range(steps):
-        batch = rollouts(number, 64, 8, 2_000, 5_000)
-        total += len(batch)
-        start, before = time.perf_counter(), time.process_time()
-        history.record_rollouts(batch)
-        wall += time.perf_counter() - start
-        cpu += time.process_time() - before
+    batches = (rollouts(number, 64, 8, 2_000, 5_000) for number in range(steps))
+    wall, cpu = np.sum([timed(partial(history.record_rollouts, batch))[:2] for batch in batches], axis=0)
+    total = 512 * steps
     each = f"{1e3 * wall / total:.3f} ms each (CPU {1e3 * cpu / total:.3f})"
     yield f"store {total:,} rollouts", each, met(wall / total, 0.5e-3, "≤ 0.5 ms")
     yield "file", f"{history.path.stat().st_size / 1e6:.0f} MB", ""
 
 
 def queries(folder: Path, n: int) -> Iterator[Row]:
-    """Each named query over a run of a million rollouts, from opening the file to the last row; median of three."""
-    start = time.perf_counter()
-    history = fill(folder, n)
-    size = history.path.stat().st_size / 1e6
-    yield f"history of {n:,} rollouts", f"{size:.0f} MB, made in {time.perf_counter() - start:.0f} s", ""
+    """Run each named query over the history, from opening the file to the last row; median of three."""
+    made_s, _, history = timed(lambda: fill(folder, n))
+    yield f"history of {n:,} rollouts", f"{history.path.stat().st_size / 1e6:.0f} MB, made in {made_s:.0f} s", ""
     for name, query in named_queries().items():
         given = {"from": "0", "to": "99"} if name == "kl-by-position" else {}
-        values = query.bind(given, RUN) or None
-        times, cpu, count = [], [], 0
-        for _ in range(3):
-            start, before = time.perf_counter(), time.process_time()
-            count = history.query(query.sql, values).num_rows
-            times.append(time.perf_counter() - start)
-            cpu.append(time.process_time() - before)
-        wall = statistics.median(times)
-        measured = f"{wall:.3f} s (CPU {statistics.median(cpu):.3f}), {count:,} rows"
+        ask_once = partial(history.query, query.sql, query.bind(given, RUN) or None)
+        walls, cpus, tables = zip(*(timed(ask_once) for _ in range(3)), strict=True)
+        wall = statistics.median(walls)
+        measured = f"{wall:.3f} s (CPU {statistics.median(cpus):.3f}), {tables[0].num_rows:,} rows"
         yield f"  {name}", measured, met(wall, 1.0, "< 1 s")
     batch = rollouts(n)
-    start = time.perf_counter()
-    history.record_rollouts(batch)
-    yield "  72 rollouts more", f"{time.perf_counter() - start:.3f} s", ""
+    yield "  72 rollouts more", f"{timed(lambda: history.record_rollouts(batch))[0]:.3f} s", ""
 
 
 @contextlib.contextmanager
@@ -213,8 +206,8 @@ def pages(history: History) -> Iterator[Row]:
 
 
 def main() -> None:
-    keep = (False, "keep the files, so that the run need not be made again")
-    steps = (20, "that `store` writes")
+    keep = (False, "keep the files, so that the run is not made again")
+    steps = (20, "written by `store`")
     parser = options(__doc__, rollouts=1_000_000, folder=Path("/tmp/bench-history"), keep=keep, steps=steps)
     parser.add_argument("parts", nargs="*", metavar="PART", help="store, queries, pages (default: all)")
     given = parser.parse_args()

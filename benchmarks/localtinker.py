@@ -1,4 +1,4 @@
-"""The embedded Tinker service, through the unmodified SDK, against plain transformers and torch on the same work.
+"""Compare the embedded Tinker service, through the unmodified SDK, with plain transformers and torch on the same work.
 
     python -m benchmarks.localtinker [--rounds 5] [--prompts 16] [--group 6] [--threads 2] [--deterministic]
     python -m benchmarks.localtinker --model PATH --group 4               # a transformers folder, such as SmolLM2-135M's
@@ -6,32 +6,28 @@
     python -m benchmarks.localtinker --model PATH --device cuda --dtype bfloat16
     python -m benchmarks.localtinker --start                              # what a start costs
 
-Both sides are measured in turns; on a GPU first the service and, when it has ended, the other side. Rows:
+Both sides are measured in turns; on a GPU the service runs first, and the other side after it has ended. Rows:
 
 | row | the service | the other side |
 |---|---|---|
 | sampling | `sample` with num_samples = group, all prompts at once | `model.generate` on the whole batch |
 | scoring, one request | `forward` of a training client: the whole batch of answers in one request | one padded forward pass, log_softmax |
-| scoring, answers | `compute_logprobs`, one request a sequence, as the SDK has it | the same |
+| scoring, answers | `compute_logprobs`, one request a sequence, as in the SDK | the same |
 | scoring, 1000 tokens | the same on 32 longer sequences | the same |
 | train step | `forward_backward` (importance sampling) and `optim_step` | a plain peft + AdamW step |
 
-Without `--model` the shipped student answers the starter set's prompts, and a step trains on its answers. Another model gets
-`--prompts` of `--prompt-tokens` random tokens and samples answers of `--tokens`; it trains on `--sequences` of `--length` tokens, of
-which each group shares the first half, in passes of at most 512 tokens on the other side; the row of longer sequences is left out.
+Without `--model` the shipped student answers starter problems and trains on its answers. Another model gets `--prompts` of
+`--prompt-tokens` random tokens and samples `--tokens` for each. It trains on `--sequences` of `--length` tokens, whose first half is the
+same within a group, in passes of at most 512 tokens on the other side. The row of longer sequences is left out.
 
-The other side runs in a fresh process with torch's defaults; its tensors are made beforehand. The service's times hold everything
-between the SDK's call and its result: HTTP, JSON and protobuf on both sides, queues, batching. The number that counts is tokens a
-second, of answers up to and including their end token; ratios are medians over rounds. What the service does not
-spend computing is SDK, HTTP and waiting, which short requests to a tiny model mostly are. Nothing else should run: with other work beside it both sides suffer
-unequally. Printed, too: the most memory that the service had in each row, and how far the sampler's log-probabilities are from the
-trainer's; exit code 1 where that is more than rounding. With `--steps` the service first runs so many steps alone, each a sampled
-group and a train step, and the most memory of each tenth of them is printed.
+The other side runs in a fresh process with torch's defaults; its tensors are made in advance. The service's times include SDK, HTTP,
+JSON, protobuf, queues and batching. The figure that counts is tokens a second, end tokens included; ratios are medians over rounds. Run
+nothing else on the machine. Also printed: the service's peak memory in each row, and the difference between the sampler's and the
+trainer's log-probabilities; the exit code is 1 if it is more than rounding. With `--steps` the service first runs that many steps alone
+(a group is sampled, then a train step), and the peak memory of each tenth of them is printed.
 
-With `--start` it serves the shipped student and teacher, as `rtl-distill train demo` has it, and nothing else is measured than seconds of the
-processor and of the clock until it listens and until each model's first answer. Counted are the service and all its processes, not this
-client. Beside the medians of the rounds stands what `import torch` alone takes on this machine, in turns with the starts: that is most of a
-start, and tells the machine's pace.
+`--start` measures only a start of the service with the shipped student and teacher: CPU and wall time, of the service and its child
+processes, until it listens and until each model's first answer. `import torch` alone is measured in turns with it: most of a start is that.
 """
 
 import argparse
@@ -65,13 +61,13 @@ from rtl_core.localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
 
 TARGETS = {"sampling": 3.0, "scoring, one request": 0.9, "scoring, 1000 tokens": 0.9, "train step": 0.9}
-"""Of the shipped student."""
+"""For the shipped student."""
 MEAN_DIFFERENCE = {"float32": 1e-4, "bfloat16": 0.05}
 """Largest mean absolute difference between the sampler's and the trainer's log-probability of a token, in nats."""
 
 
 class Drawn(NamedTuple):
-    """One answer."""
+    """A sampled answer."""
 
     prompt: list[int]
     tokens: list[int]
@@ -83,7 +79,7 @@ class Drawn(NamedTuple):
 
 
 class Served:
-    """The service's side. Each piece of work returns its tokens."""
+    """The service's side. `score` and `train` return how many tokens they worked on."""
 
     def __init__(self, model: Path, state: Path, args: argparse.Namespace) -> None:
         self.service = LocalTinker(
@@ -95,11 +91,11 @@ class Served:
         self.renew()
 
     def renew(self) -> None:
-        """Sample from the weights as they are now."""
+        """Sample from the current weights from now on."""
         self._sampler = self._training.save_weights_and_get_sampling_client().result()
 
     def sample(self, prompts: Sequence[list[int]], group: int, tokens: int, eos: int | None) -> list[Drawn]:
-        """A group of each prompt, a request each."""
+        """Return a group of answers to each prompt; each group is one request."""
         settings = types.SamplingParams(max_tokens=tokens, temperature=1.0, stop=[] if eos is None else [eos])
         asked = [(p, self._sampler.sample(types.ModelInput.from_ints(p), group, settings)) for p in prompts]
         return [
@@ -113,7 +109,7 @@ class Served:
         return sum(len(future.result()) for future in futures)
 
     def forward(self, texts: Sequence[list[int]]) -> list[np.ndarray]:
-        """The trainer's log-probabilities of all tokens but the first."""
+        """Return the trainer's log-probabilities of all tokens but the first."""
         data = [datum(text[:-1], target_tokens=text[1:], weights=[1.0] * (len(text) - 1)) for text in texts]
         return [
             np.array(out["logprobs"].tolist())
@@ -127,7 +123,7 @@ class Served:
         return sum(one.model_input.length for one in data)
 
     def peak_gb(self) -> float:
-        """The most memory that the service's process has had since the last call (VmHWM)."""
+        """Peak memory (VmHWM) of the service's process since the last call."""
         process = Path(f"/proc/{self.service.pid}")
         status = (process / "status").read_text()
         (process / "clear_refs").write_text("5")
@@ -143,7 +139,7 @@ def datum(tokens: list[int], **inputs: Any) -> Any:
 
 
 def training_batch(args: argparse.Namespace, drawn: list[Drawn] | None) -> dict[str, list[list]]:
-    """Rows, targets, the sampler's log-probabilities and advantages: of answers, or of random sequences in groups with one prompt."""
+    """Rows, targets, sampler's log-probabilities and advantages, from the answers or of random sequences in groups with one prompt."""
     if drawn is not None:
         blank = [[0.0] * (len(d.prompt) - 1) for d in drawn]
         return {
@@ -169,11 +165,11 @@ def training_batch(args: argparse.Namespace, drawn: list[Drawn] | None) -> dict[
 
 
 Work = dict[str, tuple[Callable[[], int], tuple]]
-"""Row -> (what the service does, what the other side is asked)."""
+"""Row -> (the service's work, the method and arguments for the other side)."""
 
 
 def work_of(args: argparse.Namespace, served: Served, plain: PlainProcess, shipped: bool) -> tuple[Work, list[Drawn]]:
-    """The rows, prepared on both sides, and the answers of the untrained weights."""
+    """Return the rows, prepared on both sides, and answers of the untrained weights."""
     prompts = np.random.default_rng(0).integers(10, 400, (args.prompts, args.prompt_tokens)).tolist()
     eos: int | None = None
     if shipped:
@@ -189,11 +185,11 @@ def work_of(args: argparse.Namespace, served: Served, plain: PlainProcess, shipp
     plain.ask("prepare", "answers", texts)
     plain.ask("prepare", "train", **batch)
 
-    def sample() -> int:
-        return sum(len(d.tokens) for d in served.sample(prompts, args.group, args.tokens, eos))
-
     work: Work = {
-        "sampling": (sample, ("generate", "prompts", args.tokens, eos)),
+        "sampling": (
+            lambda: sum(len(d.tokens) for d in served.sample(prompts, args.group, args.tokens, eos)),
+            ("generate", "prompts", args.tokens, eos),
+        ),
         "scoring, one request": (lambda: sum(len(q) + 1 for q in served.forward(texts)), ("score", "answers")),
         "scoring, answers": (lambda: served.score(texts), ("score", "answers")),
     }
@@ -207,11 +203,11 @@ def work_of(args: argparse.Namespace, served: Served, plain: PlainProcess, shipp
 
 
 def measure(args: argparse.Namespace, work: Work, served: Served, plain: PlainProcess) -> tuple[dict, dict[str, float]]:
-    """(row -> side -> tokens a second of each round, row -> the service's most memory); the first round warms both sides up."""
+    """Return (row -> side -> tokens a second by round, row -> the service's peak memory in GB). The first round warms up and is dropped."""
     figures: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in work}
     peaks = {"ready": served.peak_gb()}
     gc.collect()
-    gc.freeze()  # what this program imported and prepared is no part of a client, nor are collections that walk it
+    gc.freeze()  # keep the collector from walking what this program imported and prepared
     in_turns = args.device == "cpu"
     for first in ("ours", "plain")[: 1 if in_turns else 2]:
         if first == "plain":
@@ -226,12 +222,12 @@ def measure(args: argparse.Namespace, work: Work, served: Served, plain: PlainPr
                 seconds, tokens = plain.ask(*asked)
                 figures[name]["plain"].append(tokens / seconds)
             so_far = ", ".join(f"{side} {values[-1]:,.0f}" for side, values in figures[name].items())
-            print(f"{name}, tokens/s: {so_far}", file=sys.stderr, flush=True)  # a large model takes minutes
+            print(f"{name}, tokens/s: {so_far}", file=sys.stderr, flush=True)  # progress: a large model takes minutes
     return {name: {side: values[1:] for side, values in sides.items()} for name, sides in figures.items()}, peaks
 
 
 def growth(args: argparse.Namespace, served: Served, drawn: list[Drawn], train: Callable[[], int]) -> list[float]:
-    """The most memory, in GB, of each tenth of `--steps`: new weights, a group from them, a train step."""
+    """Peak memory, in GB, in each tenth of `--steps`; a step renews the weights, samples a group and trains."""
     peaks = []
     for step in range(args.steps):
         served.renew()
@@ -256,7 +252,7 @@ def report(args: argparse.Namespace, figures: dict, targets: dict[str, float]) -
 
 
 Cost = tuple[float, float]
-"""Seconds of the processor, and of the clock."""
+"""CPU and wall time, in seconds."""
 
 
 def torch_alone() -> list[Cost]:
@@ -268,15 +264,15 @@ def torch_alone() -> list[Cost]:
 
 
 def start(models: dict[str, Path]) -> list[Cost]:
-    """Of one start: the cost until it listens, and until the first answer of each model, one after the other."""
+    """Cost of a start until the service listens, and then until the first answer of each model in turn."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as state, LocalTinker(models, Path(state)) as service:
         process = psutil.Process(service.pid)
 
         def so_far() -> Cost:
-            all_of_it = (process, *process.children(recursive=True))
-            # User and system time, those of ended processes that were waited for included.
-            return sum(sum(one.cpu_times()[:4]) for one in all_of_it), time.monotonic() - began
+            # User and system time, including child processes that have ended.
+            tree = (process, *process.children(recursive=True))
+            return sum(sum(one.cpu_times()[:4]) for one in tree), time.monotonic() - began
 
         costs = [so_far()]
         client = tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key)
@@ -289,26 +285,22 @@ def start(models: dict[str, Path]) -> list[Cost]:
 
 
 def report_start(rounds: int) -> None:
-    """Print what a start of the service costs, and what `import torch` does."""
+    """Print the cost of a start of the service, and of `import torch`."""
     models = {role: model_path(role) for role in ("student", "teacher")}
     found = in_turns({"torch": torch_alone, "service": lambda: start(models)}, rounds)
     names = ("`import torch` alone", "listens", *(f"first answer of {name}" for name in models))
     costs = [cost for way in found.values() for cost in np.median(way, axis=0)]
     rows = [(name, f"{processor:.2f}", f"{clock:.2f}") for name, (processor, clock) in zip(names, costs, strict=True)]
-    show(None, (f"until, medians of {rounds}", "processor s", "clock s"), rows)
+    show(None, (f"until, medians of {rounds}", "CPU s", "wall s"), rows)
 
 
-def arguments() -> argparse.Namespace:
+def main() -> int:
     parser = options(
         __doc__, model=(Path, "a transformers folder (the shipped student)"), device="cpu", deterministic=False, rounds=5, threads=2,
         prompts=16, prompt_tokens=300, group=6, tokens=160, sequences=32, length=512, steps=0, start=(False, "measure starts instead"),
     )  # fmt: skip
     parser.add_argument("--dtype", choices=tuple(MEAN_DIFFERENCE), default="float32")
-    return parser.parse_args()
-
-
-def main() -> int:
-    args = arguments()
+    args = parser.parse_args()
     if args.start:
         report_start(args.rounds)
         return 0
@@ -331,20 +323,14 @@ def main() -> int:
         tenths = growth(args, served, drawn, work["train step"][0])
         figures, peaks = measure(args, work, served, plain)
     report(args, figures, TARGETS if shipped else {})
-    print(
-        f"load average of this machine at the end: {os.getloadavg()[0]:.1f} (figures mean something up to about {args.threads + 1})"
-    )
-    print(
-        f"service ready in {startup:.1f} s; {len(drawn)} requests through SDK and HTTP alone take {1e3 * bare:.0f} ms"
-    )
-    print("the service's memory, GB at most: " + ", ".join(f"{name} {peak:.2f}" for name, peak in peaks.items()))
+    print(f"load average of this machine: {os.getloadavg()[0]:.1f} (figures are valid up to about {args.threads + 1})")
+    print(f"service ready in {startup:.1f} s; {len(drawn)} requests through SDK and HTTP alone: {1e3 * bare:.0f} ms")
+    print("the service's peak memory, GB: " + ", ".join(f"{name} {peak:.2f}" for name, peak in peaks.items()))
     if tenths:
-        print(f"the most of each tenth of {args.steps} steps: {', '.join(f'{peak:.2f}' for peak in tenths)} GB")
+        print(f"peak memory in each tenth of {args.steps} steps, GB: {', '.join(f'{peak:.2f}' for peak in tenths)}")
     difference = np.concatenate(sampled) - np.concatenate(trained)
-    mean, most = np.abs(difference).mean(), np.abs(difference).max()
-    print(
-        f"sampler against trainer, nats: {mean:.6f} on average, {most:.5f} at most; KL about {(difference**2).mean() / 2:.7f}"
-    )
+    mean, most, kl = np.abs(difference).mean(), np.abs(difference).max(), (difference**2).mean() / 2
+    print(f"sampler against trainer, nats: mean {mean:.6f}, largest {most:.5f}; KL about {kl:.7f}")
     if mean > MEAN_DIFFERENCE[args.dtype]:
         print(f"error: sampler and trainer differ by more than {MEAN_DIFFERENCE[args.dtype]} nats", file=sys.stderr)
         return 1

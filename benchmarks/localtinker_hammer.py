@@ -1,16 +1,14 @@
-"""Many clients hammer one embedded Tinker service: no error, and memory flat once it is warm.
+"""Many clients load one embedded Tinker service: there must be no error, and its memory must stay flat after the warm-up.
 
     python -m benchmarks.localtinker_hammer [--requests 3000] [--clients 8] [--warm-up 800] [--allowed-mb 24]
 
-Each client is a session of its own that asks for cases of `rtl-distill check-service` at random, each held to what it promises: groups of
-samples, scores, forward passes, training steps with every loss, states saved, loaded, listed and deleted, new sampling clients, bad
-requests that must be refused; beside these samples of random prompts, and cancelled requests. Now and then it says goodbye and opens a new
-session. The memory of the service and its sampling processes is read once a second, pages that they share counted once. How long it
-lasts, and when the service is warm, is counted in cases (`--requests`), so that a slow machine measures the same.
+Each client has its own session and makes random cases of `rtl-distill check-service`: groups of samples, scores, forward passes, train steps with
+every loss, saving, loading, listing and deleting states, new sampling clients, bad requests that must be refused; also samples of random
+prompts and cancelled requests. Now and then it closes its session and opens a new one. The memory of the service and its sampling processes is
+read once a second, with shared pages counted once. Duration and warm-up are counted in cases, so that slow machines measure the same.
 
-Exit code 1 when a case failed, or when memory after the warm-up grew: the median of the second half may lie
-at most 3 % and --allowed-mb above that of the first. What the requests under way need varies by some 25 MB (one standard deviation),
-so a short run has to allow more.
+The exit code is 1 if a case failed, or memory grew: after the warm-up, the median of the second half may be at most 3 % and --allowed-mb above that
+of the first. The memory of pending requests varies by some 25 MB (one standard deviation), so a short run must allow more.
 """
 
 import asyncio
@@ -32,7 +30,7 @@ import psutil
 os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-from benchmarks.common import options
+from benchmarks.common import options, show
 from rtl_core.backend.certify import test_calls, test_faults, test_saved_weights
 from rtl_core.backend.certify.bench import PROMPT, VOCABULARY, Bench, Server, params, prompt
 from rtl_core.learning.losses import LOSSES
@@ -41,12 +39,12 @@ from rtl_core.tinymodels import model_path
 
 ALLOWED_SHARE = 0.03
 STUCK_S = 600.0
-"""A case that takes longer has no answer."""
+"""A case that takes longer counts as unanswered."""
 Case = Callable[[Bench], Awaitable[object]]
 
 
 async def random_samples(bench: Bench) -> None:
-    """Groups of answers to random prompts, all in flight together, and their scores."""
+    """Sample groups of answers to random prompts concurrently, and score them."""
     sampler = await bench.base_sampler()
     prompts = [random.choices(range(3, VOCABULARY), k=random.randint(5, 60)) for _ in range(4)]
     asked = (sampler.sample(prompt(one), 4, params(random.randint(1, 80))) for one in prompts)
@@ -56,7 +54,7 @@ async def random_samples(bench: Bench) -> None:
 
 
 async def cancelled(bench: Bench) -> None:
-    """A long request that nobody waits for."""
+    """Cancel a long request."""
     asked = (await bench.base_sampler()).sample(prompt(PROMPT), 2, params(900, stop=[]))
     await asyncio.sleep(0.05)
     asked.future().cancel()
@@ -85,7 +83,7 @@ def name_of(case: Case) -> str:
 
 
 async def client(server: Server, cases: int, done: Counter[str], errors: list[str]) -> None:
-    """So many cases, some in each session; counts those that went well, and ends with the first that did not."""
+    """Run `cases` cases, some in each session; count those that succeed, and stop at the first failure."""
     mine = 0
     while mine < cases:
         bench = Bench(replace(server, rank=random.choice((4, 8, 32))))
@@ -102,7 +100,7 @@ async def client(server: Server, cases: int, done: Counter[str], errors: list[st
 
 
 def resident_mb(pid: int) -> tuple[float, float]:
-    """Resident memory of a process, and of all below it, each shared page counted once (proportional set size)."""
+    """Memory in MB (proportional set size) of a process, and of all its descendants."""
 
     def own(process: psutil.Process) -> float:
         try:
@@ -117,10 +115,10 @@ def resident_mb(pid: int) -> tuple[float, float]:
 async def hammer(
     service: LocalTinker, clients: int, cases: int
 ) -> tuple[Counter[str], list[str], list[tuple[int, float, float]]]:
-    """What was done, what should not have happened, and (cases done, memory in MB of the service and of its processes) each second."""
+    """Return counts of cases, errors, and once a second (cases done, memory in MB of the service and of its processes)."""
     done, errors, samples = Counter[str](), list[str](), []
     server = Server(service.base_url, service.api_key, "student")
-    await test_calls.test_capabilities(Bench(server))  # it finds what the others need
+    await test_calls.test_capabilities(Bench(server))  # other cases need what it finds
     work = asyncio.gather(*(client(server, cases // clients, done, errors) for _ in range(clients)))
     while not work.done():
         samples.append((done.total(), *resident_mb(service.pid)))
@@ -134,10 +132,10 @@ async def hammer(
 def main() -> int:
     args = options(
         __doc__, requests=(3000, "cases of all clients together"), clients=8, warm_up=(800, "cases before memory is watched"),
-        allowed_mb=(24.0, "growth that is no leak, beside 3 %%"),
+        allowed_mb=(24.0, "allowed growth, besides 3 %%"),
     ).parse_args()  # fmt: skip
     random.seed(0)
-    logging.getLogger("tinker").setLevel(logging.CRITICAL)  # refusals are part of the exercise
+    logging.getLogger("tinker").setLevel(logging.CRITICAL)  # some requests are meant to be refused
     began = time.monotonic()
     with (
         tempfile.TemporaryDirectory() as state,
@@ -152,15 +150,13 @@ def main() -> int:
         f"{args.clients} clients, {time.monotonic() - began:.0f} s: "
         + ", ".join(f"{n} {name}" for name, n in done.most_common())
     )
-    print("  requests     service   sampling processes")
-    for at, own, processes in samples[:: max(1, len(samples) // 15)]:
-        print(f"  {at:8d}  {own:7.0f} MB  {processes:7.0f} MB")
-    print(
-        f"memory after {args.warm_up} requests: {first:.0f} MB, in their second half {last:.0f} MB: {'flat' if flat else 'GROWING'}"
+    rows = samples[:: max(1, len(samples) // 15)]
+    show(
+        "memory", ("requests", "service MB", "sampling processes MB"), [(n, f"{a:.0f}", f"{b:.0f}") for n, a, b in rows]
     )
-    print(f"errors: {len(errors)}")
-    for error in errors[:10]:
-        print(f"  {error[:400]}")
+    verdict = "flat" if flat else "GROWING"
+    print(f"memory after {args.warm_up} requests: {first:.0f} MB, in their second half {last:.0f} MB: {verdict}")
+    print("\n".join([f"errors: {len(errors)}", *(f"  {error[:400]}" for error in errors[:10])]))
     return 0 if flat and not errors else 1
 
 

@@ -1,4 +1,4 @@
-"""The other side of `benchmarks.localtinker`: the same work by plain transformers, peft and torch, in a fresh process of its own."""
+"""The other side of `benchmarks.localtinker`: the same work by plain transformers, peft and torch, in a separate process."""
 
 import multiprocessing
 import time
@@ -10,11 +10,11 @@ from typing import Any
 
 RANK = 32
 MICRO_TOKENS = 512
-"""What a pass of a training step holds at most, unless it is told to take the whole batch."""
+"""Largest number of tokens in a pass of a train step that is not given the whole batch."""
 
 
 class Plain:
-    """transformers and torch with their defaults. Each method gets its batch as `prepare` made it, and returns its tokens."""
+    """transformers and torch with their defaults. Methods take a batch by its name in `prepare`, and return its number of tokens."""
 
     def __init__(self, model: Path, device: str, dtype: str, threads: int) -> None:
         import torch
@@ -58,21 +58,19 @@ class Plain:
         return [build_prompt(p, chat, "bare", 1024).tokens_P for p in problems], self._tokenizer.eos_token_id
 
     def prepare(self, name: str, rows: Sequence[list[int]], *, left: bool = False, **others: Sequence[list]) -> None:
-        """Make tensors of rows, and of others of the same lengths, filled up with 0 at the end or on the left."""
+        """Keep a batch as padded tensors: rows of tokens, and others of the same lengths. Pads with 0 at the end, or on the left."""
         import torch
-
-        length = max(map(len, rows))
+        from torch.nn.utils.rnn import pad_sequence
 
         def padded(rows: Sequence[list]) -> Any:
-            blank = [[0] * (length - len(row)) for row in rows]
-            filled = [b + list(row) if left else list(row) + b for b, row in zip(blank, rows, strict=True)]
-            return torch.tensor(filled, device=self._device)
+            tensors = [torch.tensor(row) for row in rows]
+            return pad_sequence(tensors, batch_first=True, padding_side="left" if left else "right").to(self._device)
 
         mask = padded([[1] * len(row) for row in rows])
         self._batches[name] = {"ids": padded(rows), "mask": mask, **{key: padded(v) for key, v in others.items()}}
 
     def generate(self, name: str, tokens: int, eos: int | None) -> int:
-        """Sample answers of so many tokens, or until `eos`; their number of tokens, up to and including it."""
+        """Sample `tokens` tokens a row, or at most that many up to and including `eos`."""
         batch = self._batches[name]
         least = {"min_new_tokens": tokens} if eos is None else {}
         out = self._model.generate(
@@ -112,13 +110,13 @@ class Plain:
 
 
 class PlainProcess:
-    """`Plain` in a process of its own, so that what it imports is no part of a client of the service."""
+    """`Plain` in a separate process, so that its imports do not burden the client of the service."""
 
     def __init__(self, *given: Any) -> None:
         self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _open, given)
 
     def ask(self, method: str, *given: Any, **named: Any) -> tuple[float, Any]:
-        """(seconds, result) of a method of `Plain`."""
+        """Call a method of `Plain`; return (seconds, result)."""
         return self._pool.submit(_timed, method, given, named).result()
 
     def close(self) -> None:

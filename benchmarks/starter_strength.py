@@ -1,14 +1,13 @@
-"""How many wrong designs the starter benches kill.
+"""Measure how many wrong designs the starter benches kill.
 
     python -m benchmarks.starter_strength [--specs 3] [--seed 0] [--threads 2] [--families counter,fifo]
 
-For every family, `--specs` specifications over its widths, options and reset kinds; for each wrong designs, graded like answers:
-the mutants and stubs of `rtl-distill validate`, other members of the family behind the same ports, and golden answers that are wrong
-for one input pattern or in one state. What fails is killed; golden answers must pass. A survivor is then simulated beside the golden
-answer for at least 40,000 cycles or inputs, as an audit does: where the two are told apart it counts against the bench, else it is the
-same design in other words and is left out.
+For every family, takes `--specs` specifications over its widths, options and reset kinds, and grades wrong designs for each: the mutants and
+stubs of `rtl-distill validate`, other members of the family with the same ports, and golden answers that are wrong for one input pattern or in
+one state. Designs that fail are killed. A survivor is simulated beside the golden answer for at least 40,000 cycles or inputs, as in an
+audit: if they are told apart it counts against the bench, otherwise it is equivalent and left out.
 
-Exit status 1 where fewer than 99 % of the distinguishable ones were killed, or a golden answer did not pass.
+The exit code is 1 if fewer than 99 % of the distinguishable designs were killed, or a golden answer did not pass.
 """
 
 from __future__ import annotations
@@ -45,17 +44,17 @@ RARITIES = (2, 4, 6, 8)
 EACH = 3
 """Patterns of each rarity."""
 Wrong = dict[str, Answer]
-"""What is wrong -> design."""
+"""Description -> wrong design."""
 
 
 @dataclass
 class Tally:
-    """What became of the wrong designs of one family."""
+    """Results for the wrong designs of a family."""
 
     killed: int = 0
     same: int = 0
     unfit: Counter[str] = field(default_factory=Counter)
-    """Designs that never came to a test, by outcome: they say nothing of the bench."""
+    """Designs that were never tested, by outcome; they say nothing about the bench."""
     survivors: list[str] = field(default_factory=list)
 
     def __add__(self, other: Tally) -> Tally:
@@ -69,7 +68,7 @@ class Tally:
 
 
 def specs_of(family: str, count: int, seed: int) -> list[Spec]:
-    """`count` specifications over the family's widths, widest first, with the options and reset kinds in turn."""
+    """`count` specifications over the family's widths, widest first, with its options and reset kinds in turn."""
     made = BY_NAME[family]
     tier = next(tier for tier, families in FAMILIES.items() if made in families)
     drawn = starter_specs("train", 4 * len(FAMILIES[tier]), seed, tier)
@@ -85,11 +84,10 @@ def specs_of(family: str, count: int, seed: int) -> list[Spec]:
 
 
 def wrong_designs(spec: Spec, seed: int = 0) -> Wrong:
-    """All of one specification, texts that differ, the same for the same arguments."""
+    """All wrong designs of a specification, with distinct texts; the same for the same arguments."""
     problem = problem_of(spec)
     golden = problem.golden or {}
-    made = mutants(golden, spec.module, MUTANTS, seed)
-    found = {f"{mutant.kind}: {mutant.description}": mutant.files for mutant in made}
+    found = {f"{m.kind}: {m.description}": m.files for m in mutants(golden, spec.module, MUTANTS, seed)}
     found |= {f"stub: {name}": files for name, files in stubs(problem).files.items()}
     found |= dict(relatives(spec, golden)) | dict(rarely_wrong(problem, random.Random(f"{seed}/{spec}")))
     different = {tuple(files.items()): name for name, files in found.items() if files != golden}
@@ -97,7 +95,7 @@ def wrong_designs(spec: Spec, seed: int = 0) -> Wrong:
 
 
 def relatives(spec: Spec, golden: dict[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Other members of the family with the same ports: another option, another kind of reset."""
+    """Other members of the family with the same ports: another option, or another kind of reset."""
     family, ((path, text),) = BY_NAME[spec.family], golden.items()
     others = [replace(spec, option=option) for option in family.options]
     if family.sequential:
@@ -112,7 +110,7 @@ def relatives(spec: Spec, golden: dict[str, str]) -> Iterator[tuple[str, dict[st
 def rarely_wrong(
     problem: Problem, rng: random.Random, rarities: Sequence[int] = RARITIES
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """The golden answer with one output bit wrong while some bits of inputs, or of outputs, have one value: so many bits."""
+    """The golden answer with one output bit wrong while `rarity` bits of inputs, or of outputs, have one value."""
     around = AroundGolden(problem)
     for what, ports, mark in (("input", around.inputs, ""), ("state", around.outputs, INNER)):
         wide = [(p.name + mark, p.width or 1) for p in ports]
@@ -128,7 +126,7 @@ def rarely_wrong(
 def strength(
     executor: Executor, specs: Sequence[Spec], seed: int, threads: int, choose: Callable[[Wrong], Wrong] = dict
 ) -> Tally:
-    """Grades the wrong designs of some specifications of one family; raises AssertionError if a golden answer fails."""
+    """Grade the wrong designs of some specifications of a family. Raises AssertionError if a golden answer fails."""
     tally = Tally()
     limits = Limits(wall_s=300.0, cpu_s=300.0)
     with closing(Grader(executor, seed=seed)) as grader, ThreadPoolExecutor(threads) as pool:

@@ -1,20 +1,18 @@
-"""Where a train step's time goes: sample, grade, score, train, store, Prefect, and the share that is ours to lose.
+"""Measure where a train step's time goes: sample, grade, score, train, store, Prefect, and the overhead of the pipeline itself.
 
     python -m benchmarks.step [--steps 10]
     python -m benchmarks.step --staleness      # steps with and without overlap, at a cloud's stage times
 
-Runs the demo's first steps twice with the same seeds, on fresh histories and empty verdict caches: through the Prefect flow, and
-through the same functions without Prefect. Stages of a step overlap, so their seconds add up to more than the step. `work` is the
-time in which at least one stage was under way; what is left of `total` is the pipeline's own, and the difference between the
-two runs is Prefect's. The history's share is told twice: the time for which the step waited for it (`store_waited`; all else of `store`
-happens beside other work), and the CPU time that it took, of all cores.
+Runs the demo's first steps twice with the same seeds, on fresh histories and empty verdict caches: through the Prefect flow, and through the
+same functions without Prefect. Stages of a step overlap, so their seconds add up to more than the step. `work` is the time in which at
+least one stage was running; the rest of `total` is the pipeline's overhead, and the difference between the two runs is Prefect's. The
+history has two figures: how long the step waited for it (`store_waited`; the rest of `store` overlaps other work), and its CPU time.
 
-`--staleness` compares steps that overlap with steps that do not. The stage times of a real job (35B student, 397B teacher, CVDP), scaled by
-a factor, are added as delays to backend and grader. A step is
-the time from one trained step to the next. The limit is held against the longest stage of steps that do not overlap, whose stages are not
-lengthened by another step's work on the same cores. By arithmetic (tests/rollouts/test_run_ahead.py) a step's chain is 22 s until its
-first group, 30 s of grading and 31 s of training, 83 s, of which two are under way: 41.5 s. Were no group graded before the last is
-sampled, it would be 52.5 s, 1.19 times the longest. Exit code 1 when the limit is not kept.
+`--staleness` compares overlapping steps with sequential ones. The stage times of a real job (35B student, 397B teacher, CVDP), scaled by a
+factor, are added to backend and grader. A step is the time from one trained step to the next. The limit is relative to the longest stage of
+sequential steps, which no other step's work slows down. By arithmetic (tests/rollouts/test_run_ahead.py) a step takes 22 s until its first
+group, 30 s of grading and 31 s of training: 83 s, of which two steps overlap: 41.5 s. If grading began after the last sample it would be
+52.5 s, 1.19 times the longest stage. The exit code is 1 if the limit is exceeded.
 """
 
 from __future__ import annotations
@@ -32,22 +30,25 @@ from typing import Any
 
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
 
-from benchmarks.common import options, show
+from benchmarks.common import EVERY_STEP_WITH_TEACHER, options, run_settings, show
+from rtl_core.config import load_config
+from rtl_core.history.store import History
+from rtl_core.rollouts import batch, datums, planning, scoring, training
+from rtl_core.rollouts.side_by_side import all_of, in_order
+from rtl_core.run.session import open_session
 from rtl_distill.operations.temporary_server import start_temporary_server
 
 STAGES = ("sample", "grade", "score", "train", "store", "store_waited", "work", "total")
 CLOUD_S = {"sample": 44.0, "grade": 30.0, "score": 10.0, "train": 31.0}
 GROUPS, ANSWERS, GRADERS = 8, 2, 4
 LIMIT = 1.15
-"""A step with a staleness of 1 may take so many times its longest stage."""
+"""Largest duration of a step with a staleness of 1, relative to its longest stage."""
 
 
 def overrides(folder: Path, name: str, steps: int) -> list[str]:
-    """The demo, cut to so many steps, under a folder of its own."""
+    """The demo, limited to `steps` steps, with its files in `folder`."""
     return [
-        f"run.name={name}",
-        f"run.directory={folder}",
-        f"run.history={folder / name}.duckdb",
+        *run_settings(name, folder, f"{name}.duckdb"),
         "run.epochs=1",
         "learning.warm_start_steps=0",
         f"problems.sources.0.train={steps * GROUPS}",
@@ -59,8 +60,8 @@ def overrides(folder: Path, name: str, steps: int) -> list[str]:
 
 
 class Slowed:
-    """A part of a run whose methods `sample`, `logprobs`, `step` and `grade` take as long as the cloud's, scaled by a factor, and at least what
-    they take here: a step's groups are sampled between half of its time and all of it, its answers scored one after the other."""
+    """A wrapper that delays `sample`, `logprobs`, `step` and `grade` to the cloud's times, scaled by a factor. Groups are sampled between half
+    of the stage's time and all of it, and answers are scored one after the other."""
 
     def __init__(self, part: Any, factor: float) -> None:
         self._part, self._factor = part, factor
@@ -95,12 +96,7 @@ class Slowed:
 
 
 async def without_prefect(settings: list[str], factor: float = 0.0) -> None:
-    """The steps of a run by the functions that the tasks call; with a factor at a cloud's stage times."""
-    from rtl_core.config import load_config
-    from rtl_core.rollouts import batch, datums, planning, scoring, training
-    from rtl_core.rollouts.side_by_side import all_of, in_order
-    from rtl_core.run.session import open_session
-
+    """Run the steps by the functions that the tasks call; with a factor, at the cloud's stage times."""
     async with open_session(load_config("demo", settings)) as session:
         if factor:
             session.graders.grader = Slowed(session.graders.grader, factor)  # type: ignore[assignment]
@@ -127,18 +123,9 @@ async def without_prefect(settings: list[str], factor: float = 0.0) -> None:
         )
 
 
-async def with_prefect(settings: list[str]) -> None:
-    """The same steps by the train flow."""
-    from rtl_distill.flows.train import train
-
-    await train("demo", settings)
-
-
 def step_times(history: Path, skip: int) -> dict[str, float]:
-    """Stage -> mean seconds of a step without the first `skip`, which warm up what is loaded late; `cpu/store`; and `period`, from one
-    trained step to the next."""
-    from rtl_core.history.store import History
-
+    """Stage -> mean seconds of a step, without the first `skip` (warm-up); also `cpu/store`, and `period`, from one trained step to the
+    next."""
     opened = History(history, read_only=True)
     rows = opened.query(
         "SELECT name, avg(value) AS value FROM step_metrics WHERE (name LIKE 'time/%' OR name = 'cpu/store') AND step >= ? GROUP BY name",
@@ -154,33 +141,34 @@ def step_times(history: Path, skip: int) -> dict[str, float]:
 
 
 def compare_prefect(folder: Path, steps: int) -> None:
-    """Print what a step takes with Prefect and without, and what of it is ours."""
-    for run, work in (("plain", without_prefect), ("prefect", with_prefect)):
-        asyncio.run(work(overrides(folder, run, steps)))
+    """Print the duration of a step with and without Prefect, and the pipeline's own share."""
+    from rtl_distill.flows.train import train
+
+    asyncio.run(without_prefect(overrides(folder, "plain", steps)))
+    asyncio.run(train("demo", overrides(folder, "prefect", steps)))
     plain, prefect = (step_times(folder / f"{run}.duckdb", skip=1) for run in ("plain", "prefect"))
     total = prefect["total"]
     rows = [(x, f"{prefect[x]:.3f}", f"{plain[x]:.3f}", f"{prefect[x] / total:.1%}") for x in STAGES]
-    added = total - plain["total"]  # below 0 it is lost in the noise between the two runs
+    added = total - plain["total"]  # negative where it is within the noise between the two runs
     last = ("Prefect", f"{added:+.3f}", "", f"{added / total:+.1%}")
     columns = ("stage", "through Prefect", "without", "share of the step")
     show(f"seconds a step, mean of {steps - 1} steps", columns, [*rows, last])
     ours = total - prefect["work"]
-    print(f"ours to lose: {ours:.3f} s of {total:.3f} s a step ({ours / total:.1%}): no stage was under way")
+    print(f"pipeline overhead: {ours:.3f} s of {total:.3f} s a step ({ours / total:.1%}), with no stage running")
     waited, store, cores = prefect["store_waited"], prefect["cpu/store"], os.cpu_count() or 1
     print(
-        f"the history: {1e3 * waited:.0f} ms of a step are spent waiting for it ({waited / total:.1%}), "
-        f"{1e3 * store:.0f} ms of CPU ({store / total / cores:.1%} of {cores} cores); target < 2 % each"
+        f"history: a step waits {1e3 * waited:.0f} ms for it ({waited / total:.1%}), "
+        f"and it takes {1e3 * store:.0f} ms of CPU ({store / total / cores:.1%} of {cores} cores); target < 2 % each"
     )
 
 
 def compare_staleness(folder: Path, steps: int, factor: float) -> bool:
-    """Print steps with and without overlap at a cloud's stage times, and whether the overlap keeps its promise."""
+    """Print steps with and without overlap at the cloud's stage times; return whether the limit is kept."""
     found = []
     for staleness in (0, 1):
         settings = [
             *overrides(folder, f"staleness-{staleness}", steps),
-            "learning.kl_schedule=constant",
-            "learning.replace_with_kl=false",
+            *EVERY_STEP_WITH_TEACHER,
             "learning.learning_rate=1e-5",
             f"learning.staleness={staleness}",
             f"sampling.group_size={ANSWERS}",

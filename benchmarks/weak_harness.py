@@ -1,11 +1,11 @@
-"""What a policy learns from harnesses that pay wrong answers, with `learning.doubtful` as keep, mask and zero.
+"""What a policy learns from harnesses that pay for wrong answers, with `learning.doubtful` set to keep, mask and zero.
 
     python -m benchmarks.weak_harness [--seeds 0,1,2] [--modes keep,mask,zero] [--epochs 2] [--problems 208] [--share 1.0] [--folder build/weak-harness] [--set KEY=VALUE ...]
 
-The demo trains on starter problems whose harnesses check the first outputs of each test alone (`CHECKS`), and is evaluated on held-out
-problems with whole harnesses. Printed for each run: the share of passes in the last quarter of its steps that the golden answer refutes
-(`rtl-distill audit` after the run), the held-out pass rate, the share of passes that were looked at, and the seconds of a step: the modes of a
-seed train side by side, so that these compare. A run that the folder holds is not made again.
+Trains the demo on starter problems whose harnesses check only the first outputs of each test (`CHECKS`), and evaluates it on held-out problems
+with whole harnesses. Prints for each run the share of passes in the last quarter of its steps that the golden answer refutes (`rtl-distill
+audit`), the held-out pass rate, the share of passes that were looked at, and the seconds a step. The modes of a seed train side by side, so
+that these are comparable. A run that is in the folder is not repeated.
 """
 
 import argparse
@@ -15,14 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from benchmarks.common import ROOT, command, options, show
+from benchmarks.common import ROOT, command, options, run_settings, show
 from rtl_core.history.store import History
 from rtl_core.problems.sources.starter import StarterSource
 from rtl_core.problems.starter import Split
 from rtl_core.types.problem import Problem
 
 CHECKS = 1
-"""How many outputs of each test are compared."""
+"""Number of outputs of each test that are compared."""
 _COMPARED = "            if get() != format(value, form):"
 BENCH = "src/starter_bench.py"
 AUDIT = ("--purpose", "train", "--cycles", "2000", "--parameters", "2")
@@ -38,7 +38,7 @@ SELECT (SELECT avg(value) FROM step_metrics WHERE run = $run AND name = 'passes/
 
 
 class WeakStarter(StarterSource):
-    """The starter set with weak harnesses on the training side."""
+    """The starter set with weak harnesses for training problems."""
 
     def make(self, split: Split, count: int, seed: int) -> list[Problem]:
         problems = super().make(split, count, seed)
@@ -46,7 +46,7 @@ class WeakStarter(StarterSource):
 
 
 def weakened(problem: Problem) -> Problem:
-    """The problem with a harness that compares the first `CHECKS` times alone."""
+    """The problem with a harness that makes only the first `CHECKS` comparisons."""
     bench = problem.harness[BENCH]
     assert bench.count(_COMPARED) == 1
     bench = bench.replace(_COMPARED, _COMPARED.replace("if ", f"if self.checks <= {CHECKS} and "))
@@ -54,20 +54,18 @@ def weakened(problem: Problem) -> Problem:
 
 
 def train(folder: Path, mode: str, seed: int, asked: argparse.Namespace) -> Path:
-    """The history of one run, which is made where it is missing."""
-    history = folder / f"{mode}-{seed}.duckdb"
-    epochs, share, problems = asked.epochs, asked.share, asked.problems
+    """Make a run, if it is missing; return its history."""
+    history, home = folder / f"{mode}-{seed}.duckdb", folder / f"{mode}-{seed}"
     changes = [
-        f"run.name={mode}", f"run.seed={seed}", f"run.epochs={epochs}", f"run.directory={folder / f'{mode}-{seed}'}",
-        f"run.history={history}", "problems.sources.0.kind=benchmarks.weak_harness:WeakStarter", f"problems.sources.0.train={problems}",
+        *run_settings(mode, home, history), f"run.seed={seed}", f"run.epochs={asked.epochs}",
+        "problems.sources.0.kind=benchmarks.weak_harness:WeakStarter", f"problems.sources.0.train={asked.problems}",
         "problems.sources.0.heldout=32", "curriculum.problems_per_step=16", "sampling.group_size=12", "evaluation.every=100",
         "evaluation.teacher=false", f"learning.doubtful={mode}",
     ]  # fmt: skip
-    changes += [*([] if mode == "keep" else [f"learning.doubtful_share={share}"]), *asked.overrides]
+    changes += [*([] if mode == "keep" else [f"learning.doubtful_share={asked.share}"]), *asked.overrides]
     # Runs side by side must not share a server's database.
-    home = folder / f"{mode}-{seed}" / "prefect"
-    home.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PREFECT_HOME": str(home)}
+    (home / "prefect").mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PREFECT_HOME": str(home / "prefect")}
     subprocess.run(command("train", "demo", sets=changes), check=True, env=environment)
     return history
 
@@ -80,16 +78,15 @@ def main() -> None:
     folder = arguments.folder.resolve()
     rows: list[tuple[object, ...]] = []
     for seed in arguments.seeds:
-        with ThreadPoolExecutor(len(arguments.modes)) as side_by_side:
-            of_mode = partial(train, folder, seed=seed, asked=arguments)
-            paths = list(side_by_side.map(of_mode, arguments.modes))
+        with ThreadPoolExecutor(len(arguments.modes)) as pool:
+            paths = pool.map(partial(train, folder, seed=seed, asked=arguments), arguments.modes)
         rows += [(mode, seed, *figures(mode, path)) for mode, path in zip(arguments.modes, paths, strict=True)]
     columns = ("undeserved passes, last quarter", "held-out before", "held-out after", "looked at", "seconds a step")
     show(None, ("doubtful", "seed", *columns), rows, width=130)
 
 
 def figures(mode: str, path: Path) -> tuple[str, ...]:
-    """What the history of a run says, once its passes are audited."""
+    """Audit the passes of a run, and return its figures."""
     history = History(path)
     (cost,) = history.query(COST_SQL, {"run": mode}).to_pylist()
     subprocess.run(command("audit", mode, "--db", path, *AUDIT), check=True, stdout=subprocess.DEVNULL)

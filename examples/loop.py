@@ -1,9 +1,9 @@
-"""The loop in one file: sample, grade, teacher-score, train, with the library's own parts.
+"""The whole loop in one file, from the library's parts: sample, grade, score with the teacher, train.
 
     .venv/bin/python examples/loop.py [STEPS]     # 6 steps by default, a minute on two cores
 
-The demo's tiny student is trained on starter problems by the embedded Tinker service. `rtl-distill train demo` does the same and
-adds what runs of days need: validation, the curriculum, evaluation, a history that survives a crash, retries, limits and costs.
+The embedded Tinker service trains the demo's tiny student on starter problems. `rtl-distill train demo` does the same and
+adds what long runs need: validation, a curriculum, evaluation, a history that survives crashes, retries, limits and costs.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from rtl_core.types.verdict import Verdict
 
 Grading = Callable[[Problem, Sequence[Answer]], Awaitable[list[Verdict]]]
 PROBLEMS = 12
-"""Problems a step. Answers to each, λ and the learning rate are the demo's."""
+"""Number of problems in a step. Group size, λ and learning rate are the demo's."""
 
 
 class Group(NamedTuple):
-    """What became of the answers to one problem: what to train on, and means over them."""
+    """The answers to one problem: data for the train step, and means over the answers."""
 
     datums: list[Datum]
     reward: float
@@ -52,30 +52,22 @@ class Group(NamedTuple):
 async def group_of(
     problem: Problem, config: RunConfig, chat: Chat, backend: Backend, sampler: str | None, grade: Grading
 ) -> Group:
-    """Sample one problem; then grade the answers and have the teacher score them, side by side."""
+    """Sample answers to one problem; then grade them and score them with the teacher concurrently."""
     prompt_P, settings = chat.encode(build_messages(problem, config.prompting.template)), config.sampling
-    answers = await backend.sample(
-        Weights("student", sampler),
-        prompt_P,
-        settings.group_size,
-        SamplingParams(settings.max_tokens, settings.temperature, chat.stop),
-    )
+    sampling = SamplingParams(settings.max_tokens, settings.temperature, chat.stop)
+    answers = await backend.sample(Weights("student", sampler), prompt_P, settings.group_size, sampling)
     verdicts, teacher = await asyncio.gather(
         grade(problem, [answer_to(problem, answer.text) for answer in answers]),
         asyncio.gather(*(backend.logprobs(Weights("teacher"), prompt_P, answer.tokens_T) for answer in answers)),
     )
-    rewards_G = np.array(
-        [
-            reward(Graded(problem, verdict, one.text, one.tokens_T, one.stop_reason), config.reward.weights).total
-            for one, verdict in zip(answers, verdicts, strict=True)
-        ]
-    )
+    graded = [Graded(problem, v, a.text, a.tokens_T, a.stop_reason) for a, v in zip(answers, verdicts, strict=True)]
+    rewards_G = np.array([reward(one, config.reward.weights).total for one in graded])
     advantages_G = group_advantages(rewards_G, normalise_std=True)
     datums, kl = [], []
     for one, verdict, advantage, teacher_T in zip(answers, verdicts, advantages_G, teacher, strict=True):
         student_T = np.array(one.logprobs_T, np.float32)
         kl.append(k1(student_T, teacher_T).mean())
-        # a_t = A_i − λ (s_t − q_t); the teacher corrects the answers that did not pass.
+        # a_t = A_i − λ (s_t − q_t); the teacher corrects only answers that did not pass.
         weight = 0.0 if verdict.passed else config.learning.kl_weight
         advantages_T = token_advantages(advantage, student_T, teacher_T, kl_weight=weight)
         datums.append(Datum(prompt_P, one.tokens_T, {"logprobs": student_T, "advantages": advantages_T}))
@@ -84,7 +76,7 @@ async def group_of(
 
 
 async def train(steps: int, folder: str) -> None:
-    """Train for so many steps, each on problems of its own, and print how it goes."""
+    """Train for `steps` steps, each on new problems, and print the progress."""
     config = load_config("demo", [f"run.directory={folder}"])
     learning = config.learning
     adam = Adam(learning.learning_rate, learning.beta1, learning.beta2, learning.eps, learning.grad_clip_norm)
@@ -98,9 +90,8 @@ async def train(steps: int, folder: str) -> None:
                 trainer, sampler = await backend.open_trainer(None), None
                 for step in range(steps):
                     chosen = problems[step * PROBLEMS :][:PROBLEMS]
-                    groups = await asyncio.gather(
-                        *(group_of(problem, config, chat, backend, sampler, grade) for problem in chosen)
-                    )
+                    made = (group_of(problem, config, chat, backend, sampler, grade) for problem in chosen)
+                    groups = await asyncio.gather(*made)
                     datums = [datum for group in groups for datum in group.datums]
                     await trainer.step(datums, learning.loss, learning.loss_settings, adam)
                     sampler = (await trainer.save(f"loop-{step}", None)).sampler_path

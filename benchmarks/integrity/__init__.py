@@ -1,7 +1,1 @@
-"""How honest graders of RTL are: attacks that no grader may pay, each with an honest twin that every grader must pay.
-
-    python -m benchmarks.integrity                     our grader in bubblewrap, and a bare harness
-    python -m benchmarks.integrity --write cases.jsonl the cases for other people's graders
-
-`cases.py` makes the cases out of the red team's attacks, `judges.py` holds the graders, `__main__.py` counts.
-"""
+"""How reliable graders of RTL are, measured by the red team's attacks (`judges.py`), each with an honest twin; `__main__.py` counts."""

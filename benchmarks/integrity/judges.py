@@ -1,22 +1,26 @@
-"""Graders behind one method: does this answer get the reward? A grader of your own is `module:Class`, made without arguments."""
+"""Cases (an attack and its honest twin), and graders with one method: does this answer get the reward? Your own grader is `module:Class`."""
 
 import hashlib
 import importlib
-import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import httpx
 
-from benchmarks import public_runner
-from benchmarks.integrity.cases import Case
+from benchmarks.common import write_jsonl
+from benchmarks.grading import run_public
+from benchmarks.redteam.attack import BASES, Attack
+from benchmarks.redteam.catalogue import GROUPS
 from benchmarks.redteam.grading import LIMITS
+from benchmarks.redteam.problems import OWN, find, own
 from rtl_core.errors import ConfigError, InfrastructureError
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.executors import NAMES, make_executor
@@ -27,17 +31,76 @@ from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome
 
 BARE_CPU_S = 20
-"""CPU seconds of a process after which the bare harness gives up: a busy machine must lose no twin."""
+"""CPU seconds after which a process of the bare harness is killed; enough for every twin on a busy machine."""
 BARE_S = 120
-"""Seconds after which it gives up on what sleeps."""
+"""Seconds after which the bare harness is stopped, for processes that sleep."""
+
+
+PASSES = {"own/bench": r"Mismatches: 0 in \d+ samples", "own/loud": "Your Design Passed"}
+"""Regular expression for what a problem's plain test bench prints for a right design."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """An attack with its twin. `answer` must not be paid, `twin` must be."""
+
+    attack_class: str
+    name: str
+    idea: str
+    """What the attack exploits, in a sentence."""
+    problem: str
+    prompt: str
+    target: str
+    """The file that an answer writes."""
+    answer: str
+    twin: str
+    harness: dict[str, str]
+    """CVDP's harness: path -> text."""
+    testbench: str | None
+    """The original bench of a problem with a Verilog test bench, for `passes`; None for cocotb."""
+    passes: str | None
+    right: str = "answer: not paid; twin: paid"
+
+
+_CLASSES = tomllib.loads(Path(__file__).with_name("classes.toml").read_text(encoding="utf-8"))["classes"]
+
+
+def cases(every: int = 1) -> list[Case]:
+    """The attacks on problems that need no data set, every n-th of each class. The twin of an openly wrong design is the problem's known-good
+    answer; the twin of any other attack is a right design with an idiom that looks like it."""
+    found = []
+    for one in _CLASSES:
+        idioms, usable = one["idioms"], [attack for attack in GROUPS[one["group"]] if _usable(attack)]
+        for number, attack in enumerate(usable[::every]):
+            # The red team's own LFSR replaces CVDP's, so that the cases are the same on every machine.
+            problem = find("own/lfsr" if attack.problem == "cvdp/lfsr" else attack.problem)
+            assert problem is not None
+            base = BASES.get(attack.problem)
+            body, before = idioms[number % len(idioms)] if idioms else ("", "")
+            twin = base.design(body, before, core="good") if base else (problem.golden or {})[problem.targets[0]]
+            key = attack.problem if attack.problem in PASSES else None
+            found.append(
+                Case(
+                    one["name"], attack.name, attack.idea, problem.id, problem.prompt, problem.targets[0], str(attack.text), twin,
+                    problem.harness, (OWN / f"{key[4:]}.sv").read_text() if key else None, PASSES[key] if key else None,
+                )
+            )  # fmt: skip
+    return found
+
+
+def _usable(attack: Attack) -> bool:
+    kind = attack.problem.partition("/")[0]
+    there = kind == "starter" or attack.problem in own() or attack.problem == "cvdp/lfsr"
+    has_twin = attack.problem in BASES or kind == "starter"  # starter problems have a known-good answer
+    return there and has_twin and isinstance(attack.text, str) and attack.primed is None and not attack.honest
 
 
 class Judge(Protocol):
     """A grader under test."""
 
     def paid(self, case: Case, text: str) -> bool | None:
-        """Whether `text`, written to the case's target, gets the reward; None where the grader cannot be asked about the case. Raises
-        where the grader itself failed."""
+        """Whether `text`, as the case's target, gets the reward; None if the grader does not support the case. Raises if the grader
+        itself fails."""
 
 
 class Ours:
@@ -55,7 +118,7 @@ class Ours:
 
 
 class PublicRunner:
-    """The public CVDP runner of a checkout (`benchmarks/public_runner.py` says what it needs), which grades a record's known-good answer."""
+    """The public CVDP runner of a checkout (see `benchmarks/grading.py`), which grades a record's known-good answer."""
 
     def __init__(self, checkout: Path) -> None:
         self._checkout = checkout.resolve()
@@ -67,8 +130,8 @@ class PublicRunner:
         key = hashlib.sha256((case.name + text).encode()).hexdigest()[:16]
         with tempfile.TemporaryDirectory(prefix="public-runner-") as folder:
             file = Path(folder) / "answer.jsonl"
-            file.write_text(json.dumps(_record(case, f"cvdp_copilot_{key}_0001", text)) + "\n")
-            return public_runner.run(self._checkout, file, 1)[1] == 1
+            write_jsonl(file, [_record(case, f"cvdp_copilot_{key}_0001", text)])
+            return run_public(self._checkout, file, 1)[1] == 1
 
 
 def _record(case: Case, name: str, golden: str) -> dict[str, object]:
@@ -108,8 +171,8 @@ class NemoGymCvdp:
 
 
 class Bare:
-    """What most evaluations do: compile answer and test bench together, run, search the output for the words of a pass; or run the
-    cocotb harness and take its exit code. It runs in a plain bubblewrap, for the sake of this machine and not of the verdict."""
+    """What most evaluations do: compile answer and test bench, run, and search the output for a pass; or run the cocotb harness and take its
+    exit code. It runs in a plain bubblewrap, which protects this machine, not the verdict."""
 
     def paid(self, case: Case, text: str) -> bool:
         with tempfile.TemporaryDirectory(prefix="bare-") as folder:
@@ -127,12 +190,11 @@ class Bare:
             for path, content in placed(case.harness).items():
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_text(content)
-            services, _ = read_services(case.harness)
-            return all(_run(root, step.argv, step.env, step.cwd)[0] == 0 for step in services)
+            return all(_run(root, step.argv, step.env, step.cwd)[0] == 0 for step in read_services(case.harness)[0])
 
 
 def _run(root: Path, argv: tuple[str, ...], env: Mapping[str, str], cwd: str) -> tuple[int | None, str]:
-    """(exit code, or None when time ran out, and output) of a command that sees this machine's programs, /code and /src, and no network."""
+    """Run a command that sees this machine's programs, /code and /src, and no network. Return (exit code, or None after a timeout, output)."""
     command = ["bwrap", "--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
     for top in sorted(os.listdir("/")):
         if top not in ("proc", "dev", "tmp", "code", "src", "rundir"):
@@ -150,8 +212,8 @@ def _run(root: Path, argv: tuple[str, ...], env: Mapping[str, str], cwd: str) ->
 
 
 def judge(name: str) -> Judge:
-    """`bubblewrap` and `docker` are ours, `bare` is the plain harness, `public=CHECKOUT` CVDP's runner, `nemo-gym=URL` a
-    server. Raises ConfigError for another name."""
+    """The grader of a name: `bubblewrap`, `docker`, `bare`, `public=CHECKOUT` (CVDP's runner), `nemo-gym=URL`, or `module:Class`. Raises
+    ConfigError for another name."""
     if name in NAMES:
         return Ours(name)
     if name == "bare":
@@ -164,7 +226,7 @@ def judge(name: str) -> Judge:
     module, _, attribute = name.partition(":")
     if not attribute:
         raise ConfigError(
-            f"`{name}` is no grader",
+            f"`{name}` is not a grader",
             f"use {', '.join(NAMES)}, bare, public=CHECKOUT, nemo-gym=URL, or module:Class of your own",
         )
     return getattr(importlib.import_module(module), attribute)()

@@ -5,8 +5,8 @@
     python -m benchmarks.learning --print-only    # the report of what is there
     python -m benchmarks.learning --check         # run two cells again and compare them with their lines
 
-Every cell is a whole training run on the embedded models, graded by the cocotb harnesses and judged on the `test` split. It adds
-one line to the ledger, a tracked file, and is not run again; the command goes on where it stopped.
+A cell is a whole training run on the embedded models, graded by the cocotb harnesses and evaluated on the `test` split. It adds one line to the
+ledger, a tracked file, and is not repeated; the command resumes where it stopped.
 """
 
 import argparse
@@ -26,26 +26,17 @@ from benchmarks.learning.settings import SETTINGS
 def parsed() -> argparse.Namespace:
     jobs = max(1, len(os.sched_getaffinity(0)) // CORES_PER_RUN)
     parser = options(
-        __doc__, overrides=True, jobs=(jobs, "runs at a time, at most two cores each"), directory=(Path("build/learning"), "for the runs"),
-        ledger=(LEDGER, "the ledger to read and to add to"), report=(REPORT, "where the report is written"),
-        list=(False, "list the settings and leave"), print_only=(False, "write and print the report, run nothing"),
-        check=(False, "run two cells again; exit 1 where one differs"),
+        __doc__, overrides=True, jobs=(jobs, "concurrent runs, at most two cores each"), directory=(Path("build/learning"), "for the runs"),
+        ledger=(LEDGER, "the ledger to read and to extend"), report=(REPORT, "where to write the report"),
+        list=(False, "list the settings and exit"), print_only=(False, "write and print the report, run nothing"),
+        check=(False, "run two cells again; exit with 1 if one differs"),
     )  # fmt: skip
     parser.add_argument("--only", nargs="*", choices=SETTINGS, metavar="NAME", help="settings (all)")
     parser.add_argument("--seeds", type=int, nargs="*", help="seeds (each setting's own)")
     arguments = parser.parse_args()
     if arguments.overrides and arguments.ledger == LEDGER:
-        parser.error("--set makes other cells than the ledger's: give --ledger and --report, too")
+        parser.error("--set makes other cells than the ledger's: also give --ledger and --report")
     return arguments
-
-
-def list_settings(matrix: Matrix, console: Console) -> None:
-    """A line a setting, with the seeds that the ledger lacks."""
-    missing = matrix.missing()
-    for setting in matrix.settings:
-        lacking = [str(seed) for place, seed in missing if place is setting]
-        there = f"lacks seeds {', '.join(lacking)}" if lacking else "in the ledger"
-        console.print(f"{setting.name:24} {setting.tier:8} {there:22} {setting.about}", markup=False, highlight=False)
 
 
 def main() -> None:
@@ -54,7 +45,11 @@ def main() -> None:
     ledger = Ledger(arguments.ledger)
     matrix = Matrix(ledger, arguments.directory, arguments.only or [*SETTINGS], arguments.seeds, arguments.overrides)
     if arguments.list:
-        list_settings(matrix, console)
+        missing = matrix.missing()
+        for setting in matrix.settings:
+            lacking = ", ".join(str(seed) for place, seed in missing if place is setting)
+            there = f"lacks seeds {lacking}" if lacking else "in the ledger"
+            print(f"{setting.name:24} {setting.tier:8} {there:22} {setting.about}")
         return
 
     def tell(line: str) -> None:
@@ -72,7 +67,7 @@ def main() -> None:
     if not arguments.print_only:
         matrix.run(arguments.jobs, write, tell)
     if not ledger.tiers:
-        raise SystemExit(f"there is nothing in {arguments.ledger}; run without --print-only")
+        raise SystemExit(f"{arguments.ledger} is empty; run without --print-only")
     console.print(write(), markup=False, highlight=False, soft_wrap=True)
     if matrix.failed:
         raise SystemExit(

@@ -1,13 +1,12 @@
-"""Intervals of figures that were measured with several seeds on the same problems.
+"""Intervals for figures that were measured with several seeds on the same problems.
 
-A table of S seeds by P problems has two sources of chance that both count: another set of problems, another seed. With
+A table of S seeds by P problems has two sources of variance: the problems and the seeds. With
 Y_sp = μ + a_p + b_s + e_sp (crossed random effects, one value a cell),
 
     Var(mean) = (MS_P + MS_S − MS_E) / (S P)
 
-where MS_P, MS_S and MS_E are the mean squares of the two-way analysis of variance; degrees of freedom after Satterthwaite, not below
-S − 1.
-The variance is never taken below MS_P / (S P), the interval over problems alone. Source: Searle, Casella, McCulloch, "Variance
+where MS_P, MS_S and MS_E are the mean squares of the two-way analysis of variance. The degrees of freedom follow Satterthwaite, and are at
+least S − 1. The variance is at least MS_P / (S P), that of the interval over problems alone. Source: Searle, Casella, McCulloch, "Variance
 Components", 1992, section 4.3.
 """
 
@@ -19,15 +18,12 @@ from numpy.typing import ArrayLike
 from rtl_core.learning.intervals import Interval, mean_interval, t_quantile
 
 
-def crossed_interval(
-    values_SP: ArrayLike, *, level: float = 0.95, bounds: tuple[float, float] | None = None
-) -> Interval:
-    """Interval of the mean over S seeds and P problems, for S seeds and problems yet to be drawn.
+def crossed_interval(values_SP: ArrayLike, *, bounds: tuple[float, float] | None = None) -> Interval:
+    """95 % interval of the mean over S seeds and P problems, for new draws of both.
 
     Args:
         values_SP: one value per seed and problem, for example a pass rate, or the difference of two.
-        level: of confidence.
-        bounds: where the mean can lie at all ((0, 1) for rates), to which the interval is cut. Rates that are all equal get
+        bounds: range of the mean ((0, 1) for rates), to which the interval is cut. Rates that are all equal get
             Wilson's interval over P trials; other values that are all equal get a point.
 
     Raises:
@@ -42,10 +38,10 @@ def crossed_interval(
     mean = float(values_SP.mean())
     if np.ptp(values_SP) < 1e-12 or problems == 1:
         if bounds == (0, 1):
-            return mean_interval(values_SP.mean(axis=0), level=level)
+            return mean_interval(values_SP.mean(axis=0))
         return Interval(mean, mean, mean, problems)
     variance, freedom = _variance(values_SP)
-    half = t_quantile(0.5 + level / 2, freedom) * math.sqrt(variance)
+    half = t_quantile(0.975, freedom) * math.sqrt(variance)
     lo, hi = mean - half, mean + half
     if bounds is not None:
         lo, hi = max(bounds[0], lo), min(bounds[1], hi)
@@ -68,5 +64,5 @@ def _variance(values_SP: np.ndarray) -> tuple[float, float]:
     if total <= ms_problem:
         return floor
     spread = ms_problem**2 / (problems - 1) + ms_seed**2 / (seeds - 1) + ms_rest**2 / rest_freedom
-    # Because MS_E is subtracted the formula can fall below the freedom of its scarcest part, the seeds.
+    # Because MS_E is subtracted, the formula can give less than the smallest part has, the seeds.
     return total / values_SP.size, max(seeds - 1.0, total**2 / spread)

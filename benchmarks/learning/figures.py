@@ -1,4 +1,4 @@
-"""From the ledger to figures: each setting over its seeds, and what each ingredient adds, with 95 % intervals over problems and seeds."""
+"""Figures from the ledger: each setting over its seeds, and what each ingredient adds, with 95 % intervals over problems and seeds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,76 +7,58 @@ import numpy as np
 
 from benchmarks.learning.crossed import crossed_interval
 from benchmarks.learning.ledger import Cell, Ledger, TierLine
-from benchmarks.learning.settings import COMPARISONS, SETTINGS, Comparison, Setting
-from benchmarks.learning.tiers import TIERS, TierName
+from benchmarks.learning.settings import COMPARISONS, SETTINGS, TIERS, Comparison, Setting, TierName
 from rtl_core.learning.intervals import Interval, mean_interval
 
 WINDOW = 8
-"""Steps over which a pass rate in training is taken."""
+"""Number of steps over which a pass rate in training is taken."""
 COLLAPSED = 0.5
-"""A run has collapsed when its last window passes less than this share of its best."""
-
-
-@dataclass(frozen=True)
-class Reached:
-    """When the runs of a setting first passed at a rate in training."""
-
-    steps: tuple[int | None, ...]
-    """Steps of each seed; None: not within the run."""
-    usd: tuple[float | None, ...]
-
-    @property
-    def median_steps(self) -> float | None:
-        """Median over seeds, None where half of them or more did not get there."""
-        return _median(self.steps)
-
-    @property
-    def median_usd(self) -> float | None:
-        return _median(self.usd)
+"""A run has collapsed if its last window passes less than this share of its best."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A setting over all its seeds."""
+    """A setting, over all its seeds."""
 
     setting: Setting
     cells: list[Cell]
-    """One a seed."""
+    """One for each seed."""
     passed: Interval
     interface: Interval
     by_seed: tuple[float, ...]
     """pass@1 of each seed."""
     below_teacher: Interval | None
-    """The teacher's pass@1 less the student's, on the same problems; None where there is no teacher."""
-    reached: tuple[Reached, ...]
+    """The teacher's pass@1 minus the student's, on the same problems; None if there is no teacher."""
+    reached: tuple[list[tuple[int, float] | None], ...]
+    """For each goal of the tier, and each seed, the result of `reached`."""
 
     def mean(self, figure: Callable[[Cell], float]) -> float:
-        """Of the seeds' runs."""
+        """Mean of a figure over the seeds."""
         return float(np.mean([figure(cell) for cell in self.cells]))
 
 
 @dataclass(frozen=True)
 class Added:
-    """What one setting has over another, on the same problems and the seeds that both have."""
+    """The difference between two settings, on the same problems and their common seeds."""
 
     comparison: Comparison
     seeds: int
     difference: Interval
     interface: Interval
-    """The same of the answers whose interface is right."""
+    """Difference of the share of answers with the right interface."""
 
     @property
     def words(self) -> str:
-        """Whether the difference can be told from none, which one seed cannot say."""
+        """Whether the difference is significant, which one seed cannot say."""
         if self.seeds == 1:
-            return "one seed: not told"
+            return "one seed: unknown"
         if self.difference.lo > 0:
             return "pays"
-        return "costs" if self.difference.hi < 0 else "no difference that can be told from chance"
+        return "costs" if self.difference.hi < 0 else "no significant difference"
 
 
 def rows(ledger: Ledger, tier: TierName) -> list[Row]:
-    """One row per setting of the tier that has a cell, in the order of the settings."""
+    """One row for each setting of the tier that has a cell, in the order of the settings."""
     line = ledger.tiers.get(tier)
     found = []
     for setting in SETTINGS.values():
@@ -93,14 +75,14 @@ def rows(ledger: Ledger, tier: TierName) -> list[Row]:
                 crossed_interval(_table(cells, "interface", line), bounds=(0, 1)),
                 tuple(float(rate) for rate in passed_SP.mean(axis=1)),
                 None if teacher_P is None else crossed_interval(teacher_P - passed_SP),
-                tuple(_reached(cells, goal, line) for goal in TIERS[tier].goals),
+                tuple([reached(cell, goal, line) for cell in cells] for goal in TIERS[tier].goals),
             )
         )
     return found
 
 
 def added(ledger: Ledger) -> list[Added]:
-    """One entry per comparison whose two settings share a seed."""
+    """One entry for each comparison whose two settings share a seed."""
     found = []
     for asked in COMPARISONS:
         ours, theirs = ({c.seed: c for c in cells_of(ledger, name)} for name in (asked.setting, asked.against))
@@ -130,9 +112,9 @@ def rate_of(passed_P: Sequence[int], samples: int) -> Interval:
 def reached(cell: Cell, goal: float, line: TierLine) -> tuple[int, float] | None:
     """(steps, dollars) until a run passed at this rate; None: never.
 
-    A run that was evaluated on its way: at the first evaluation of that rate, the last one included. Another: until the student's answers of
-    the last `WINDOW` steps did, to training problems that it had not seen before. Supervised steps count as steps and cost, and hold no
-    answers of the student. A window needs `WINDOW` steps with answers.
+    If the run was evaluated on its way: until the first evaluation of that rate, the last one included. Otherwise: until the student's
+    answers of the last `WINDOW` steps had that rate, on training problems that it had not seen before. Supervised steps count as steps and
+    cost, and have no answers of the student. A window needs `WINDOW` steps with answers.
     """
     answers_S, passed_S, usd_S = (np.array(values) for values in zip(*cell.steps, strict=True))
     whole = len(line.problems_P) * line.samples
@@ -156,16 +138,6 @@ def has_collapsed(cell: Cell) -> bool:
     return bool(means) and means[-1] < COLLAPSED * max(means)
 
 
-def _reached(cells: Sequence[Cell], goal: float, line: TierLine) -> Reached:
-    found = [reached(cell, goal, line) for cell in cells]
-    return Reached(tuple(f and f[0] for f in found), tuple(f and f[1] for f in found))
-
-
-def _median(values: Sequence[float | None]) -> float | None:
-    median = float(np.median([np.inf if value is None else value for value in values]))
-    return None if np.isinf(median) else median
-
-
 def _table(cells: Sequence[Cell], figure: str, line: TierLine) -> np.ndarray:
-    """Seeds by problems."""
+    """A figure as an array, seeds by problems."""
     return np.array([cell.figure_P(figure, line.samples) for cell in cells])

@@ -1,9 +1,9 @@
-"""What all cells of a tier share, made once: validation of every problem, the evaluations of teacher and untrained student, their verdicts.
+"""Prepare what all cells of a tier share: validated problems, evaluations of teacher and untrained student, and their verdicts.
 
     python -m benchmarks.learning.prepare [--validate-only] CONFIG.toml [CONFIG.toml ...]
 
-One configuration a seed, all with one history. The first one's test problems are answered by the teacher and by the untrained
-student, unless their figures are known (`--validate-only`). Runs start from a copy of the history, so that they find all of it there.
+Takes one configuration a seed, all with the same history. Teacher and untrained student answer the first one's test problems, unless their
+figures are known (`--validate-only`). Runs start from a copy of this history.
 """
 
 import sys
@@ -16,8 +16,8 @@ from rtl_distill.cli.flow import run_flow
 
 
 async def prepare(paths: list[Path], *, evaluate: bool) -> None:
-    """Validate the problems of every configuration; with `evaluate`, student and teacher answer the first one's test problems."""
-    # Here, where the command's server runs: whoever imports Prefect earlier gets a server by Prefect itself.
+    """Validate the problems of every configuration; with `evaluate`, have teacher and student answer the first one's test problems."""
+    # Imported here because importing Prefect before the command's server runs would start another server.
     from rtl_distill.flows.evaluate import evaluate_policy
     from rtl_distill.flows.validate import validate_problems
 

@@ -1,12 +1,14 @@
-"""The report as Markdown, made from the ledger alone: docs/learning-report.md is its output."""
+"""The report as Markdown, from the ledger alone: docs/learning-report.md is its output."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.common import markdown as markdown_table
-from benchmarks.learning.figures import Added, Reached, Row, added, cells_of, has_collapsed, rate_of, rows
+from benchmarks.learning.figures import Added, Row, added, cells_of, has_collapsed, rate_of, rows
 from benchmarks.learning.ledger import Ledger
-from benchmarks.learning.settings import SETTINGS, STEPS
-from benchmarks.learning.tiers import TIERS, TierName
+from benchmarks.learning.settings import SETTINGS, STEPS, TIERS, TierName
 from rtl_core.learning.intervals import Interval
 
 REPORT = Path(__file__).parents[2] / "docs" / "learning-report.md"
@@ -16,10 +18,9 @@ _HEAD = Path(__file__).with_name("report_head.md").read_text(encoding="utf-8").f
 
 def markdown(ledger: Ledger) -> str:
     """The whole report."""
-    parts = [_HEAD]
-    parts += [_tier(ledger, tier) for tier in TIERS if tier in ledger.tiers]
     entries = added(ledger)
-    parts += [_added(entries), _use(entries), _not_run(ledger), _where(ledger)]
+    tiers = [_tier(ledger, tier) for tier in TIERS if tier in ledger.tiers]
+    parts = [_HEAD, *tiers, _added(entries), _use(entries), _not_run(ledger), _where(ledger)]
     return "\n".join(part for part in parts if part)
 
 
@@ -50,7 +51,7 @@ def _row(row: Row) -> list[str]:
         _rate(row.interface),
         _steps(low),
         _steps(high),
-        "–" if high.median_usd is None else f"{high.median_usd:.2f}",
+        _median([r and r[1] for r in high], ".2f"),
         f"{row.mean(lambda cell: sum(step.usd for step in cell.steps)):.2f}",
         f"{row.mean(lambda cell: cell.answers):,.0f}",
         f"{row.mean(lambda cell: cell.train_tokens):,.0f}",
@@ -71,7 +72,7 @@ def _added(entries: list[Added]) -> str:
 
 
 def _use(entries: list[Added]) -> str:
-    """Which ingredients pay where: those whose interval excludes 0, by what they gave."""
+    """Which ingredients to use, and where: those whose interval excludes 0, by size."""
     pays = sorted((e for e in entries if e.words == "pays"), key=lambda e: -e.difference.mean)
     costs = sorted((e for e in entries if e.words == "costs"), key=lambda e: e.difference.mean)
     if not pays and not costs:
@@ -82,7 +83,7 @@ def _use(entries: list[Added]) -> str:
         for word, found in (("use", pays), ("avoid", costs))
         for e in found
     ]
-    rest = "\nOf what else was compared no difference could be told from chance: choose by cost.\n"
+    rest = "\nThe other comparisons show no significant difference: choose by cost.\n"
     return "## Use this when\n\n" + markdown_table(head, body) + rest
 
 
@@ -97,18 +98,21 @@ def _not_run(ledger: Ledger) -> str:
 
 def _where(ledger: Ledger) -> str:
     ran = [tier.ran for tier in ledger.tiers.values()] + [cell.ran for cell in ledger.cells.values()]
-    machines = sorted({entry.machine for entry in ran})
-    commits = sorted({entry.commit for entry in ran})
-    lines = [f"- {machine}" for machine in machines]
-    return "## Machines and commits\n\n" + "\n".join([*lines, f"- commits {', '.join(commits)}"]) + "\n"
+    lines = [*sorted({entry.machine for entry in ran}), f"commits {', '.join(sorted({entry.commit for entry in ran}))}"]
+    return "## Machines and commits\n\n" + "".join(f"- {line}\n" for line in lines)
 
 
-def _steps(reached: Reached) -> str:
-    """The median, and behind it each seed's."""
-    median = "–" if reached.median_steps is None else f"{reached.median_steps:g}"
-    if len(reached.steps) == 1:
-        return median
-    return f"{median} ({', '.join('–' if steps is None else str(steps) for steps in reached.steps)})"
+def _steps(reached: Sequence[tuple[int, float] | None]) -> str:
+    """The median number of steps, followed by that of each seed."""
+    steps = [r and r[0] for r in reached]
+    each = f" ({', '.join('–' if s is None else str(s) for s in steps)})" if len(steps) > 1 else ""
+    return _median(steps, "g") + each
+
+
+def _median(values: Sequence[float | None], form: str) -> str:
+    """Median over seeds; a dash if it is not reached, because half of the values or more are None."""
+    median = float(np.median([np.inf if value is None else value for value in values]))
+    return "–" if np.isinf(median) else format(median, form)
 
 
 def _rate(interval: Interval) -> str:

@@ -1,4 +1,4 @@
-"""Running cells, for the first time or to check a line of the ledger: what a tier's cells share is made once, then so many runs side by side, each on cores of its own."""
+"""Run cells, for the first time or to check the ledger. What a tier's cells share is made once; then runs are made side by side on separate cores."""
 
 import hashlib
 import json
@@ -14,29 +14,40 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning import measured
 from benchmarks.learning.figures import rate_of
-from benchmarks.learning.ledger import Cell, Ledger, Ran, TierLine
-from benchmarks.learning.settings import SETTINGS, STEPS, Setting, config_of
-from benchmarks.learning.tiers import TIERS, TierName
+from benchmarks.learning.ledger import Cell, Counts, Ledger, Ran, Step, TierLine
+from benchmarks.learning.settings import SETTINGS, STEPS, TIERS, Setting, TierName, config_of
 from rtl_core import pretrained
 from rtl_core.config import RunConfig, load_config, to_toml
+from rtl_core.cost.tokens import Tokens, load_prices, total_dollars, unpriced
 from rtl_core.history.store import History
 from rtl_core.pretrained.fetch import fetch_model
+from rtl_core.reporting.evaluations import view_of
 
 CORES_PER_RUN = 2
 ATTEMPTS = 2
 CHECKED = (("hard-rl", 0), ("hard-warm-88", 0))
-"""What `--check` runs without names: RL alone, and RL behind supervised steps."""
+"""The cells that `--check` runs by default: RL alone, and RL after supervised steps."""
 Tell = Callable[[str], None]
+_PROBLEMS_SQL = "SELECT problem_id FROM run_problems WHERE run = $run AND split = 'heldout' ORDER BY problem_id"
+_STEPS_SQL = "SELECT step, name, value FROM step_metrics WHERE run = $run"
+_ANSWERS_SQL = (
+    "SELECT r.step, count(*) AS answers, count(*) FILTER (WHERE v.outcome = 'passed') AS passed FROM rollouts r"
+    " JOIN verdicts v USING (rollout) WHERE r.run = $run AND r.purpose = 'train' AND r.policy = 'student' AND r.turn = 1 GROUP BY r.step"
+)
+_TOTALS_SQL = (
+    "SELECT (SELECT count(*) FROM rollouts WHERE run = $run AND evaluation IS NULL) AS answers,"
+    " (SELECT CAST(coalesce(sum(value), 0) AS BIGINT) FROM step_metrics WHERE run = $run AND name = 'tokens/student/train') AS train_tokens"
+)
 
 
 class Matrix:
-    """The cells of some settings: which are in the ledger, and how those that are not get there."""
+    """The cells of some settings: which are in the ledger, and how the others are run."""
 
     def __init__(
         self,
@@ -46,7 +57,7 @@ class Matrix:
         seeds: Sequence[int] | None = None,
         extra: Sequence[str] = (),
     ) -> None:
-        """`folder` takes the runs; `seeds` None: each setting's own; `extra`: keys for all cells, which makes them other cells."""
+        """`folder` is for the runs; `seeds` replaces those of each setting; `extra` overrides apply to all cells, which makes them other cells."""
         self.ledger, self.folder, self.extra = ledger, folder.resolve(), tuple(extra)
         self.settings = [SETTINGS[name] for name in names]
         self.seeds = seeds
@@ -55,16 +66,13 @@ class Matrix:
         self._at_work: dict[str, threading.Lock] = {}
 
     def cells(self) -> list[tuple[Setting, int]]:
-        """Every cell that is asked for, the first setting with all its seeds before the next."""
+        """Every requested cell, setting by setting."""
         return [(s, seed) for s in self.settings for seed in (s.seeds if self.seeds is None else self.seeds)]
 
     def missing(self) -> list[tuple[Setting, int]]:
-        """The cells that the ledger lacks, or has of other settings or models."""
-        return [(s, seed) for s, seed in self.cells() if not self._known(s, seed)]
-
-    def _known(self, setting: Setting, seed: int) -> bool:
-        cell = self.ledger.cells.get((setting.name, seed))
-        return cell is not None and cell.recipe == recipe_of(setting, self.extra)
+        """The cells that the ledger lacks, or has with other settings or models."""
+        recipes = {key: cell.recipe for key, cell in self.ledger.cells.items()}
+        return [(s, seed) for s, seed in self.cells() if recipes.get((s.name, seed)) != recipe_of(s, self.extra)]
 
     def run(self, jobs: int, after: Callable[[], object], tell: Tell) -> None:
         """Run every missing cell, `jobs` at a time; `after` is called after each."""
@@ -73,7 +81,7 @@ class Matrix:
     def measure(
         self, cells: Sequence[tuple[Setting, int]], jobs: int, take: Callable[[Cell], None], tell: Tell
     ) -> None:
-        """Run these cells, whatever the ledger has of them, and hand each result on."""
+        """Run these cells, whether or not the ledger has them, and pass each result to `take`."""
         for tier in sorted({setting.tier for setting, _ in cells}):
             self._prepare(tier, sorted({seed for s, seed in cells if s.tier == tier}), tell)
         tell(f"{len(cells)} cells to run, {jobs} at a time")
@@ -104,10 +112,10 @@ class Matrix:
         tell(f"{cell.setting}-{cell.seed}: {in_words(cell, self.ledger)}")
 
     def _prepare(self, tier: TierName, seeds: Sequence[int], tell: Tell) -> None:
-        """Validate the problems of each seed that nobody prepared; evaluate teacher and untrained student, if the ledger lacks them."""
+        """Validate the problems of each seed that is not prepared yet; evaluate teacher and untrained student if the ledger lacks them."""
         shared = Setting("", tier, "", TIERS[tier].overrides, base=TIERS[tier].base)
         recipe = recipe_of(shared, self.extra)
-        # Evaluations are found by the run's name; those of other models must not be.
+        # Evaluations are found by the run's name, so the name depends on the models.
         shared = replace(shared, name=f"shared-{tier}-{recipe}")
         line = self.ledger.tiers.get(tier)
         known = line is not None and line.recipe == recipe
@@ -119,22 +127,18 @@ class Matrix:
         if TIERS[tier].student in pretrained.MODELS:
             fetch_model(TIERS[tier].student, tell)
         start = time.monotonic()
-        extra = (
-            *self.extra,
-            f'run.history="{base}"',
-            f"tinker.local_threads={max(1, len(os.sched_getaffinity(0)) // 2)}",
-        )
+        threads = f"tinker.local_threads={max(1, len(os.sched_getaffinity(0)) // 2)}"
+        extra = (*self.extra, f'run.history="{base}"', threads)
         configs = [config_of(shared, seed, self.folder, extra) for seed in lacking or seeds]
-        known_already = ["--validate-only"] if known else []
         paths = [str(self._write(config)) for config in configs]
-        arguments = ["-m", "benchmarks.learning.prepare", *known_already, *paths]
+        arguments = ["-m", "benchmarks.learning.prepare", *(["--validate-only"] if known else []), *paths]
         self._process(f"prepare-{tier}", arguments, os.sched_getaffinity(0))
         if not known:
             history, run = History(base, read_only=True), configs[0].run.name
-            problems = measured.problems_of(history, run)
-            before = measured.counts_of(history, run, "student", problems, step=0)
+            problems = problems_of(history, run)
+            before = counts_of(history, run, "student", problems, step=0)
             taught = TIERS[tier].teacher is not None
-            teacher = measured.counts_of(history, run, "teacher", problems, step=0) if taught else None
+            teacher = counts_of(history, run, "teacher", problems, step=0) if taught else None
             samples = configs[0].evaluation.samples
             ran = ran_here((time.monotonic() - start) / 60)
             with self._lock:
@@ -148,7 +152,7 @@ class Matrix:
         return self.folder / f"shared-{tier}.duckdb"
 
     def _train(self, setting: Setting, seed: int, cores: set[int]) -> Cell:
-        """Run a cell, or go on with it."""
+        """Run a cell, or resume it."""
         start_from: tuple[str, ...] = ()
         if setting.after:
             start_from = (f'tinker.start_from="{self._weights(SETTINGS[setting.after], seed, cores)}"',)
@@ -159,7 +163,7 @@ class Matrix:
         recipe, made_of = recipe_of(setting, self.extra), history.with_name("recipe")
         with self._at_work.setdefault(config.run.name, threading.Lock()):
             if history.exists() and text_of(made_of) != recipe:
-                shutil.rmtree(history.parent)  # a cell of other settings, kept for those that start from it
+                shutil.rmtree(history.parent)  # from other settings; kept for cells that start from it
             path = self._write(config)
             made_of.write_text(recipe)
             if not history.exists():
@@ -168,13 +172,16 @@ class Matrix:
                 copy.rename(history)
             start = time.monotonic()
             memory_gb = self._process(config.run.name, ["-m", "rtl_distill.cli", "train", str(path)], cores)
-        cell = self._read(setting, seed, config, ran_here((time.monotonic() - start) / 60, memory_gb))
+        tier, found = self.ledger.tiers[setting.tier], History(history, read_only=True)
+        ran = ran_here((time.monotonic() - start) / 60, memory_gb)
+        figures = figures_of(found, config.run.name, tier.problems_P)
+        cell = Cell(setting=setting.name, tier=setting.tier, seed=seed, recipe=recipe, ran=ran, **figures)
         if not any(other.after == setting.name for other in SETTINGS.values()):
-            shutil.rmtree(history.parent)  # its figures are taken; a history and weights are tens of megabytes
+            shutil.rmtree(history.parent)  # no longer needed; a history and weights are tens of megabytes
         return cell
 
     def _weights(self, setting: Setting, seed: int, cores: set[int]) -> str:
-        """Those at the end of a cell, which is run first unless its folder holds it whole."""
+        """The weights at the end of a cell, which is run first unless its folder has it complete."""
         config = config_of(setting, seed, self.folder, self.extra)
         name, history = config.run.name, config.run.history
         same = history.exists() and text_of(history.with_name("recipe")) == recipe_of(setting, self.extra)
@@ -182,23 +189,6 @@ class Matrix:
         if run is None or run.status != "finished":
             self._train(setting, seed, cores)
         return str(History(history, read_only=True).trained_steps(name)[-1].state_path)
-
-    def _read(self, setting: Setting, seed: int, config: RunConfig, ran: Ran) -> Cell:
-        found, run = History(config.run.history, read_only=True), config.run.name
-        tier = self.ledger.tiers[setting.tier]
-        after = measured.counts_of(found, run, "student", tier.problems_P)
-        return Cell(
-            setting.name,
-            setting.tier,
-            seed,
-            recipe_of(setting, self.extra),
-            after,
-            measured.steps_of(found, run),
-            measured.evaluations_of(found, run, tier.problems_P),
-            measured.answers_of(found, run),
-            measured.train_tokens_of(found, run),
-            ran,
-        )
 
     def _write(self, config: RunConfig) -> Path:
         folder = self.folder / config.run.name
@@ -208,10 +198,10 @@ class Matrix:
         return path
 
     def _process(self, name: str, arguments: list[str], cores: set[int]) -> float:
-        """Run Python on these cores, its output in a log. Returns the largest resident memory of one of its processes (GB).
+        """Run Python on these cores, with its output in a log. Returns the peak resident memory (GB) of its largest process.
 
         Raises:
-            RuntimeError: it failed twice; with the log's end.
+            RuntimeError: it failed twice; with the end of the log.
         """
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -227,7 +217,7 @@ class Matrix:
                     env=environment,
                     preexec_fn=lambda: os.sched_setaffinity(0, cores),
                 )
-                _, status, usage = os.wait4(process.pid, 0)  # tells the memory, which Popen.wait does not
+                _, status, usage = os.wait4(process.pid, 0)  # Popen.wait does not report memory
             process.returncode = os.waitstatus_to_exitcode(status)
             if process.returncode == 0:
                 break
@@ -238,18 +228,15 @@ class Matrix:
 
 
 def check(ledger: Ledger, folder: Path, cells: Sequence[tuple[str, int]], jobs: int, tell: Tell) -> bool:
-    """Run cells again; whether each one's new pass@1 lies in the 95 % interval (over problems) of its line. Nothing is written."""
+    """Run cells again; whether each new pass@1 is within the 95 % interval (over problems) of its line. The ledger is not changed."""
     if unknown := [f"{name}-{seed}" for name, seed in cells if (name, seed) not in ledger.cells]:
-        raise SystemExit(
-            f"the ledger {ledger.path} has no cell {', '.join(unknown)}: name others with --only and --seeds"
-        )
-    folder = folder / "check"
+        raise SystemExit(f"{ledger.path} has no cell {', '.join(unknown)}: name others with --only and --seeds")
     shutil.rmtree(folder, ignore_errors=True)  # a kept cell would be compared with itself
     matrix = Matrix(ledger, folder, [name for name, _ in cells])
     places = [(setting, seed) for setting, (_, seed) in zip(matrix.settings, cells, strict=True)]
     if stale := [f"{s.name}-{seed}" for s, seed in places if ledger.cells[s.name, seed].recipe != recipe_of(s)]:
         raise SystemExit(
-            f"{', '.join(stale)}: the ledger's line is of other settings or models; run it anew, without --check"
+            f"{', '.join(stale)}: the ledger's line is of other settings or models; run again without --check"
         )
     good: list[bool] = []
 
@@ -258,10 +245,9 @@ def check(ledger: Ledger, folder: Path, cells: Sequence[tuple[str, int]], jobs: 
         before = rate_of(ledger.cells[cell.setting, cell.seed].after.passed_P, line.samples)
         now = rate_of(cell.after.passed_P, line.samples)
         good.append(before.lo <= now.mean <= before.hi)
-        tell(
-            f"{cell.setting}-{cell.seed}: ledger {before.mean:.3f} [{before.lo:.3f}, {before.hi:.3f}], now {now.mean:.3f}:"
-            f" {'within' if good[-1] else 'OUTSIDE'}"
-        )
+        inside = "within" if good[-1] else "OUTSIDE"
+        interval = f"{before.mean:.3f} [{before.lo:.3f}, {before.hi:.3f}]"
+        tell(f"{cell.setting}-{cell.seed}: ledger {interval}, now {now.mean:.3f}: {inside}")
 
     matrix.measure(places, jobs, compare, tell)
     return len(good) == len(cells) and all(good)
@@ -273,7 +259,7 @@ def text_of(path: Path) -> str | None:
 
 
 def in_words(cell: Cell, ledger: Ledger) -> str:
-    """One line of what a cell gave."""
+    """A cell's result in one line."""
     samples = ledger.tiers[cell.tier].samples
     rate = cell.figure_P("pass@1", samples).mean()
     interface = cell.figure_P("interface", samples).mean()
@@ -281,7 +267,7 @@ def in_words(cell: Cell, ledger: Ledger) -> str:
 
 
 def recipe_of(setting: Setting, extra: Sequence[str] = ()) -> str:
-    """Hash of what a cell is made of: the keys that its base and its overrides set, its models, the numbers of its problems."""
+    """Hash of what determines a cell: the keys that its base and its overrides set, its models, and the numbers of its problems."""
     config = load_config(setting.base, (*setting.overrides, *extra), environment={}, check_files=False)
     tier = TIERS[setting.tier]
     keys = config.model_dump(mode="json", exclude_unset=True)
@@ -292,25 +278,16 @@ def recipe_of(setting: Setting, extra: Sequence[str] = ()) -> str:
 
 
 def ran_here(minutes: float, memory_gb: float | None = None) -> Ran:
-    """This machine, the commit that is checked out, and today. Changes of what the matrix writes itself do not count as changes."""
+    """This machine, today, and the commit that is checked out. Changes of the files that the matrix writes do not make it dirty."""
     git = ["git", "-C", str(Path(__file__).parents[2])]
     commit = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True).stdout.strip()
-    others = [
-        "--",
-        ".",
-        *(f":(exclude){name}" for name in ("benchmarks/learning/ledger.jsonl", "docs/learning-report.md")),
-    ]
-    if commit and subprocess.run([*git, "diff", "--quiet", "HEAD", *others]).returncode:
+    outputs = [f":(exclude){name}" for name in ("benchmarks/learning/ledger.jsonl", "docs/learning-report.md")]
+    if commit and subprocess.run([*git, "diff", "--quiet", "HEAD", "--", ".", *outputs]).returncode:
         commit += "-dirty"
     cores = len(os.sched_getaffinity(0))
     machine = f"{cores} cores of {_processor()}, Python {platform.python_version()}, torch {version('torch')}"
-    return Ran(
-        commit or "no git",
-        machine,
-        datetime.now(UTC).date().isoformat(),
-        round(minutes, 2),
-        memory_gb and round(memory_gb, 2),
-    )
+    day, memory_gb = datetime.now(UTC).date().isoformat(), memory_gb and round(memory_gb, 2)
+    return Ran(commit or "no git", machine, day, round(minutes, 2), memory_gb)
 
 
 def _processor() -> str:
@@ -321,7 +298,72 @@ def _processor() -> str:
 
 
 def shares(jobs: int) -> list[set[int]]:
-    """The cores of each of `jobs` runs: at most two each, the same ones again where there are more runs than cores."""
+    """The cores of each of `jobs` runs: at most two each, and shared if there are more runs than cores."""
     cores = sorted(os.sched_getaffinity(0))
     width = min(CORES_PER_RUN, max(1, len(cores) // jobs))
     return [{cores[(job * width + i) % len(cores)] for i in range(width)} for job in range(jobs)]
+
+
+def problems_of(history: History, run: str) -> list[str]:
+    """The test problems in order."""
+    return [row["problem_id"] for row in history.query(_PROBLEMS_SQL, {"run": run}).to_pylist()]
+
+
+def counts_of(history: History, run: str, policy: str, problems: Sequence[str], *, step: int | None = None) -> Counts:
+    """Counts of the newest finished evaluation of a policy (at `step`). LookupError if there is none, or it lacks a problem."""
+    done = [e for e in history.evaluations(run) if e.status == "done" and e.policy == policy and step in (None, e.step)]
+    if not done:
+        raise LookupError(f"run {run} holds no finished evaluation of the {policy}")
+    view = view_of(history, done[-1])
+    if missing := sorted(set(problems) - set(view.counts)):
+        raise LookupError(f"run {run}: {len(missing)} test problems were not graded whole, {missing[0]} first")
+    samples_P, passed_P = zip(*(view.counts[p] for p in problems), strict=True)
+    shares_P = [view.interfaces.get(p, 0.0) for p in problems]
+    return Counts([*passed_P], [round(share * n) for share, n in zip(shares_P, samples_P, strict=True)])
+
+
+def steps_of(history: History, run: str) -> list[Step]:
+    """The train steps in order. LookupError if the price list lacks a price."""
+    metrics: dict[int, dict[str, float]] = {}
+    for row in history.query(_STEPS_SQL, {"run": run}).to_pylist():
+        metrics.setdefault(row["step"], {})[row["name"]] = row["value"]
+    answers = {r["step"]: (r["answers"], r["passed"]) for r in history.query(_ANSWERS_SQL, {"run": run}).to_pylist()}
+    return [Step(*answers.get(step, (0, 0)), round(_dollars(metrics[step]), 6)) for step in sorted(metrics)]
+
+
+def evaluations_of(history: History, run: str, problems: Sequence[str]) -> list[tuple[int, int]]:
+    """(train steps, passed answers) of each evaluation of the student between the first and the last."""
+    done = [e for e in history.evaluations(run) if e.status == "done" and e.policy == "student"]
+    steps = sorted({e.step for e in done})[1:-1]
+    return [(step, sum(counts_of(history, run, "student", problems, step=step).passed_P)) for step in steps]
+
+
+def figures_of(history: History, run: str, problems: Sequence[str]) -> dict[str, Any]:
+    """The fields of a `Cell` that a run's history gives."""
+    (totals,) = history.query(_TOTALS_SQL, {"run": run}).to_pylist()
+    evaluations = evaluations_of(history, run, problems)
+    after = counts_of(history, run, "student", problems)
+    return {"after": after, "steps": steps_of(history, run), "evaluations": evaluations, **totals}
+
+
+def _dollars(metrics: dict[str, float]) -> float:
+    usage = {}
+    for role, model in _priced_models().items():
+        kinds = {kind: metrics.get(f"tokens/{role}/{kind}", 0.0) for kind in ("prefill", "cached", "sample", "train")}
+        if any(kinds.values()):
+            usage[model] = Tokens(**kinds)
+    total = total_dollars(usage, _prices())
+    if total is None:
+        raise LookupError(f"the price list lacks {', '.join(unpriced(usage, _prices()))}")
+    return total
+
+
+@cache
+def _priced_models() -> dict[str, str]:
+    """Role -> the model whose prices apply to it."""
+    models = load_config("cvdp", environment={}, check_files=False).tinker
+    assert models.teacher is not None, "the shipped configuration names a teacher"
+    return {"student": models.student, "teacher": models.teacher}
+
+
+_prices = cache(load_prices)

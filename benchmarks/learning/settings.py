@@ -1,20 +1,67 @@
-"""What the matrix runs and which settings it compares: the entries of settings.toml."""
+"""What the matrix trains and compares: the entries of settings.toml, and the tiers of models and problems."""
 
+import hashlib
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
-from benchmarks.learning.tiers import BASE, TIERS, TierName
+from rtl_core import pretrained
 from rtl_core.config import RunConfig, load_config
+from rtl_core.problems.starter import spec
+from rtl_core.tinymodels import ModelName, model_path
+
+BASE = str(Path(__file__).with_name("base.toml"))
+TierName = Literal["hard", "starter", "smollm2"]
 
 STEPS = 64
 PROBLEMS_PER_STEP = 8
 
 
 @dataclass(frozen=True)
+class Tier:
+    """What all cells of a tier share."""
+
+    title: str
+    student: str
+    teacher: str | None
+    """None: the student is its own teacher."""
+    problems: spec.Tier
+    test_problems: int
+    """A multiple of the number of families: 18 for the starter problems, 7 for the hard ones."""
+    goals: tuple[float, float]
+    """Pass rates in training; the report gives the first step that reaches each."""
+    base: str = BASE
+    """Configuration for evaluations of the untrained models."""
+    overrides: tuple[str, ...] = ()
+    """Overrides of that configuration."""
+
+    @property
+    def weights(self) -> list[str]:
+        """SHA-256 of the models' weights, or of the package that a model comes from, in the order of the models' names."""
+        return [_sha256(name) for name in sorted(filter(None, (self.student, self.teacher)))]
+
+
+def _sha256(model: str) -> str:
+    if model in pretrained.MODELS:
+        return pretrained.MODELS[model].wheel_sha256
+    return hashlib.sha256((model_path(cast(ModelName, model)) / "model.safetensors").read_bytes()).hexdigest()
+
+
+TIERS: dict[TierName, Tier] = {
+    "hard": Tier("Hard tier", "hard-student", "hard-teacher", "hard", 70, (0.3, 0.5)),
+    "starter": Tier("Starter tier", "student", "teacher", "starter", 72, (0.7, 0.85)),
+    "smollm2": Tier(
+        "SmolLM2-135M on the starter tier", "SmolLM2-135M-Instruct", None, "starter", 36, (0.1, 0.2), "smollm2",
+        ("problems.sources.0.train=8",),  # its cells validate their own problems
+    ),
+}  # fmt: skip
+"""In the order of the report."""
+
+
+@dataclass(frozen=True)
 class Setting:
-    """One way to train: the configuration `base`, the tier's models and problems, and these keys."""
+    """A way to train: the configuration `base`, the tier's models and problems, and these overrides."""
 
     name: str
     tier: TierName
@@ -22,11 +69,11 @@ class Setting:
     overrides: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0, 1, 2)
     base: str = BASE
-    """A configuration file, or the name of a shipped one, whose steps and sizes are then its own."""
+    """A configuration file, or the name of a shipped one, which then also sets steps and sizes."""
     after: str = ""
-    """Another setting, whose cell with the same seed gives the weights to start from."""
+    """Another setting; the run starts from the weights of its cell with the same seed."""
     longer: bool = False
-    """Samples more answers than RL alone does: to be compared at equal dollars, or against steps."""
+    """Samples more answers than RL alone: compare it at equal dollars, or by steps."""
 
     @property
     def is_shipped(self) -> bool:
@@ -35,28 +82,26 @@ class Setting:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What one setting is asked to add to another, in points of pass@1 at an equal budget."""
+    """A comparison of two settings, in points of pass@1 at an equal budget."""
 
     setting: str
     against: str
     ingredient: str
-    """What the first has and the second has not."""
-
-
-def _setting(entry: dict[str, Any]) -> Setting:
-    given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in entry.items()}
-    return Setting(**given)
+    """What the first has and the second lacks."""
 
 
 _LISTED = tomllib.loads(Path(__file__).with_name("settings.toml").read_text(encoding="utf-8"))
-SETTINGS: dict[str, Setting] = {entry["name"]: _setting(entry) for entry in _LISTED["setting"]}
-"""Every setting by name, the first to be run first."""
+_GIVEN: list[dict[str, Any]] = [
+    {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()} for entry in _LISTED["setting"]
+]
+SETTINGS: dict[str, Setting] = {given["name"]: Setting(**given) for given in _GIVEN}
+"""Every setting by name, in the order in which they run."""
 COMPARISONS = tuple(Comparison(**entry) for entry in _LISTED["comparison"])
 """In the order of the report."""
 
 
 def config_of(setting: Setting, seed: int, folder: Path, extra: tuple[str, ...] = ()) -> RunConfig:
-    """The configuration of one cell, which keeps its files in `folder`; judged on the test split."""
+    """The configuration of a cell, with its files in `folder` and evaluations on the test split."""
     name = f"{setting.name}-{seed}"
     tier = TIERS[setting.tier]
     teacher = () if tier.teacher is None else (f'tinker.teacher="{tier.teacher}"',)

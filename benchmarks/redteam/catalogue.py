@@ -1,4 +1,4 @@
-"""The list of groups. A new attack is a row of its group's table, a new group one table and one line here."""
+"""The groups of attacks. A new attack is a row in its group's table; a new group is a table and a name here."""
 
 from benchmarks.redteam import tricks
 from benchmarks.redteam.attack import LFSR, Attack
@@ -14,10 +14,7 @@ GROUPS["preprocessor"] += [*tricks.attacks(), Attack(f"UTF-16 @ {LFSR.problem}",
 
 
 def chosen(only: list[str] | None = None, *, every: int = 1) -> list[tuple[str, Attack]]:
-    """(group, attack) pairs. `only` names groups, or parts of attacks' names; `every` = n takes every nth of a group.
-
-    Raises ValueError when `only` names nothing.
-    """
+    """(group, attack) pairs, every n-th of a group. `only` has names of groups, or parts of attacks' names; ValueError if nothing matches."""
 
     def wanted(group: str, attack: Attack) -> bool:
         return not only or any(word == group or (word not in GROUPS and word in attack.name) for word in only)

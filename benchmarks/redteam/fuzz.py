@@ -1,20 +1,19 @@
-"""Mutate and combine attacks and right designs for a given time; exit 1 if the grader ever misjudges one.
+"""Mutate and combine attacks and right designs for a given time; exit with 1 if the grader ever misjudges one.
 
     python -m benchmarks.redteam.fuzz --minutes 60 [--cases N] [--seed 0] [--jobs 2] [--executor bubblewrap|docker] [--cold]
                                       [--kind tasks|soup|bytes|pairs ...] [--output build/redteam]
 
-Four kinds of cases, in turn, each the same for the same seed and number:
+There are four kinds of cases, in turn; a case is determined by its seed and number:
 
-- tasks: random system tasks, of Icarus' modules and of IEEE 1800, planted in right and wrong designs as statements,
-  values, constants and ports;
+- tasks: random system tasks, of Icarus' modules and of IEEE 1800, in right and wrong designs, as statements, values, constants and ports;
 - soup: random directives, macros, escaped names and white space around a hidden call that ends the simulation or opens a
-  file. Where the simulator's own compiler puts `$fopen` into the program, it must not have been simulated;
-- bytes: right designs with bytes and tokens deleted, doubled, swapped and replaced;
+  file. If the simulator's own compiler puts `$fopen` into the program, it must not have been simulated;
+- bytes: right designs with bytes and tokens deleted, repeated, swapped and replaced;
 - pairs: the texts of two attacks in one design.
 
-A finding is: a wrong design that is paid, an infrastructure error, a grade beyond one and a half times the limit, or a
-program with a file task that was simulated. It is made smaller line by line and written to `--output`. To keep it, move
-the file to benchmarks/redteam/corpus/: the red team's tests grade whatever lies there.
+A finding is a wrong design that is paid, an infrastructure error, a grade beyond one and a half times the limit, or a simulated program with a
+file task. It is reduced line by line and written to `--output`. To keep it, move the file to benchmarks/redteam/corpus/, whose files the red
+team's tests grade.
 """
 
 import argparse
@@ -47,7 +46,7 @@ CORPUS = Path(__file__).parent / "corpus"
 SHRINK_TRIES = 40
 MOST_FINDINGS = 200
 UNKNOWN = frozenset(Outcome) - {Outcome.INFRASTRUCTURE_ERROR}
-"""What a mutated right design may get: it may still be right."""
+"""Outcomes allowed for a mutated right design, which may still be right."""
 
 _FROM = read("fuzz")
 TASKS, ARGUMENTS, PLACES = _FROM["TASKS"].split(), _FROM["ARGUMENTS"], _FROM["PLACES"]
@@ -70,7 +69,7 @@ def tasks_case(rng: random.Random) -> Attack:
 
 
 def soup_case(rng: random.Random) -> Attack:
-    """A hidden call in a soup of directives; the design is wrong, or right only where the call works."""
+    """A hidden call in a soup of directives; the design is wrong, or right only if the call works."""
     ended, opened = ((base, "finish") for base in (DFF, COUNT10, INC)), ((base, "fopen") for base in (LFSR, COUNTER))
     base, task = rng.choice((*ended, *opened))
     trick = rng.choice(TRICKS)
@@ -123,12 +122,8 @@ def _tokens(rng: random.Random, text: str) -> str:
         return "module"
     at, other = rng.randrange(len(found)), rng.randrange(len(found))
     how = rng.randrange(4)
-    found[at] = (
-        "",
-        found[at] * 2,
-        found[other],
-        rng.choice((*TASKS, "1", "'x", "begin", "end", "2147483648", "1.5", "posedge")),
-    )[how]
+    token = rng.choice((*TASKS, "1", "'x", "begin", "end", "2147483648", "1.5", "posedge"))
+    found[at] = ("", found[at] * 2, found[other], token)[how]
     return "".join(found)
 
 
@@ -171,7 +166,7 @@ KINDS: dict[str, Callable[[random.Random], Attack]] = {
 
 
 def case(seed: int, number: int, kinds: list[str]) -> tuple[str, Attack]:
-    """The case of a seed and a number; None of it depends on time or on other cases."""
+    """The case of a seed and a number; it depends on neither time nor other cases."""
     rng = random.Random(f"{seed}/{number}")
     kind = kinds[number % len(kinds)]
     for _ in range(100):
@@ -182,7 +177,7 @@ def case(seed: int, number: int, kinds: list[str]) -> tuple[str, Attack]:
 
 
 def corpus(folder: Path = CORPUS) -> Iterator[Attack]:
-    """The findings that were kept."""
+    """The findings that are kept."""
     for path in sorted(folder.glob("*.json")):
         kept = json.loads(path.read_text())
         right = frozenset(Outcome(word) for word in kept["right"])
@@ -190,7 +185,7 @@ def corpus(folder: Path = CORPUS) -> Iterator[Attack]:
 
 
 def write_finding(folder: Path, found: Graded, calls: list[str]) -> Path:
-    """Writes a finding in the corpus' form; the name is made of the text."""
+    """Write a finding in the corpus' format; its name is a hash of the text."""
     text = str(found.attack.text)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{found.group}-{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:10]}.json"
@@ -211,7 +206,7 @@ def write_finding(folder: Path, found: Graded, calls: list[str]) -> Path:
 
 
 def faults_of(found: Graded) -> list[str]:
-    """The faults of a verdict, and whether a file task was simulated: then the verdict is one that a simulation gives."""
+    """The faults of a verdict, including that a file task was simulated."""
     ran = found.outcome in (Outcome.PASSED, Outcome.TESTS_FAILED, Outcome.TIMEOUT)
     if found.group == "soup" and ran and "$fopen" in simulator_calls(found.attack):
         return [*found.faults, "file task simulated"]
@@ -219,7 +214,7 @@ def faults_of(found: Graded) -> list[str]:
 
 
 def smaller(grader: Grader, found: Graded) -> Graded:
-    """The finding with as few lines as some tries get it to."""
+    """The finding, reduced to as few lines as a limited number of tries allows."""
     faults = set(faults_of(found))
     if "over time" in faults:
         return found
@@ -242,7 +237,7 @@ def smaller(grader: Grader, found: Graded) -> Graded:
 
 
 def simulator_calls(attack: Attack) -> list[str]:
-    """The system tasks in what Icarus compiles of an answer, as the grader hands it on; empty where it does not compile."""
+    """The system tasks in what Icarus compiles from an answer; empty if it does not compile."""
     with tempfile.TemporaryDirectory() as place:
         source = Path(place) / "design.sv"
         source.write_text(neutralise(str(attack.text)), errors="replace")
@@ -256,31 +251,26 @@ def simulator_calls(attack: Attack) -> list[str]:
 
 
 def fuzz(grader: Grader, arguments: argparse.Namespace) -> tuple[Counter[str], list[Path]]:
-    """Runs cases until the time is over; (cases by kind and outcome, files of the findings)."""
+    """Run cases until the time is over; return (number of cases by kind and outcome, files of the findings)."""
     counted: Counter[str] = Counter()
     found: list[Path] = []
     until = time.monotonic() + 60 * arguments.minutes
     number = arguments.first
-
-    def one(number: int) -> Graded:
-        return grade(grader, *case(arguments.seed, number, arguments.kind))
 
     with ThreadPoolExecutor(arguments.jobs) as pool:
         last = number + arguments.cases if arguments.cases else sys.maxsize
         while number < last and time.monotonic() < until and len(found) < MOST_FINDINGS:
             block = range(number, min(last, number + 8 * arguments.jobs))
             number = block.stop
-            for graded in list(pool.map(one, block)):
+            attacks = [case(arguments.seed, n, arguments.kind) for n in block]
+            for graded in list(pool.map(lambda attack: grade(grader, *attack), attacks)):
                 graded = confirmed(grader, graded)
                 counted[f"{graded.group}: {graded.outcome.value}"] += 1
                 if faults := faults_of(graded):
                     small = smaller(grader, graded)
                     path = write_finding(arguments.output, small, simulator_calls(small.attack))
                     found.append(path)
-                    print(
-                        f"{', '.join(faults)}: {graded.attack.name} on {graded.attack.problem}: {path}",
-                        flush=True,
-                    )
+                    print(f"{', '.join(faults)}: {graded.attack.name} on {graded.attack.problem}: {path}", flush=True)
     return counted, found
 
 
@@ -300,7 +290,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{count:7} {what}")
     print(f"{total} cases in {spent:.0f} s, {total / spent:.1f} cases/s, seed {arguments.seed}: {len(found)} findings")
     if found:
-        print(f"To keep a finding, move its file from {arguments.output} to {CORPUS}; the tests then grade it.")
+        print(f"To keep a finding, move its file from {arguments.output} to {CORPUS}; then the tests grade it.")
     return 1 if found else 0
 
 

@@ -1,4 +1,4 @@
-"""Grade attacks with the real grader and say which verdicts are not the right ones."""
+"""Grade attacks with the real grader and find wrong verdicts."""
 
 import multiprocessing
 import time
@@ -21,25 +21,25 @@ from rtl_core.types.verdict import Outcome
 
 LIMITS = Limits(wall_s=6, cpu_s=6, memory_mb=2048, processes=64, file_mb=16, disk_mb=64, output_mb=8)
 MOST_TIME = 1.5
-"""A grade may take this many times the wall limit of one service, all in all."""
+"""Largest wall time of a grade, relative to the wall limit of one service."""
 EXTRACTION_S = 3.0
-"""Longer than this (CPU time) no response may be searched for its answer."""
+"""Largest CPU time for extracting the answer from a response."""
 PATIENCE_S = 20.0
 LONG_RESPONSE = 10_000
 SPIN_S = 0.3
-"""CPU time that is spent to find out how busy the machine is."""
+"""CPU time spent to measure how busy the machine is."""
 
 
 @dataclass(frozen=True)
 class Graded:
-    """One attack and what became of it."""
+    """An attack and its verdict."""
 
     group: str
     attack: Attack
     outcome: Outcome
     reasons: tuple[str, ...]
     wall_s: float
-    """Wall time of the grade; of a second grade, the wall time that an idle machine would have taken."""
+    """Wall time of the grade; if it was repeated, scaled to an idle machine."""
     limit_s: float
     extraction_s: float = 0.0
     """CPU time."""
@@ -63,7 +63,7 @@ class Graded:
 
 @contextmanager
 def grader_for(executor: str, *, warm: bool = True, limits: Limits = LIMITS) -> Iterator[Grader]:
-    """A grader with a cache, on an executor of its own; `warm=False` starts bubblewrap without prepared processes."""
+    """A grader with a cache on a new executor; `warm=False` starts bubblewrap without prepared processes."""
     with (
         make_executor(executor) if warm or executor != "bubblewrap" else BubblewrapExecutor(warm=False) as made,
         closing(Grader(made, limits=limits, cache=MemoryCache())) as grader,
@@ -72,7 +72,7 @@ def grader_for(executor: str, *, warm: bool = True, limits: Limits = LIMITS) -> 
 
 
 def grade(grader: Grader, group: str, attack: Attack) -> Graded:
-    """The verdict on one attack. Raises LookupError when its problem's set is not at hand."""
+    """The verdict on an attack. Raises LookupError if its problem's set is not available."""
     problem = find(attack.problem)
     if problem is None:
         raise LookupError(attack.problem)
@@ -86,9 +86,7 @@ def grade(grader: Grader, group: str, attack: Attack) -> Graded:
 
 
 def confirmed(grader: Grader, graded: Graded) -> Graded:
-    """The same verdict, with the time of a second grade where the first was slow: what else the machine did is no fault of
-    the answer. Call it while nothing else is graded.
-    """
+    """The same verdict; where it was slow, with the time of a second grade, scaled to an idle machine. Call it while nothing else is graded."""
     if not graded.slow:
         return graded
     share = core_share()
@@ -97,7 +95,7 @@ def confirmed(grader: Grader, graded: Graded) -> Graded:
 
 
 def core_share() -> float:
-    """The share of a core that a busy thread gets now; 1 on an idle machine."""
+    """The share of a core that a busy thread gets at the moment; 1 on an idle machine."""
     started, spent = time.monotonic(), time.thread_time()
     while time.thread_time() - spent < SPIN_S:
         pass
@@ -115,7 +113,7 @@ def _answer(attack: Attack, targets: Sequence[str]) -> tuple[Answer, float]:
 
 
 def _extracted(response: str, targets: Sequence[str]) -> tuple[Answer, float]:
-    """(answer, CPU seconds), found in a process of its own when the response is long, since nothing else could end it."""
+    """(answer, CPU seconds). A long response is searched in a child process, which can be killed."""
     if len(response) < LONG_RESPONSE:
         started = time.thread_time()
         return extract_answer(response, targets), time.thread_time() - started
@@ -139,10 +137,7 @@ def _extract(pipe: Connection, response: str, targets: tuple[str, ...]) -> None:
 
 
 def grade_all(grader: Grader, attacks: Iterable[tuple[str, Attack]], jobs: int) -> Iterator[Graded]:
-    """The verdicts, `jobs` at a time; slow ones come last, confirmed one by one.
-
-    Attacks on problems that are not at hand are left out.
-    """
+    """The verdicts, `jobs` at a time; slow grades come last and are confirmed one by one. Attacks on unavailable problems are left out."""
     there = [(group, attack) for group, attack in attacks if find(attack.problem) is not None]
     slow = []
     with ThreadPoolExecutor(jobs) as pool:

@@ -1,7 +1,7 @@
-"""The problems that are attacked, by key (tables/problems.toml).
+"""The attacked problems, by key (tables/problems.toml).
 
-`starter/...` and `own/...` are always there. The others are read from the published sets (RTL_DISTILL_DATA); what is not
-there is left out, save CVDP's LFSR, which `own/lfsr` then replaces.
+`starter/...` and `own/...` are always available. The others are read from the published sets (RTL_DISTILL_DATA) and left out if these are
+missing, except that `own/lfsr` replaces CVDP's LFSR.
 """
 
 from functools import cache
@@ -26,11 +26,11 @@ _COMPOSE = COMPOSE.replace(
     "python3 /src/test_runner.py", "pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v"
 )
 GIVEN = {"rtl/given.svh": "`define GIVEN_W 8\n", "rtl/table.hex": "".join(f"{byte:02x}\n" for byte in range(256))}
-"""What a problem of several files brings along."""
+"""Files that a problem with several sources starts with."""
 
 
 def _cocotb(name: str) -> Problem:
-    """A problem of the red team's own."""
+    """One of the red team's own problems, with a cocotb test."""
     one = read("problems")["own"][name]
     top, targets = one["top"], one.get("targets", one["sources"])
     environment = {
@@ -73,7 +73,7 @@ def _bench(name: str, top: str, marker: str, passed: str) -> Problem:
 
 @cache
 def own() -> dict[str, Problem]:
-    """Problems of the red team's own, one for each kind of harness, so that something runs without any data."""
+    """The red team's own problems, one for each kind of harness, so that the tests need no data."""
     return {
         **{f"own/{name}": _cocotb(name) for name in read("problems")["own"]},
         "own/bench": _bench("bench", "tb", "Mismatches:", r" +0 in +[1-9][0-9]* samples"),
@@ -83,7 +83,7 @@ def own() -> dict[str, Problem]:
 
 @cache
 def published() -> dict[str, Problem]:
-    """What of the published sets is at hand."""
+    """The published problems that are available."""
     found: dict[str, Problem] = {}
     paths = [*sorted((DATA / "cvdp").glob("*v1.1.0_example*no_commercial*.jsonl")), DATA / "cvdp-single/problems.jsonl"]
     by_id = {problem.id: problem for path in paths if path.is_file() for problem in read_cvdp(path).problems}
@@ -99,7 +99,7 @@ def published() -> dict[str, Problem]:
 
 @cache
 def find(key: str) -> Problem | None:
-    """The problem of a key, or None where its set is not at hand. Raises KeyError for a starter or own key that is none."""
+    """The problem of a key, or None if its set is not available. Raises KeyError for an unknown starter or own key."""
     kind, _, name = key.partition("/")
     if kind == "starter":
         family, module, ports, width, option = read("problems")["starter"][name]

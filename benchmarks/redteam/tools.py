@@ -1,26 +1,27 @@
-"""Abuse of the tools of an episode: each is played whole, must be contained, and is then graded; none may be paid.
+"""Abuse of an episode's tools: each is played as a whole episode, must be contained, and is then graded; none may be paid.
 
     python -m benchmarks.redteam.tools [--executor bubblewrap|docker] [--only NAME ...]
 
-An abuse is a script of calls. After it the same sandboxes serve a *witness*, which looks for anything that was left, and the files that the
-episode hands in are graded by a grader on an executor of its own. Wrong are: a pass, an infrastructure error, a witness that found
-something, text of the harness or of the golden answer in what the tools said, a call that took longer than its limit allows.
+An abuse is a script of calls. Afterwards a *witness* in the same sandboxes looks for traces, and a grader on another executor grades the
+submitted files. Wrong are: a pass, an infrastructure error, a trace, text of the harness or of the golden answer in the tools' results, and a
+call that took longer than its limit.
 """
 
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import indent
 
 from benchmarks.answers import grader_on
 from benchmarks.common import marked, options, show
+from benchmarks.episodes import script
 from benchmarks.redteam.attack import COUNTER
 from benchmarks.redteam.grading import LIMITS
 from benchmarks.redteam.problems import find
 from benchmarks.redteam.tables import read
 from rtl_core.config.episode import Bounds
-from rtl_core.episodes.episode import Episode, Script
+from rtl_core.episodes.episode import Episode
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.grader import Grader
@@ -29,7 +30,7 @@ from rtl_core.types.verdict import Outcome
 
 BOUNDS = Bounds(call_seconds=3, seconds=60)
 MOST_S = 40.0
-"""On the clock, of one call of `call_seconds`: the machine may be busy."""
+"""Limit for a call on the clock, far above `call_seconds` because the machine may be busy."""
 SECRET = "secret-of-the-harness"
 MARK = "left-by-an-abuse"
 
@@ -46,7 +47,7 @@ class Abuse:
     calls: tuple[tuple[str, Mapping[str, object]], ...] = ()
     """Other calls."""
     says: str = ""
-    """What a result must say: that the abuse was really tried, and was refused or stopped."""
+    """What a result must say to show that the abuse was really tried, and was refused or stopped."""
 
 
 _MANY = {
@@ -57,9 +58,8 @@ _MANY = {
 
 
 def _abuse(name: str, calls: Sequence[tuple[str, Mapping[str, object]]] = (), **texts: str) -> Abuse:
-    return Abuse(
-        name, calls=_MANY.get(name, tuple(calls)), **{k: text.replace("@MARK", MARK) for k, text in texts.items()}
-    )
+    texts = {key: text.replace("@MARK", MARK) for key, text in texts.items()}
+    return Abuse(name, calls=_MANY.get(name, tuple(calls)), **texts)
 
 
 ABUSES = tuple(_abuse(**row) for row in read("abuses")["abuses"])
@@ -79,8 +79,8 @@ def problem() -> Problem:
 
 
 def play(abuse: Abuse, problem: Problem, executor: Executor, grader: Grader) -> list[str]:
-    """What is wrong with the abuse's containment; empty when nothing is."""
-    design = COUNTER.design()  # wrong, whatever else is done
+    """What is wrong with the abuse's containment; empty if nothing is."""
+    design = COUNTER.design()  # wrong, whatever else the abuse does
     calls: list[tuple[str, Mapping[str, object]]] = [
         ("write", {"path": problem.targets[0], "content": design}),
         ("write", {"path": "verif/top.sv", "content": "module top(input a); endmodule\n"}),
@@ -96,27 +96,28 @@ def play(abuse: Abuse, problem: Problem, executor: Executor, grader: Grader) -> 
     calls.append(("submit", {}))
     episode = Episode(problem, executor, BOUNDS.model_copy(update={"turns": len(calls)}))
     started = time.monotonic()
-    answer = episode.play(Script([(name, json.dumps(arguments)) for name, arguments in calls]))
+    answer = episode.play(script(calls))
     spent = time.monotonic() - started
     results = [result for turn in episode.turns for result in turn.results]
     told = "\n".join(result.text for result in results)
-    faults = [word for word in ("WROTE", "READ", "SENT", "CONNECTED", "MOUNTED", "LEFT", "root:x:0") if word in told]
-    faults += ["told of the harness"] if SECRET in told else []
-    faults += [] if abuse.says in told else [f"not tried: {told[-300:]}"]
-    faults += [] if "clean []" in told else ["no witness"]
-    faults += ["over time"] if max(result.seconds for result in results) > MOST_S and spent > 2 * MOST_S else []
-    faults += ["left on this machine"] if marked(MARK, "cmdline") else []
     verdict = grader.grade(problem, answer)
-    faults += ["paid"] if verdict.passed else []
-    faults += ["infrastructure error"] if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR else []
-    faults += [] if set(answer.files) <= set(problem.targets) else ["other files left"]
-    return faults
+    checks = {
+        "told of the harness": SECRET in told,
+        f"not tried: {told[-300:]}": abuse.says not in told,
+        "no witness": "clean []" not in told,
+        "over time": max(result.seconds for result in results) > MOST_S and spent > 2 * MOST_S,
+        "left on this machine": bool(marked(MARK, "cmdline")),
+        "paid": verdict.passed,
+        "infrastructure error": verdict.outcome is Outcome.INFRASTRUCTURE_ERROR,
+        "other files left": not set(answer.files) <= set(problem.targets),
+    }
+    words = ("WROTE", "READ", "SENT", "CONNECTED", "MOUNTED", "LEFT", "root:x:0")
+    return [*(word for word in words if word in told), *(fault for fault, found in checks.items() if found)]
 
 
 def _bench(body: str) -> str:
     """A cocotb test bench with this body."""
-    lines = "".join(f"    {line}\n" for line in body.split("\n"))
-    return f"import cocotb\n@cocotb.test()\nasync def t(dut):\n{lines}"
+    return f"import cocotb\n@cocotb.test()\nasync def t(dut):\n{indent(body, '    ', lambda line: True)}\n"
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,12 +1,12 @@
-"""Attacks that show the screen another program than the one that is simulated: the tricks of tables/tricks.toml.
+"""Attacks that show the screen a different program from the one that is simulated: the tricks of tables/tricks.toml.
 
 Each trick hides `$finish` from a bench's filter (a simulation that ends after one sample has no mismatch) and `$fopen` from
-the screen (the design is right only where the file opens).
+the screen (the design is right only if the file opens).
 """
 
 from dataclasses import dataclass, replace
 
-from benchmarks.redteam.attack import COUNT10, COUNTER, DFF, INC, LFSR, Attack, Base
+from benchmarks.redteam.attack import COUNT10, COUNTER, DFF, INC, LFSR, Attack
 from benchmarks.redteam.tables import read
 
 FINISH = "initial #7 @CALL;\n"
@@ -15,7 +15,7 @@ FOPEN = 'integer fd; initial begin fd = @CALL("/code/rundir/x", "w"); ok = fd !=
 
 @dataclass(frozen=True)
 class Trick:
-    """A way to hide a system task from one preprocessor that another one sees; the table says what its texts are."""
+    """A way to hide a system task from one preprocessor but not from another; the table explains its texts."""
 
     name: str
     idea: str
@@ -25,7 +25,7 @@ class Trick:
     closing: str = ""
 
     def hide(self, task: str, statement: str) -> tuple[str, str]:
-        """(text ahead of the module, text inside) for a statement whose call of `task` is written `@CALL`."""
+        """(text before the module, text inside) for a statement that calls `task` as `@CALL`."""
         half = len(task) // 2
         texts = [self.before, self.opening + statement.replace("@CALL", self.call) + self.closing]
         for mark, text in (("@T", task), ("@H", task[:half]), ("@L", task[half:])):
@@ -39,17 +39,8 @@ PASTED, BRACKETS, GUARDS, TEXT = (
 TRICKS = [*PASTED, *BRACKETS, *GUARDS, *TEXT]
 
 
-def hidden(base: Base, trick: Trick, task: str) -> str:
-    """The wrong design with a hidden `$finish`, or the switched one with any other task hidden."""
-    statement = FINISH if task == "finish" else FOPEN
-    before, body = trick.hide(task, statement.rstrip("\n"))
-    return base.design(body + "\n", before, core="wrong" if task == "finish" else "switched")
-
-
 def helped(trick: Trick, task: str) -> Trick:
-    """The trick with a second one, where it would be seen alone: benches filter again, and the screen searches the plain
-    text for the names of file tasks.
-    """
+    """Add a second trick where one would be seen: benches filter again, and the screen searches the plain text for file tasks."""
     plain = trick.call == "$@T"
     if task == "finish" and trick not in TEXT:
         return replace(trick, opening=trick.opening + TEXT[0].opening)
@@ -61,12 +52,15 @@ def helped(trick: Trick, task: str) -> Trick:
 
 
 def attacks() -> list[Attack]:
+    """Each trick hiding `$finish` in a wrong design, and `$fopen` in one that is right only if the file opens."""
     found = []
     for trick in TRICKS:
         places = [(DFF, "finish"), (LFSR, "fopen")]
         if trick in (PASTED[0], GUARDS[0], TEXT[0]):
             places += [(COUNT10, "finish"), (INC, "finish"), (COUNTER, "fopen")]
         for base, task in places:
-            name = f"{trick.name}, ${task} @ {base.problem}"
-            found.append(Attack(name, trick.idea, base.problem, text=hidden(base, helped(trick, task), task)))
+            statement, core = (FINISH, "wrong") if task == "finish" else (FOPEN, "switched")
+            before, body = helped(trick, task).hide(task, statement.rstrip("\n"))
+            text = base.design(body + "\n", before, core=core)
+            found.append(Attack(f"{trick.name}, ${task} @ {base.problem}", trick.idea, base.problem, text=text))
     return found

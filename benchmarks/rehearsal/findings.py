@@ -1,11 +1,9 @@
-"""What a rehearsal came to: what the history must hold however often the service failed, and what the user saw."""
+"""Errors in the history after a rehearsal."""
 
 from pathlib import Path
 
 from safetensors import safe_open
 
-from benchmarks.rehearsal.faults import Fault
-from benchmarks.rehearsal.proxy import Met
 from rtl_core.history.store import History
 from rtl_core.localtinker.registry import find_checkpoint
 
@@ -26,18 +24,18 @@ BROKEN = {
         AND step IN (SELECT step FROM scored WHERE rollout IS NOT NULL)""",
     "planned steps are not trained": "SELECT count(*) FROM steps WHERE run = ? AND status != 'trained'",
 }
-"""What must not be -> how often it is."""
+"""Description of an error -> query for how often it occurs."""
 
 
 def broken(path: Path, run: str, state: Path) -> list[str]:
-    """What is wrong with the history of a run that has ended, against the weights that the service in the folder `state` has saved."""
+    """Errors in the history of a run that has ended, also against the weights that the service keeps in the folder `state`."""
     history = History(path, read_only=True)
 
     def count(sql: str) -> int:
         return int(next(iter(history.query(sql, [run]).to_pylist()[0].values())))
 
     found = [f"{number} {what}" for what, sql in BROKEN.items() if (number := count(sql))]
-    # A step whose groups all teach nothing has no optimizer step.
+    # A step without an optimizer step has no examples, because none of its groups teaches anything.
     recorded = count("SELECT count(*) FROM steps WHERE run = ? AND status = 'trained' AND examples > 0")
     saved = last_saved(history, run, state)
     counted = adam_steps(saved) if saved else 0
@@ -47,24 +45,13 @@ def broken(path: Path, run: str, state: Path) -> list[str]:
 
 
 def last_saved(history: History, run: str, state: Path) -> Path | None:
-    """The folder with adapter and optimizer after a run's last step, as the embedded service keeps them in the folder `state`."""
+    """The folder with adapter and optimizer of a run's last step, as the embedded service keeps them in the folder `state`."""
     last = history.last_trained_step(run)
     saved = find_checkpoint(state, last.state_path) if last and last.state_path else None
     return saved.folder(state) if saved else None
 
 
 def adam_steps(folder: Path) -> int:
-    """How many steps Adam has counted in a saved state."""
+    """Number of steps that Adam has counted in a saved state."""
     with safe_open(folder / "optimizer.safetensors", "pt") as file:
         return int(max(file.get_tensor(name).item() for name in file.keys() if name.endswith(".step")))  # noqa: SIM118
-
-
-def amiss(fault: Fault, met: Met | None, lines: list[tuple[float, str]]) -> str:
-    """What is wrong with how a fault went, given the run's lines with when they came; empty: nothing."""
-    if met is None:
-        return "no call met it"
-    if met.over_at is None:
-        return "it was not mended"
-    if fault.sees and not any(fault.sees in line for at, line in lines if at >= met.at):
-        return f"the output does not say {fault.sees!r}"
-    return ""

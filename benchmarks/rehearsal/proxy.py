@@ -1,7 +1,7 @@
-"""A proxy on loopback between the SDK and a Tinker service, with faults (faults.py).
+"""A loopback proxy between the SDK and a Tinker service, which injects faults (faults.py).
 
-Bodies go through unchanged, JSON and protobuf, unless a fault changes them. What a request is about is read from it: which call it is
-(`route`), and which session, sampler or trainer it names.
+Bodies (JSON and protobuf) pass unchanged unless a fault changes them. The proxy reads from a request which call it is (`route`), and which
+session, sampler or trainer it names.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ NOT_PASSED = frozenset({"content-length", "transfer-encoding", "connection", "co
 
 @dataclass
 class Met:
-    """What became of a fault that a request has met. Times are on the monotonic clock."""
+    """Progress of a fault that a request has met. Times are on the monotonic clock."""
 
     at: float
     call: str
-    """Which call met it first."""
+    """The call that met it first."""
     times: int = 0
     over_at: float | None = None
 
@@ -49,16 +49,16 @@ class Call:
     request: Request
     body: bytes
     said: dict[str, Any]
-    """Its JSON, or the trainer that a protobuf names."""
+    """Its JSON, or the trainer that its protobuf names."""
     route: str
 
     async def send(self) -> Response:
-        """Pass it on; returns what the service answers."""
+        """Forward the request and return the service's answer."""
         return await self.proxy.forward(self)
 
     @property
     def owners(self) -> dict[str, str]:
-        """What it names: `sampler`, `trainer` and `session`. A sampler's or trainer's name begins with that of its session."""
+        """The `sampler`, `trainer` and `session` that it names. Names of samplers and trainers begin with that of their session."""
         named = {"sampler": self.said.get("sampling_session_id"), "trainer": self.said.get("model_id")}
         found = {kind: name for kind, name in named.items() if name}
         session = self.said.get("session_id") or next((name.split(":")[0] for name in found.values()), None)
@@ -66,22 +66,19 @@ class Call:
 
 
 class Proxy:
-    """Serves in a thread of this process while the block runs; `url` is where.
-
-    Faults are met one at a time: while one is neither mended nor over, no other one begins.
-    """
+    """Serves in a thread of this process inside a `with` block, at `url`. One fault is met at a time: the next begins when it is over."""
 
     def __init__(self, upstream: str, faults: Sequence[Fault] = ()) -> None:
         self.met: dict[str, Met] = {}
-        """Name of a fault -> what became of it."""
+        """Name of a fault -> its progress."""
         self.lost: dict[str, tuple[int, str]] = {}
-        """Session, sampler or trainer that a fault ended -> how a request that names it is refused."""
+        """Session, sampler or trainer that a fault has ended -> status and detail for requests that name it."""
         self.http: httpx.AsyncClient
         self._faults, self._upstream = faults, upstream
         self._steps = 0
         self._numbers: Counter[str] = Counter()
         self._promised: dict[str, str] = {}
-        """Id of a request that the service accepted and whose answer is to be fetched -> its route."""
+        """Id of an accepted request whose answer is to be fetched -> its route."""
         methods = ["GET", "POST", "PUT", "DELETE"]
         app = Starlette(routes=[Route("/{path:path}", self.serve, methods=methods)], lifespan=self._open)
         config = uvicorn.Config(app, port=0, log_level="critical", access_log=False, timeout_keep_alive=120)
@@ -107,13 +104,9 @@ class Proxy:
 
     @property
     def open_fault(self) -> Fault | None:
-        """The fault that was met and is not over."""
+        """The fault that was met and is not over yet."""
         met = (fault for fault in self._faults if fault.name in self.met)
         return next((fault for fault in met if self.met[fault.name].over_at is None), None)
-
-    def end(self, fault: Fault) -> None:
-        """It does not strike again."""
-        self.met[fault.name].over_at = time.monotonic()
 
     @asynccontextmanager
     async def _open(self, app: Starlette) -> AsyncIterator[None]:
@@ -122,7 +115,7 @@ class Proxy:
             yield
 
     async def serve(self, request: Request) -> Response:
-        """The service's answer to a request, or that of the fault that it meets."""
+        """Answer a request: by the service, or by the fault that it meets."""
         body = await request.body()
         said = read_body(request, body)
         call = Call(self, request, body, said, self._route_of(request, said))
@@ -136,12 +129,18 @@ class Proxy:
             met.times += 1
             return await fault.strike(call)
         response = await call.send()
-        if response.status_code == 200:
-            self._mended_by(call.route)
+        fault = self.open_fault
+        if (
+            response.status_code == 200
+            and fault
+            and call.route in (fault.mended_by or fault.routes)
+            and self._is_spent(fault)
+        ):
+            self.end(fault)
         return response
 
     def _due(self, route: str) -> Fault | None:
-        """The fault that a request meets: the open one, else the next of its route, in the order of the table."""
+        """The fault that a request meets: the open one, else the first in the table with its route."""
         current = self.open_fault
         if current is not None:
             return current if route in current.routes and not self._is_spent(current) else None
@@ -149,17 +148,14 @@ class Proxy:
         return next((fault for fault in waiting if route in fault.routes), None)
 
     def _is_spent(self, fault: Fault) -> bool:
-        """Whether it strikes no more: it has struck as often, or for as long, as it should."""
+        """Whether it strikes no more, because it has struck often or long enough."""
         met = self.met[fault.name]
         if fault.ends == "stops":
             return False
         return time.monotonic() >= met.at + fault.lasts_s if fault.lasts_s else met.times >= fault.times
 
-    def _mended_by(self, route: str) -> None:
-        """A request of a route was served: the open fault may have waited for it."""
-        fault = self.open_fault
-        if fault is not None and self._is_spent(fault) and route in (fault.mended_by or fault.routes):
-            self.end(fault)
+    def end(self, fault: Fault) -> None:
+        self.met[fault.name].over_at = time.monotonic()
 
     def _route_of(self, request: Request, said: dict[str, Any]) -> str:
         name = request.url.path.rsplit("/", 1)[-1]
@@ -172,7 +168,7 @@ class Proxy:
         return name
 
     async def forward(self, call: Call) -> Response:
-        """Pass a request on, and note what the service promised."""
+        """Forward a request, and remember the route of an answer that the service promises."""
         request = call.request
         left_out = (b"host", b"connection", b"accept-encoding", b"content-length")
         headers = [(name, value) for name, value in request.headers.raw if name not in left_out]
@@ -180,7 +176,7 @@ class Proxy:
         answer = await self.http.request(request.method, target, content=call.body, headers=headers)
         if answer.status_code == 200 and b'"request_id"' in answer.content[:200] and "answer of" not in call.route:
             request_id = answer.json().get("request_id")
-            if request_id not in self._promised:  # otherwise sent again after its connection broke
+            if request_id not in self._promised:  # else it was sent again after its connection broke
                 self._promised[request_id] = call.route
                 self._steps += call.route == "optim_step"
         kept = {name: value for name, value in answer.headers.items() if name not in NOT_PASSED}
@@ -188,7 +184,7 @@ class Proxy:
 
 
 def read_body(request: Request, body: bytes) -> dict[str, Any]:
-    """What a request says of itself: its JSON, or the trainer that a protobuf names."""
+    """The JSON of a request, or the trainer that its protobuf names."""
     if not body:
         return {}
     if request.url.path.endswith("/forward_backward"):

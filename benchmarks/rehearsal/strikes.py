@@ -1,5 +1,5 @@
-"""What a proxy can do with a request instead of passing it on. `strike_of` makes a strike of a fault (faults.toml) from the name of a function
-here and what it takes beside the call."""
+"""What a proxy can do with a request other than forward it. `strike_of` makes a strike of a fault (faults.toml) from the name of a function here
+and its arguments."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,31 +20,31 @@ def strike_of(name: str, *given: Any) -> Strike:
 
 
 async def refused(call: Call, status: int, detail: str = "rehearsed") -> Response:
-    """An error of HTTP; the service sees nothing."""
+    """An HTTP error; the service never sees the request."""
     return JSONResponse({"detail": detail}, status)
 
 
 async def paused(call: Call, state: str, reason: str) -> Response:
-    """The queue is paused: the answer is not there yet."""
+    """The queue is paused: there is no answer yet."""
     await asyncio.sleep(0.5)
     words = {"type": "try_again", "queue_state": state, "queue_state_reason": reason}
     return JSONResponse({**words, "request_id": call.said["request_id"]}, 408)
 
 
 async def failed(call: Call, category: str) -> Response:
-    """The service did the work and says that it failed."""
+    """The service does the work and reports a failure."""
     await call.send()
     return JSONResponse({"error": "rehearsed: a node was lost", "category": category})
 
 
 async def gone(call: Call, kind: str, status: int, detail: str) -> Response:
-    """The session, sampler or trainer that the request names is gone for good."""
+    """The session, sampler or trainer that the request names is gone permanently."""
     call.proxy.lost[call.owners[kind]] = status, detail
     return JSONResponse({"detail": detail}, status)
 
 
 async def weights_deleted(call: Call) -> Response:
-    """The saved weights that the request names were deleted just before."""
+    """The saved weights that the request names have just been deleted."""
     run_id, kind, name = call.said["model_path"].removeprefix("tinker://").split("/")
     path = f"/api/v1/training_runs/{run_id}/checkpoints/{kind}/{name}"
     deleted = await call.proxy.http.delete(path, headers={"x-api-key": call.request.headers["x-api-key"]})
@@ -53,7 +53,7 @@ async def weights_deleted(call: Call) -> Response:
 
 
 class CutOff(Response):
-    """Begins an answer and closes the connection before its end."""
+    """Begins an answer and closes the connection."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1000")]})
@@ -66,36 +66,36 @@ async def reset(call: Call) -> Response:
 
 
 async def reset_after(call: Call) -> Response:
-    """The connection breaks when the service has done what was asked."""
+    """The connection breaks after the service has done the work."""
     await call.send()
     return CutOff()
 
 
 async def slow(call: Call, seconds: float) -> Response:
-    """The answer takes so much longer."""
+    """The answer is delayed."""
     await asyncio.sleep(seconds)
     return await call.send()
 
 
 async def twice(call: Call) -> Response:
-    """The service gets the same request twice."""
+    """The service gets the request twice."""
     await call.send()
     return await call.send()
 
 
 async def redirected(call: Call) -> Response:
-    """To where it came from."""
+    """A redirect to the same address."""
     return Response(status_code=307, headers={"location": str(call.request.url)})
 
 
 async def instead(call: Call, text: str | bytes, media_type: str = "application/json") -> Response:
-    """The service does what was asked, and something else comes with status 200."""
+    """The service does the work, but another text comes with status 200."""
     await call.send()
     return Response(text, media_type=media_type)
 
 
 async def page(call: Call) -> Response:
-    """A page of the network in between."""
+    """The sign-in page of a network."""
     return await instead(call, "<!doctype html><html><body><h1>Sign in to this network</h1></body></html>", "text/html")
 
 
@@ -104,13 +104,13 @@ async def no_protobuf(call: Call) -> Response:
 
 
 async def cut_short(call: Call) -> Response:
-    """Half of the answer, as if it were whole."""
+    """Half of the answer, as if it were complete."""
     answer = await call.send()
     return Response(bytes(answer.body)[: len(answer.body) // 2], media_type=answer.media_type or "application/json")
 
 
 async def changed(call: Call, message: Any, change: Callable[[Any], object]) -> Response:
-    """The service's answer, a protobuf message, with a change."""
+    """The service's answer, a protobuf message, after a change."""
     answer = await call.send()
     if answer.status_code != 200:
         return answer
@@ -120,7 +120,7 @@ async def changed(call: Call, message: Any, change: Callable[[Any], object]) -> 
 
 
 async def fewer(call: Call, kind: str, most: int) -> Response:
-    """An answer with so many of its sequences, or outputs of a loss, at most; a negative number: without so many of the last."""
+    """An answer with at most `most` of its sequences or loss outputs; a negative number drops that many at the end."""
 
     def change(found: Any) -> None:
         del (found.sequences if kind == "SampleResponse" else found.loss_fn_outputs)[most:]
@@ -129,7 +129,7 @@ async def fewer(call: Call, kind: str, most: int) -> Response:
 
 
 def edited(values: bytes, kind: Any, how: str, *given: Any) -> bytes:
-    """An array with one other value (`set`), so many times (`repeat`), or a part of it (`from`, `until`)."""
+    """Return an array with one value changed (`set`), repeated (`repeat`), or cut (`from`, `until`)."""
     array = np.frombuffer(values, kind).copy()
     if how == "set":
         array[given[0]] = given[1]
@@ -138,7 +138,7 @@ def edited(values: bytes, kind: Any, how: str, *given: Any) -> bytes:
 
 
 async def samples(call: Call, field: str, *edit: Any) -> Response:
-    """An answer with other `tokens` or `logprobs` of its sequences, or other `prompt_logprobs`."""
+    """An answer with changed `tokens` or `logprobs` of its sequences, or changed `prompt_logprobs`."""
 
     def change(found: Any) -> None:
         for one in [found] if field == "prompt_logprobs" else found.sequences:

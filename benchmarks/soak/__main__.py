@@ -1,20 +1,20 @@
-"""A soak: a run of many steps under the deployment with random faults, compared with an undisturbed run of the same seeds.
+"""Soak test: a run of many steps under the deployment with random faults, compared with an undisturbed run of the same seeds.
 
     python -m benchmarks.soak                        # 200 steps, 30 faults; under an hour on two idle cores
     python -m benchmarks.soak --steps 10 --faults 4  # minutes
     python -m benchmarks.soak --postgres             # the server on Postgres, which crashes as well
     python -m benchmarks.soak --docker               # grading in containers, whose engine is killed as well
 
-Everything is real: Prefect server, work pool and worker, the embedded Tinker service in its deterministic mode, simulators,
-DuckDB. The faults (faults.py) are drawn with `--seed` and injected when so many steps are trained.
+Everything is real: Prefect server, work pool and worker, the embedded Tinker service in its deterministic mode, simulators and DuckDB.
+Faults (faults.py) and the steps at which they are injected are drawn with `--seed`.
 
-At the end both runs must hold the same (compare.py): every rollout, verdict, reward, teacher score and advantage once and equal, every step
-once, the same evaluations, and final weights and optimizer states that are the same to the bit. No process and no container of theirs
-may be left. Exits 1 otherwise.
+In the end both runs must be equal: the same rollouts, verdicts, rewards, teacher scores, advantages, steps and evaluations,
+each once, and the same final weights and optimizer states to the bit. No process and no container may be left. Exits with 1 otherwise.
 """
 
 import argparse
 import contextlib
+import hashlib
 import os
 import random
 import signal
@@ -23,14 +23,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from benchmarks.common import ROOT, command, options
-from benchmarks.soak.compare import differences
+from benchmarks.common import EVERY_STEP_WITH_TEACHER, ROOT, command, options
+from benchmarks.rehearsal.findings import last_saved
 from benchmarks.soak.engine import Engine
 from benchmarks.soak.faults import Faults
 from benchmarks.soak.postgres import Postgres
@@ -41,11 +42,28 @@ from rtl_distill.operations.local import LocalDeployment, down, up
 STEPS_AN_EPOCH = 10
 STUCK_S = 900.0
 SWEEP_S = 20.0
+# What both runs must agree on: name -> query for the rows, with the run's name removed from the keys.
+FACTS = {
+    "rollouts": """SELECT replace(rollout, run || '/', '') AS key, purpose, epoch, step, problem_id, sample, policy_step, stop_reason,
+        text, tokens_T, logprobs_T FROM rollouts JOIN tokens USING (rollout)""",
+    "verdicts": """SELECT replace(rollout, run || '/', '') AS key, outcome, tests_passed, tests_total, reasons, executor, tools, seed
+        FROM verdicts""",
+    "stages": "SELECT replace(rollout, run || '/', '') AS key, position, stage, status, reasons FROM verdict_stages",
+    "rewards": "SELECT replace(rollout, run || '/', '') AS key, total FROM rewards",
+    "teacher": """SELECT replace(s.rollout, run || '/', '') AS key, k1_mean, k2_mean, k3_mean, n_tokens, logprobs_T
+        FROM teacher_scores s JOIN teacher_tokens USING (rollout)""",
+    "advantages": "SELECT replace(rollout, run || '/', '') AS key, advantage, reward, counts FROM advantages",
+    "steps": "SELECT CAST(step AS VARCHAR) AS key, epoch, status FROM steps",
+    "plan": "SELECT step || '/' || position AS key, problem_id FROM step_problems",
+    "evaluations": """SELECT replace(evaluation, run || '/', '') AS key, status, n_problems, samples, pass_at_1, lo, hi, pass_at_k
+        FROM evaluations""",
+}
 
 
 def overrides(run: str, steps: int, docker: bool) -> list[str]:
-    """The demo with steps as small as they can be: two problems, two rollouts each. No run knows the other's verdicts."""
+    """The demo with the smallest possible steps: two problems with two rollouts each. Each run has its own history, so no verdicts are shared."""
     return [
+        *EVERY_STEP_WITH_TEACHER,
         f"run.history=runs/{run}.duckdb",
         f"run.epochs={-(-steps // STEPS_AN_EPOCH)}",
         f"problems.sources.0.train={2 * STEPS_AN_EPOCH}",
@@ -55,9 +73,6 @@ def overrides(run: str, steps: int, docker: bool) -> list[str]:
         "sampling.group_size=2",
         "evaluation.samples=2",
         "evaluation.k=[1, 2]",
-        "learning.warm_start_steps=0",
-        "learning.kl_schedule=constant",
-        "learning.replace_with_kl=false",
         "evaluation.every=50",
         "sampling.seeded=true",
         "tinker.local_deterministic=true",
@@ -67,7 +82,7 @@ def overrides(run: str, steps: int, docker: bool) -> list[str]:
 
 
 class Soak:
-    """One deployment and the two runs in it."""
+    """The deployment and its two runs."""
 
     def __init__(self, place: LocalDeployment, steps: int, docker: bool) -> None:
         self.place, self.steps, self.docker = place, steps, docker
@@ -81,7 +96,7 @@ class Soak:
         up(self.place, ROOT / "deployments/prefect.yaml", self.tell)
 
     def start(self, deployment: str, key: str, parameters: dict[str, Any], attempts: int) -> bool:
-        """Have a deployment run a flow, once for each key. A busy server on SQLite says 503 now and then."""
+        """Start a deployment's flow run, at most once for each key. A busy server on SQLite sometimes answers 503."""
         for attempt in range(attempts):
             with contextlib.suppress(httpx.HTTPError):
                 found = self._http.get(f"/deployments/name/{deployment}").raise_for_status().json()
@@ -95,7 +110,7 @@ class Soak:
         return History(self.place.home / f"runs/{run}.duckdb", read_only=True)
 
     def value(self, run: str, sql: str) -> Any:
-        """What a query of one value gives; None before the history is there."""
+        """The result of a query for one value; None if the history does not exist yet."""
         try:
             rows = self.history(run).query(sql).to_pylist()
         except HistoryError:
@@ -106,15 +121,13 @@ class Soak:
         return self.value(run, "SELECT count(*) FROM steps WHERE status = 'trained'") or 0
 
     def finish(self, run: str, faults: Faults) -> float:
-        """Start a run and see it to its end, injecting faults on the way. Returns its seconds.
-
-        Where it died the flow `resume` starts it again, which is called oftener than by its schedule.
-        """
+        """Start a run, inject faults until it has finished, and return its duration in seconds. Where the run dies, the flow `resume`, which is
+        called more often than its schedule says, starts it again."""
         began = last = told = swept = time.monotonic()
         settings = overrides(run, self.steps, self.docker)
         parameters = {"config": "demo", "overrides": settings, "options": {"run_name": run}}
         if not self.start("train/nightly", f"soak/{run}", parameters, attempts=20):
-            raise SystemExit("the server takes no runs")
+            raise SystemExit("the server does not accept runs")
         done = -1
         while (status := self.value(run, "SELECT status FROM runs")) != "finished":
             now = time.monotonic()
@@ -140,7 +153,7 @@ class Soak:
 
 
 def undisturbed(test: Soak, stack: ExitStack) -> subprocess.Popen[bytes]:
-    """The run without faults: the plain command, beside the other, with a temporary server of its own, until the stack unwinds."""
+    """Start the run without faults as a plain command with its own temporary server. It ends when the stack unwinds."""
     home = test.place.home
     settings = [*overrides("calm", test.steps, test.docker), "run.name=calm"]
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
@@ -154,17 +167,8 @@ def undisturbed(test: Soak, stack: ExitStack) -> subprocess.Popen[bytes]:
     return process
 
 
-def wait(test: Soak, calm: subprocess.Popen[bytes]) -> float:
-    """Until the undisturbed run has finished; returns the seconds that it took."""
-    test.tell(f"calm: {test.trained('calm')} of {test.steps} steps")
-    calm.wait()
-    if test.value("calm", "SELECT status FROM runs") != "finished":
-        raise SystemExit(f"the undisturbed run did not finish; see {test.place.home / 'calm.log'}")
-    return test.value("calm", "SELECT epoch(heartbeat_at - created_at) FROM runs")
-
-
 def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
-    """Both runs and their comparison. Returns the differences, in words."""
+    """Make both runs and compare them. Returns the differences, in words."""
     with ExitStack() as stack:
         postgres = stack.enter_context(Postgres()) if arguments.postgres else None
         engine = stack.enter_context(Engine(home / "docker")) if arguments.docker else None
@@ -185,7 +189,11 @@ def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
             faults = Faults(place, chance, at, crashing, up_again=test.up, tell=test.tell)
             storm = test.finish("storm", faults)
             total = sum(faults.injected.values())
-            calm_s = wait(test, calm)
+            test.tell(f"calm: {test.trained('calm')} of {test.steps} steps")
+            calm.wait()
+            if test.value("calm", "SELECT status FROM runs") != "finished":
+                raise SystemExit(f"the undisturbed run did not finish; see {home / 'calm.log'}")
+            calm_s = test.value("calm", "SELECT epoch(heartbeat_at - created_at) FROM runs")
             test.tell(
                 f"{total} faults ({', '.join(f'{n} {kind}' for kind, n in sorted(faults.injected.items()))}), "
                 f"{calm_s:.0f} s undisturbed, {storm:.0f} s with faults"
@@ -202,24 +210,59 @@ def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
     return found
 
 
+def differences(histories: dict[str, History], home: Path) -> list[str]:
+    """The differences of the second run from the first, in words."""
+    found = []
+    one, other = histories
+    for fact, sql in FACTS.items():
+        query = f"SELECT * FROM ({sql} WHERE run = ?) ORDER BY ALL"
+        left, right = (history.query(query, [run]).to_pylist() for run, history in histories.items())
+        for run, rows in ((one, left), (other, right)):
+            # A stage's key includes its position.
+            keys = Counter((row["key"], row.get("position")) for row in rows)
+            if repeated := [key for key, n in keys.items() if n > 1]:
+                found.append(f"{fact}: {run} holds {len(repeated)} keys more than once, such as {repeated[0]}")
+        missing = {row["key"] for row in left} ^ {row["key"] for row in right}
+        if missing:
+            found.append(f"{fact}: {len(missing)} keys are in one run only, such as {min(missing)}")
+        elif left != right:
+            bad = next(a["key"] for a, b in zip(left, right, strict=True) if a != b)
+            n = sum(a != b for a, b in zip(left, right, strict=True))
+            found.append(f"{fact}: {n} of {len(left)} rows differ, such as {bad}")
+        print(f"  {fact:12} {len(left):6} rows", "equal" if left == right else "DIFFERENT", flush=True)
+    weights = [final_weights(history, home, run) for run, history in histories.items()]
+    for name in weights[0]:
+        same = weights[0][name] == weights[1].get(name)
+        print(f"  {name}: {weights[0][name][:16]}", "equal" if same else f"DIFFERENT {weights[1].get(name, '')[:16]}")
+        if not same:
+            found.append(f"{name} of the last step differs")
+    return found
+
+
+def final_weights(history: History, home: Path, run: str) -> dict[str, str]:
+    """File name -> SHA-256 of the last step's adapter and optimizer."""
+    saved = last_saved(history, run, home / "runs" / run / "tinker")
+    assert saved is not None, f"{run} has no saved state"
+    files = sorted(saved.glob("*.safetensors"))
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
 def main() -> int:
     parser = options(
-        __doc__, steps=200, faults=30, seed=(0, "of the faults: which, and when"), home=(Path, "folder to work in; default: a temporary one"),
-        postgres=(False, "Prefect's server on a Postgres of its own"), docker=(False, "grade in containers of a Docker engine of its own"),
+        __doc__, steps=200, faults=30, seed=(0, "of the faults"),
+        postgres=(False, "run Prefect's server on its own Postgres"), docker=(False, "grade in containers of a separate Docker engine"),
     )  # fmt: skip
     arguments = parser.parse_args()
     if arguments.steps % STEPS_AN_EPOCH:
         parser.error(f"--steps must be a multiple of {STEPS_AN_EPOCH}")
-    # Both end the deployment, also where a shell started us in the background and so ignores Ctrl-C.
+    # Both signals end the deployment, even if a shell started this in the background, where Ctrl-C is ignored.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(130))
     with tempfile.TemporaryDirectory(prefix="rtl-distill-soak-") as temporary:
-        home = arguments.home or Path(temporary)
-        home.mkdir(parents=True, exist_ok=True)
-        found = soak(home.resolve(), arguments)
+        found = soak(Path(temporary).resolve(), arguments)
     for line in found:
         print(f"FAILED  {line}")
-    print("the two runs hold the same" if not found else f"{len(found)} differences")
+    print("the two runs are equal" if not found else f"{len(found)} differences")
     return bool(found)
 
 

@@ -1,4 +1,4 @@
-"""A Docker engine of one's own, which may be killed: apart from the machine's in socket, data and processes."""
+"""A separate Docker engine that tests may kill: its socket, data and processes are not the machine's."""
 
 import contextlib
 import os
@@ -17,10 +17,7 @@ STARTS = 4
 
 
 class Engine(contextlib.AbstractContextManager["Engine"]):
-    """Starts `dockerd` in `folder` and copies the simulation image there from the engine that has it. Needs root.
-
-    `host` is its DOCKER_HOST.
-    """
+    """Starts `dockerd` in `folder` and copies the simulation image to it from the machine's engine. Needs root. `host` is its DOCKER_HOST."""
 
     def __init__(self, folder: Path) -> None:
         if shutil.which("dockerd") is None or os.geteuid() != 0:
@@ -37,13 +34,13 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
             raise InfrastructureError(f"the image {IMAGE} cannot be copied", "deployments/sim/build.sh")
 
     def crash(self) -> None:
-        """kill -9, and start it again."""
+        """Kill the engine with SIGKILL and start it again."""
         with self.down():
             pass
 
     @contextlib.contextmanager
     def down(self, how: signal.Signals = signal.SIGKILL) -> Iterator[None]:
-        """Ended by that signal; started again at the end."""
+        """End the engine with this signal; start it again when the block ends."""
         self._process.send_signal(how)
         self._process.wait()
         try:
@@ -52,11 +49,10 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
             self._process = self._start()
 
     def __exit__(self, *_: object) -> None:
-        """Ends it, what an engine before it that was killed has left running, and what it leaves mounted in its folder,
-        which can be removed then."""
+        """End the engine, processes that killed predecessors left running, and mounts in its folder, so that the folder can be removed."""
         self._process.terminate()
         self._process.wait(60)
-        # Its containers' keepers that are still there speak to a socket in its folder.
+        # Shims of containers that still run use a socket in the folder.
         for pid in set(marked("shim", "cmdline")) & set(marked(f"{self._folder}/", "cmdline")):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -65,14 +61,22 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
                 subprocess.run(["umount", "-l", line.split()[1]], check=False)
 
     def containers(self) -> list[str]:
-        """Ids of every container that it holds, running or not."""
+        """Ids of all its containers, running or not."""
         done = subprocess.run(["docker", "-H", self.host, "ps", "-aq"], check=True, capture_output=True, text=True)
         return done.stdout.split()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """Like a service manager's: an engine whose containerd takes too long on a busy machine is started again."""
+        """Start the engine, and again if its containerd is too slow on a busy machine, as a service manager would."""
+        command = ["dockerd", "-H", self.host, "--data-root", str(self._folder / "data")]
+        command += ["--exec-root", str(self._folder / "exec"), "--pidfile", str(self._folder / "docker.pid")]
+        # Containers that grade have no network, so the engine needs no bridge and no firewall rules.
+        command += ["--iptables=false", "--ip6tables=false", "--bridge=none"]
         for _ in range(STARTS):
-            process = self._launch()
+            (self._folder / "docker.pid").unlink(missing_ok=True)
+            with (self._folder / "log").open("ab") as log:
+                process = subprocess.Popen(
+                    command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                )
             for _ in range(240):
                 if subprocess.run(["docker", "-H", self.host, "info"], capture_output=True).returncode == 0:
                     return process
@@ -83,12 +87,3 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
             process.wait()
         tail = (self._folder / "log").read_text(errors="replace")[-2000:]
         raise InfrastructureError(f"the Docker engine does not start:\n{tail}")
-
-    def _launch(self) -> subprocess.Popen[bytes]:
-        (self._folder / "docker.pid").unlink(missing_ok=True)
-        command = ["dockerd", "-H", self.host, "--data-root", str(self._folder / "data")]
-        command += ["--exec-root", str(self._folder / "exec"), "--pidfile", str(self._folder / "docker.pid")]
-        # Containers of grades have no network, so the engine needs neither a bridge nor rules of a firewall.
-        command += ["--iptables=false", "--ip6tables=false", "--bridge=none"]
-        with (self._folder / "log").open("ab") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)

@@ -1,9 +1,8 @@
-"""The faults: what is killed, stopped or cut, and how it comes back.
+"""The faults of a soak test: which process is killed or stopped.
 
-Killed is always kill -9. Server and worker are started again by their keepers, as systemd or compose would; the embedded Tinker
-service by its run; a run by the scheduled flow `resume`. `network` stops the server or the Tinker service from answering for a
-while (SIGSTOP), with every connection left open: to their clients it is a network that swallows packets. `machine` kills every process of the
-deployment at the same moment and starts the deployment again, as a reboot would.
+Kills are SIGKILL. Keepers restart server and worker, as systemd or compose would; the run restarts the embedded Tinker service; the
+scheduled flow `resume` restarts the run. `network` suspends the server or the Tinker service for a while (SIGSTOP) with connections open, like
+a network that drops packets. `machine` kills all processes of the deployment at once and starts it again, like a reboot.
 """
 
 import contextlib
@@ -24,11 +23,11 @@ from rtl_distill.operations.local import MARK, LocalDeployment
 
 KINDS = ("run", "worker", "server", "tinker", "graders", "network", "machine")
 SHORT_S, LONG_S = (3.0, 15.0), 120.0
-"""How long the network is away; the first time for minutes."""
+"""Seconds for which the network fails: LONG_S the first time, then a random time within SHORT_S."""
 
 
 class Faults:
-    """Draws and injects the faults of one run, each when so many steps are trained."""
+    """Draws and injects the faults of one run."""
 
     def __init__(
         self,
@@ -40,7 +39,7 @@ class Faults:
         up_again: Callable[[], None],
         tell: Callable[[str], None],
     ) -> None:
-        """`at`: after how many steps each one is due; `crashing`: what else can crash, by name."""
+        """`at`: the steps after which faults are due; `crashing`: other programs that can crash, by name."""
         self._place, self._random, self._up_again, self._tell = place, rng, up_again, tell
         self._crashing, kinds = crashing, [*KINDS, *crashing]
         drawn = [kinds[i % len(kinds)] for i in range(len(at))]
@@ -53,7 +52,7 @@ class Faults:
         return bool(self.waiting) and trained >= self.waiting[0][0]
 
     def inject(self, run: str, trained: int) -> None:
-        """The next fault, if what it strikes is there just now."""
+        """Inject the next fault, if its target exists at the moment."""
         kind = self.waiting[0][1]
         time.sleep(self._random.uniform(0, 1.5))
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -63,7 +62,7 @@ class Faults:
                 self._tell(f"{run} at step {trained}: {kind}: {what}")
 
     def _strike(self, kind: str, run: str) -> str | None:
-        """What was done, or None where there is nothing to do it to."""
+        """Return what was done, or None if there is no target."""
         if kind == "machine":
             return self._power_cut()
         if (crashing := self._crashing.get(kind)) is not None:
@@ -94,7 +93,7 @@ class Faults:
         return f"killed all {len(processes)} processes of the deployment and started it again"
 
     def _victims(self, kind: str, run: str) -> list[psutil.Process]:
-        """Processes of a kind that live: what a keeper keeps, the run, or children of the run."""
+        """Living processes of a kind: a keeper's child, the run, or children of the run."""
         if kind in ("server", "worker"):
             keeper = self._place.pid_of(kind)
             return [] if keeper is None else psutil.Process(keeper).children()

@@ -1,4 +1,4 @@
-"""A Postgres of one's own, for as long as a program runs: Debian's `postgresql` package, a fresh cluster on a loopback port."""
+"""A temporary Postgres server: Debian's `postgresql` package, a fresh cluster on a loopback port."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from rtl_core.errors import ToolMissingError
 
 
 class Postgres(AbstractContextManager["Postgres"]):
-    """Starts a cluster with an empty database `prefect`; `url` is what Prefect takes. It is deleted at the end."""
+    """Starts a cluster with an empty database `prefect`, and deletes it at the end; `url` is its address for Prefect."""
 
     def __init__(self) -> None:
         self._bin = _programs()
@@ -38,12 +38,12 @@ class Postgres(AbstractContextManager["Postgres"]):
         self.url = f"postgresql+asyncpg://prefect@127.0.0.1:{self.port}/prefect"
 
     def crash(self) -> None:
-        """End it without a checkpoint, as a power cut would, and start it again; it recovers from its log."""
+        """Stop it without a checkpoint, like a power cut, and start it again; it recovers from its log."""
         self._run("pg_ctl", "-D", str(self._data), "-m", "immediate", "-w", "-t", "300", "stop")
         self._start()
 
     def query(self, sql: str) -> str:
-        """What psql prints of a query's rows, without decoration."""
+        """Return the rows of a query as psql prints them, without decoration."""
         command = [self._bin / "psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "prefect", "-Atc", sql, "prefect"]
         return subprocess.run(command, check=True, capture_output=True, text=True, cwd="/").stdout.strip()
 
@@ -59,7 +59,7 @@ class Postgres(AbstractContextManager["Postgres"]):
         self._run("pg_ctl", "-D", str(self._data), "-l", str(self._log), "-w", "-t", "300", "-o", options, "start")
 
     def _run(self, program: str, *arguments: str) -> None:
-        # Its own session: a Ctrl-C at the terminal is not for the database.
+        # A session of its own, so that Ctrl-C at the terminal does not reach the database.
         subprocess.run(
             [str(self._bin / program), *arguments], check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
             start_new_session=True, cwd="/", **self._as,

@@ -1,1 +1,1 @@
-"""Why was an answer not paid? A stored rollout graded again, with waves, or a shell in the sandbox that judged it. The history stays as it is."""
+"""Debug a verdict: grade a stored rollout again, with waves, or open a shell in the sandbox that judged it. The history is not changed."""

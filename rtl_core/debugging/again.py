@@ -1,7 +1,8 @@
-"""A stored rollout graded again as its run graded it. Nothing is recorded."""
+"""Grade a stored rollout again as its run did. Nothing is recorded."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from rtl_core.config import RunConfig
@@ -22,7 +23,7 @@ from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 @dataclass(frozen=True)
 class Case:
-    """A graded rollout of a history with all that grading it needs."""
+    """A graded rollout of a history, with everything needed to grade it."""
 
     stored: StoredRollout
     verdict: Verdict
@@ -30,7 +31,7 @@ class Case:
     problem: Problem
     config: RunConfig
     known_good: KnownGood = field(default_factory=KnownGood)
-    """What known-good answers of the history took."""
+    """Times of known-good answers in the history."""
 
     @property
     def answer(self) -> Answer:
@@ -38,10 +39,10 @@ class Case:
 
 
 def open_case(history: History, key: str) -> Case:
-    """The rollout of that key, or whose key ends so.
+    """The rollout with this key, or whose key has this end.
 
     Raises:
-        HistoryError: there is none or more than one, it has no verdict yet, or its problem is gone.
+        HistoryError: there is none or more than one, it has no verdict yet, or its problem is missing.
         ConfigError: the run's configuration cannot be used here.
     """
     stored = history.find_rollout(key)
@@ -56,23 +57,16 @@ def open_case(history: History, key: str) -> Case:
 
 
 def grade_again(case: Case, executor: Watched, *, stage: Stage | None = None) -> Verdict:
-    """The verdict of today's tools on a case, under the run's limits and seeds.
-
-    Args:
-        stage: the last stage to grade; None for the one that the run graded to.
-    """
+    """The verdict of the current tools on a case, with the run's limits and seeds. `stage`: the last one to grade; None: the run's."""
     section, rollout = case.config.grading, case.stored.rollout
     grader = grader_of(case.config, executor, case.known_good)
-    try:
-        return grader.grade(
-            case.problem, case.answer, stage or Stage(section.last_stage(rollout.purpose, rollout.step))
-        )
-    finally:
-        grader.close()
+    last = stage or Stage(section.last_stage(rollout.purpose, rollout.step))
+    with closing(grader):
+        return grader.grade(case.problem, case.answer, last)
 
 
 def is_same(was: Verdict, now: Verdict) -> bool:
-    """Whether two verdicts say the same; times and tools aside, and how much time was allowed where it ran out."""
+    """Whether two verdicts agree, apart from times, tools, and the reason of a timeout (it names the limit)."""
 
     def said(verdict: Verdict) -> tuple[object, ...]:
         reasons = () if verdict.outcome is Outcome.TIMEOUT else verdict.reasons
@@ -88,11 +82,11 @@ def in_words(verdict: Verdict) -> list[str]:
 
 
 def other_tools(was: Verdict, now: Verdict) -> list[str]:
-    """Which tools differ, the first thing to look at when verdicts do."""
+    """Which tools differ: the first thing to check if verdicts do."""
     names = sorted(name for name in {*was.tools, *now.tools} if was.tools.get(name) != now.tools.get(name))
     return [f"{name} was {was.tools.get(name, 'absent')}, is {now.tools.get(name, 'absent')}" for name in names]
 
 
 def executor_of(case: Case) -> Executor:
-    """The kind of executor that graded a case, started for it."""
+    """Start an executor of the kind that graded a case."""
     return make_executor(case.verdict.executor, case.config.grading.image)

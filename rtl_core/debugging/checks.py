@@ -1,4 +1,4 @@
-"""The first failing check of a graded answer: what it said, and when."""
+"""The first failing check of a graded answer: its message and its time."""
 
 from __future__ import annotations
 
@@ -22,35 +22,29 @@ _SECONDS = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9, "p": 1e-12, "f": 1e-15}
 
 @dataclass(frozen=True)
 class Check:
-    """The first check of a harness that failed, as far as the harness tells of it."""
+    """The first failing check of a harness, as far as the harness reports it."""
 
     words: str
-    """Its message."""
     test: str | None = None
-    """The test that it belongs to."""
     at_s: float | None = None
-    """Simulated seconds when it failed; None where the harness does not tell."""
+    """Simulated time of the failure in seconds; None if the harness does not report it."""
     simulation: int | None = None
-    """Number of the cocotb simulation, from 0 in the order of their starts; None without cocotb."""
+    """Index of the cocotb simulation, in the order of their starts; None without cocotb."""
     signal: str | None = None
     got: str | None = None
     expected: str | None = None
-    """What was seen where, and what should have been, in the harness' own way to write it."""
+    """The signal, its value and the right one, as the harness writes them."""
 
     @property
     def seen(self) -> str | None:
-        """These in words, as far as the harness tells."""
+        """These in words, if the harness reports both values."""
         if self.got is None or self.expected is None:
             return None
-        return (
-            f"{self.signal} is {self.got}, expected {self.expected}"
-            if self.signal
-            else f"got {self.got}, expected {self.expected}"
-        )
+        return f"{f'{self.signal} is' if self.signal else 'got'} {self.got}, expected {self.expected}"
 
 
 def first_failing_check(steps: Sequence[StepResult], harness: Mapping[str, str]) -> Check | None:
-    """The first failing check in the results of a harness' services; None where no test failed."""
+    """The first failing check in the results of a harness' services; None if no test failed."""
     number = 0
     for step in steps:
         for session in step.sessions:
@@ -63,8 +57,8 @@ def first_failing_check(steps: Sequence[StepResult], harness: Mapping[str, str])
                     if "Test failed with RANDOM_SEED" in words:
                         told = re.search(r"^\s*(?:\d\S*\s+)?(\w*(?:Error|Exception|Failure): .*)", step.output, re.M)
                         words = told[1] if told else words
-                    # A starter bench goes on behind its first wrong check, and says when that was. It then drives the next inputs
-                    # at the same time: what it saw is what stood a picosecond, its step, before.
+                    # A starter bench continues after its first wrong check and reports its time. It drives the next inputs at that time,
+                    # so the values that it checked are those of a picosecond (its time step) before.
                     at = re.search(r" ns=([\d.]+)\]", words)
                     at_s = float(at[1]) * 1e-9 - 1e-12 if at else passed_s
                     return Check(words, test["name"], at_s, number, **_named(words))

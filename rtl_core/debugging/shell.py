@@ -1,41 +1,35 @@
-"""A person's shell in the sandbox that judged an answer: the same files, environment, user and limits."""
+"""An interactive shell in the sandbox that judged an answer, with the same files, environment, user and limits."""
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
 
 from rtl_core.errors import ConfigError
 from rtl_core.grading.executors.base import Executor, Job
 from rtl_core.grading.jobs import Watched
 
 
-class HasShell(Protocol):
-    """An executor on this machine."""
-
-    def shell(self, job: Job) -> int: ...
-
-
 @dataclass(frozen=True)
 class Shell:
-    """A shell that is ready to be opened."""
+    """A shell that can be opened."""
 
     job: Job
     command: str
-    """What the harness' service runs; `harness` runs it inside."""
+    """The command of the harness' service; `harness` runs it in the shell."""
 
     def open(self, executor: Executor) -> int:
-        """Opens it on this process' terminal or streams; the shell's exit code. Nothing of it outlives it."""
-        if not hasattr(executor, "shell"):
+        """Open it on this process' terminal or streams; return its exit code. It leaves nothing behind."""
+        shell = getattr(executor, "shell", None)
+        if shell is None:
             raise ConfigError(f"the executor {executor.name} has no shell", "use bubblewrap or docker on this machine")
-        return cast(HasShell, executor).shell(self.job)
+        return int(shell(self.job))
 
 
 def shell_of(watched: Watched) -> Shell:
-    """The shell for what a grading has just run: in the service that failed first, else in the first one.
+    """The shell for a finished grading: in the service that failed first, or in the first one.
 
-    Raises ConfigError when the answer was judged before its harness ran.
+    Raises ConfigError if the answer was judged before its harness ran.
     """
     if not watched.runs:
         raise ConfigError(
@@ -48,7 +42,7 @@ def shell_of(watched: Watched) -> Shell:
     environment = {
         **step.env,
         "PS1": r"sandbox:\w\$ ",
-        # How bash hands functions on; it reads them whether somebody types or not.
+        # How bash exports functions; it also reads them if it is not interactive.
         "BASH_FUNC_harness%%": f"() {{ ( cd {shlex.quote(step.cwd)} && {command} ); }}",
     }
     inside = replace(step, name="shell", argv=("bash", "--norc"), env=environment)

@@ -1,4 +1,4 @@
-"""A window of waves as a table for a terminal: a row for each signal, a column for each moment."""
+"""A window of waves as a table for the terminal: a row for each signal, a column for each time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rtl_core.debugging.waves import Waves
 from rtl_core.reporting.text import visible
 
 _AFTER = 2
-"""Moments behind the failing check that are shown."""
+"""Number of times after the failing check that are shown."""
 
 
 def waves_table(waves: Waves, width: int = 120) -> Table:
-    """The moments before the failing check and some after it, as many as `width` characters hold.
+    """The times before the failing check and some after it, as many as fit in `width` characters.
 
-    Values are hexadecimal; `x` and `z` are digits with unknown or undriven bits. A row `expected` follows a signal that the bench's
-    own reference drives otherwise.
+    Values are hexadecimal; `x` and `z` are digits with unknown or undriven bits. A signal with another value in the bench's reference design is
+    followed by a row `expected`.
     """
     failed = waves.times.index(waves.failed_at)
     shown = waves.times[: failed + _AFTER + 1]
@@ -31,12 +31,8 @@ def waves_table(waves: Waves, width: int = 120) -> Table:
     table.add_column("signal", no_wrap=True)
     for time in shown:
         here = time == waves.failed_at
-        table.add_column(
-            Text(f"{'▼ ' if here else ''}{_time(waves, time)}"),
-            justify="right",
-            no_wrap=True,
-            style="bold red" if here else "",
-        )
+        head, style = Text(f"{'▼ ' if here else ''}{_time(waves, time)}"), "bold red" if here else ""
+        table.add_column(head, justify="right", no_wrap=True, style=style)
     for signal in waves.signals:
         name = Text.assemble(visible(signal.name), (f" {signal.direction or ''} {signal.width}", "dim"))
         table.add_row(name, *(_hex(signal.at(time)) for time in shown))
@@ -56,7 +52,7 @@ def _hex(bits: str) -> str:
 
 
 def hexadecimal(bits: str) -> str:
-    """Bits of `01xz` as 0x..., digit by digit: one with an unknown bit is x, one of z alone is z."""
+    """Bits (`01xz`) as 0x...; a digit with an unknown bit is x, one with only z is z."""
     padded = bits.rjust(-(-len(bits) // 4) * 4, "0" if bits[:1] in "01" else bits[:1])
     digits = []
     for i in range(0, len(padded), 4):

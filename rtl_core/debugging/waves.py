@@ -1,7 +1,7 @@
-"""The waves around a failing check: a stored rollout is graded again while its simulator dumps every signal.
+"""Waves around a failing check: a stored rollout is graded again while its simulator dumps every signal.
 
-Icarus writes them, by a second root module beside the design (grading/inside/waves): neither harness nor design is changed, and the
-recorded verdict stays. Not covered: harnesses that simulate with Verilator, and answers that never reach a simulator.
+Icarus writes them with a second root module beside the design (grading/inside/waves), so harness and design are unchanged, and the recorded
+verdict stays. Not covered: harnesses that use Verilator, and answers that never reach a simulator.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ from rtl_core.types.problem import Port
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 BEFORE, AFTER = 40, 8
-"""Moments of change that a window holds before and behind the failing check."""
+"""Number of times with a change in a window, before and after the failing check."""
 _SUFFIX = re.compile(rb"_b[0-9a-f]{24}\b")
 SLOWER = 4
-"""A simulation that dumps may take so many times as long."""
+"""Factor for the time limit of a simulation that dumps."""
 
 
 @dataclass(frozen=True)
 class Signal:
-    """A port of the demanded interface within the window."""
+    """A port of the demanded interface in the window."""
 
     name: str
     width: int
     direction: str | None
     changes: Changes
-    """(time, bits), the first at the window's begin; the bits are `01xz`, the highest first."""
+    """(time, bits), the first at the window's begin; the bits are `01xz`, the most significant first."""
     expected: Changes = ()
-    """The same of the bench's own reference design, where it simulates one."""
+    """The same for the bench's reference design, if it has one."""
 
     def at(self, time: int) -> str:
-        """Its bits at a time; empty before the first."""
+        """The bits at a time; empty before the first."""
         return _at(self.changes, time)
 
     def expected_at(self, time: int) -> str:
-        """The same of the reference design."""
+        """The same for the reference design."""
         return _at(self.expected, time)
 
 
 @dataclass(frozen=True)
 class Waves:
-    """A window of a simulation around the first failing check. Times count in units of `step_s` seconds."""
+    """A window of a simulation around the first failing check. Times are multiples of `step_s` seconds."""
 
     rollout: str
     verdict: Verdict
-    """Of the grading that dumped; the recorded one is not touched."""
+    """Of the grading that dumped, not the recorded one."""
     check: Check | None
-    """What failed first; None where no check failed, as in a simulation that never ends."""
+    """The first failing check; None if no check failed, as in a simulation that never ends."""
     failed_at: int
-    """The last change of a signal that the failing check could see, or that there was."""
+    """Time of the last change of a signal before the failing check, or at all."""
     begin: int
     end: int
     step_s: float
@@ -72,16 +72,16 @@ class Waves:
 
     @property
     def times(self) -> list[int]:
-        """Every time within the window at which a signal changes."""
+        """Every time in the window at which a signal changes."""
         return sorted({time for signal in self.signals for time, _ in (*signal.changes, *signal.expected)})
 
 
 def waves_of(history: History, rollout: str) -> Waves:
-    """Grade a stored rollout (its key, or an end of it that only one key has) again with waves, in the kind of sandbox that judged it.
-    Takes seconds; records nothing.
+    """Grade a stored rollout (its key, or a unique end of it) again with waves, in the kind of sandbox that judged it. Takes seconds; records
+    nothing.
 
     Raises:
-        HistoryError: there is no such rollout or no waves of it; the message says why.
+        HistoryError: there is no such rollout, or no waves of it; the message says why.
         ToolMissingError, InfrastructureError: the sandbox cannot be started here.
     """
     case = open_case(history, rollout)
@@ -90,10 +90,10 @@ def waves_of(history: History, rollout: str) -> Waves:
 
 
 def dump(case: Case, executor: Executor) -> Waves:
-    """The same in an executor that is at hand."""
+    """The same in a given executor."""
     timed_out = case.verdict.outcome is Outcome.TIMEOUT
     watched = Watched(executor, case.problem, lambda job: _with_waves(job, patient=not timed_out))
-    # The seed that the verdict tells of, and no other beside it.
+    # Only the seed of the verdict.
     section = case.config.grading.model_copy(update={"seed": case.verdict.seed, "seeds": 1})
     case = replace(case, config=case.config.model_copy(update={"grading": section}))
     verdict = grade_again(case, watched, stage=Stage.TESTS)
@@ -121,7 +121,7 @@ def dump(case: Case, executor: Executor) -> Waves:
 
 
 def _with_waves(job: Job, *, patient: bool) -> Job:
-    """The job with waves. Pytest stops at the first failing test: its simulation is the last, and nobody waits for others."""
+    """The job with waves. Pytest stops at the first failing test, so its simulation is the last one."""
     steps = until_one_fails(job.steps)
     slower = SLOWER if patient else 1
     seconds = min(3600.0, job.limits.wall_s * slower)
@@ -139,11 +139,11 @@ def _why_none(watched: Watched, verdict: Verdict) -> str:
 
 
 def _wave(result: JobResult, check: Check | None) -> Wave:
-    """The dump of the simulation that failed: that of the check if the simulations can be told apart, else the last."""
+    """The dump of the failed simulation: the check's if the simulations can be told apart, else the last."""
     sessions = sum(len(step.sessions) for step in result.steps)
     if check and check.simulation is not None and sessions == len(result.waves):
         return result.waves[check.simulation]
-    # A rewritten bench (problems/testbench) gives its names a suffix that means nothing to people.
+    # A rewritten bench (problems/testbench) adds a meaningless suffix to its names.
     last = result.waves[-1]
     modules = {_SUFFIX.sub(b"", path.encode()).decode(): module for path, module in last.modules.items()}
     head, whole, body = last.vcd.partition(b"\n$enddefinitions")
@@ -151,7 +151,7 @@ def _wave(result: JobResult, check: Check | None) -> Wave:
 
 
 def _scope(case: Case, modules: Mapping[str, str], found: Dump) -> str:
-    """Where the design stands in the simulation: the first instance of the demanded module, else the first root with signals."""
+    """Path of the design in the simulation: the first instance of the demanded module, else the first root with signals."""
     wanted = case.problem.interface.module if case.problem.interface else None
     for path, module in modules.items():
         if module == wanted and path in found.scopes:
@@ -184,7 +184,6 @@ def _window(
     reference = _reference(found, scope, shown, ports)
     told = found.end if check is None or check.at_s is None else round(check.at_s / found.step_s)
     all_changes = found.around(shown, told, BEFORE, AFTER)
-    # The same of the bench's own design.
     should = found.around(list(reference.values()), told, BEFORE, AFTER) if reference else {}
     times = sorted({time for of in (all_changes, should) for changes in of.values() for time, _ in changes}) or [0]
     place = max(0, bisect_right(times, told) - 1)
@@ -204,7 +203,7 @@ def _window(
     if check and check.expected is None:
         for signal in signals:
             if signal.name == check.signal and signal.expected:
-                # A bench looks just before the values change that it is woken by.
+                # A bench samples just before the change that triggers it.
                 before = failed_at - 1
                 seen = before if signal.at(before) != signal.expected_at(before) else failed_at
                 check = replace(check, got=signal.at(seen), expected=signal.expected_at(seen))
@@ -212,7 +211,7 @@ def _window(
 
 
 def _reference(found: Dump, scope: str, shown: list[Variable], ports: Mapping[str, Port]) -> dict[str, Variable]:
-    """The outputs of an instance beside the design that has all its ports: the reference design of a bench."""
+    """The outputs of a bench's reference design: an instance beside the design that has all its ports."""
     parent, _, own = scope.rpartition(".")
     names = {variable.name for variable in shown}
     for path, variables in found.scopes.items():
@@ -223,7 +222,7 @@ def _reference(found: Dump, scope: str, shown: list[Variable], ports: Mapping[st
 
 
 def _cut(changes: Changes, begin: int, end: int) -> Changes:
-    """Those of a window; what stands at its begin comes first."""
+    """The changes in a window, starting with the value at its begin."""
     standing = [(begin, value) for time, value in changes if time <= begin][-1:]
     return (*standing, *((time, value) for time, value in changes if begin < time <= end))
 

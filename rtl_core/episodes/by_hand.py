@@ -1,4 +1,4 @@
-"""A person as the policy: the same tools, bounds and results as a model's, on a terminal or from a pipe."""
+"""A person as the policy, on a terminal or a pipe, with the same tools, limits and results as a model."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ A line is a call: the tool's name and its arguments in order, or as name=value.
 
 
 class ByHand:
-    """Reads calls from `source`, one a turn, and prints what a model would be told."""
+    """Reads calls from `source`, one a turn, and prints what a model would read."""
 
     def __init__(self, source: TextIO = sys.stdin, shown: TextIO = sys.stdout) -> None:
         self.source, self.shown = source, shown
         self._told = 0
 
     def reply(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int) -> Reply:
-        """The next call that a person makes; none at the end of the input."""
+        """The person's next call; none at the end of the input."""
         for message in messages[self._told :]:
             if message["role"] != "assistant":
                 self._print(f"[{message['role']}] {message['content']}\n")
@@ -41,9 +41,8 @@ class ByHand:
             if not line or line.strip() == "end":
                 return Reply("")
             if line.split()[:1] == ["help"]:
-                self._print(
-                    "\n".join(map(_explained, (offered[n] for n in line.split()[1:] or offered if n in offered)))
-                )
+                named = line.split()[1:] or offered
+                self._print("\n".join(_explain(offered[name]) for name in named if name in offered))
             elif line.strip():
                 try:
                     name, arguments = self._call(line)
@@ -53,7 +52,7 @@ class ByHand:
                 return Reply("", (Call(name, arguments, f"call_{len(messages)}"),))
 
     def _call(self, line: str) -> tuple[str, str]:
-        """Name and arguments of a line. ValueError or OSError for one that cannot be read."""
+        """Name and arguments in a line. ValueError or OSError if it cannot be read."""
         name, *words = shlex.split(line)
         if name not in TOOLS:
             return name, "{}"
@@ -78,15 +77,11 @@ class ByHand:
         return Path(word[1:]).read_text() if word.startswith("@") else word
 
     def _print(self, text: str, end: str = "\n") -> None:
-        print(
-            "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text),
-            end=end,
-            file=self.shown,
-            flush=True,
-        )
+        shown = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+        print(shown, end=end, file=self.shown, flush=True)
 
 
-def _explained(tool: dict[str, Any]) -> str:
+def _explain(tool: dict[str, Any]) -> str:
     parameters = tool["parameters"]
     lines = [f"{tool['name']}: {tool['description']}"]
     for name, said in parameters["properties"].items():

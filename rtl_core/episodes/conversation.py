@@ -1,4 +1,4 @@
-"""A model that samples tokens as the policy of an episode: its prompt only grows (prompting/calls.py)."""
+"""A model that samples tokens, as an episode's policy; its prompt only grows (prompting/calls.py)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat, answer_text
 
 Sample = Callable[[Sequence[int], int], tuple[Sequence[int], Sequence[float]]]
-"""(prompt of P tokens, most tokens) -> T tokens of a completion, the one that ends it included, and their log-probabilities."""
+"""(prompt of P tokens, largest number of tokens) -> T tokens of a completion, including its end token, and their log-probabilities."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """A conversation as it is trained on: see `Rollout`."""
+    """A conversation for training: see `Rollout`."""
 
     prompt_P: tuple[int, ...]
     tokens_T: tuple[int, ...]
@@ -27,30 +27,30 @@ class Played:
 
 @dataclass
 class Conversation:
-    """One episode's conversation. Turns that were recorded are taken up from the messages, token by token."""
+    """The conversation of an episode. Recorded turns are restored from the messages, token by token."""
 
     chat: Chat
     sample: Sample
     context: int | None = None
-    """Tokens of prompt and completion together that the model takes."""
+    """Largest number of tokens of prompt and completion together."""
     tokens: list[int] = field(default_factory=list)
-    """All so far: prompts, what was sampled, and what tools gave."""
+    """All tokens so far: prompts, samples, and results of tools."""
     logprobs: list[float] = field(default_factory=list)
-    """The sampler's, of those behind the first prompt; 0 where a tool gave the token."""
+    """The sampler's log-probabilities of the tokens after the first prompt; 0 for tokens from tools."""
     own: list[bool] = field(default_factory=list)
-    """Which of them were sampled."""
+    """Whether each of these tokens was sampled."""
     _read: int = 0
-    """How many messages stand in them."""
+    """Number of messages in the tokens."""
     _tools: ToolChat | None = None
 
     def reply(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int) -> Reply:
-        """The next turn; cut and empty where the conversation fills the model's context.
+        """The next turn; cut and empty if the conversation fills the model's context.
 
         Raises:
-            ConfigError: the chat template knows no tools, or rewrites the turns before.
-            PolicyError: it refuses what is to be rendered.
+            ConfigError: the chat template does not support tools, or rewrites earlier turns.
+            PolicyError: the template refuses the messages.
         """
-        self._read_up(messages, tools)
+        self._catch_up(messages, tools)
         room = most_tokens if self.context is None else min(most_tokens, self.context - len(self.tokens))
         if room < 1:
             return Reply("", cut=True)
@@ -68,17 +68,17 @@ class Conversation:
         )  # fmt: skip
 
     def played(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Played:
-        """An episode that has ended as one sequence, which ends with the last token that was sampled. Raises what `reply` raises."""
-        self._read_up(messages, tools, ended=True)
+        """A finished episode as one sequence up to the last sampled token. Raises what `reply` raises."""
+        self._catch_up(messages, tools, ended=True)
         length = max((place + 1 for place, own in enumerate(self.own) if own), default=0)
         start = len(self.tokens) - len(self.own)
         completion = tuple(self.tokens[start : start + length])
         return Played(tuple(self.tokens[:start]), completion, tuple(self.logprobs[:length]), tuple(self.own[:length]))
 
-    def _read_up(
+    def _catch_up(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], ended: bool = False
     ) -> None:
-        """Take up the messages that are not in the tokens yet; `ended`: nobody was told what the last calls gave."""
+        """Add the messages that are not in the tokens yet; `ended`: the results of the last calls were not sent."""
         if self._tools is None:
             self._tools = ToolChat(self.chat, tools)
             self._read = sum(message["role"] in ("system", "user") for message in messages)

@@ -1,6 +1,6 @@
 """A model behind an OpenAI-compatible endpoint (`/chat/completions`): vLLM, SGLang, llama.cpp, or a provider.
 
-The server renders the conversation and reads the calls; the history keeps texts and counts of tokens, no tokens.
+The server renders the conversation and parses the calls; the history has texts and numbers of tokens, but no tokens.
 """
 
 from __future__ import annotations
@@ -23,42 +23,36 @@ TRIES = 6
 TIMEOUT_S = 600.0
 _TOO_LONG = re.compile(r"context|too long|max(?:imum)?[\w ]*(?:length|tokens)", re.I)
 KEY = "OPENAI_API_KEY"
-"""The variable of the environment that holds the key, where the endpoint wants one."""
+"""Environment variable with the API key, if the endpoint needs one."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A policy that asks an endpoint. Threads may share it."""
+    """A policy that sends requests to an endpoint. It is thread-safe."""
 
     url: str
-    """Up to and with the version: http://localhost:8000/v1."""
+    """Base URL including the version: http://localhost:8000/v1."""
     model: str
     temperature: float = 0.2
     top_p: float = 0.95
     reply_tokens: int = 4096
-    """The longest turn."""
+    """Largest number of tokens in a turn."""
     retry_s: float = 1.0
-    """Before a second try; twice as long before each further one."""
+    """Delay before the second try; it doubles for each further one."""
     client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=TIMEOUT_S))
 
     def reply(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] = (), most_tokens: int | None = None
     ) -> Reply:
-        """The next turn. Where the conversation has outgrown the model's context, it is cut and empty.
+        """The next turn; cut and empty if the conversation exceeds the model's context.
 
         Raises:
-            BackendUnavailableError: the endpoint does not answer, after several tries.
+            BackendUnavailableError: the endpoint does not answer after several tries.
             PolicyError: it refuses the request.
         """
         limit = self.reply_tokens if most_tokens is None else min(self.reply_tokens, most_tokens)
-        asked = {
-            "model": self.model,
-            "messages": list(messages),
-            "max_tokens": limit,
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            **({"tools": list(tools)} if tools else {}),
-        }
+        asked: dict[str, Any] = {"model": self.model, "messages": list(messages), "max_tokens": limit}
+        asked |= {"temperature": self.temperature, "top_p": self.top_p, **({"tools": list(tools)} if tools else {})}
         answered = self._post(asked)
         if answered.status_code == 400 and len(messages) > 2 and _TOO_LONG.search(answered.text):
             return Reply("", cut=True)
@@ -88,17 +82,13 @@ class Endpoint:
 
 
 def check_reachable(url: str) -> None:
-    """Ask once whether there is a server, whatever it says.
-
-    Raises:
-        BackendUnavailableError: no connection within ten seconds.
-    """
+    """Check that a server accepts connections, whatever it answers. Raises BackendUnavailableError after ten seconds."""
     try:
         httpx.get(url, timeout=10)
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
         raise _unreachable(url, str(error) or repr(error)) from None
     except httpx.HTTPError:
-        pass  # it took the connection; a request for an answer will tell more
+        pass  # there is a server; the first real request will show the error
 
 
 def _unreachable(url: str, why: str) -> BackendUnavailableError:
@@ -110,17 +100,18 @@ def _read(answered: httpx.Response, url: str) -> Reply:
         told = answered.json()
         choice = told["choices"][0]
         message, usage = choice["message"], told.get("usage") or {}
-        calls = tuple(
-            Call(str(call["function"]["name"]), _as_json(call["function"]["arguments"]), str(call.get("id") or ""))
-            for call in message.get("tool_calls") or ()
-        )
+        calls = []
+        for call in message.get("tool_calls") or ():
+            arguments = call["function"]["arguments"]  # some servers send an object instead of its text
+            words = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+            calls.append(Call(str(call["function"]["name"]), words, str(call.get("id") or "")))
         text, thought = message.get("content"), message.get("reasoning_content") or message.get("reasoning")
         if not isinstance(text or "", str) or not isinstance(thought or "", str):
             raise TypeError("no text")
         return Reply(
             text=text or "",
             thought=thought or "",
-            calls=calls,
+            calls=tuple(calls),
             n_tokens=int(usage.get("completion_tokens") or 0),
             cut=choice.get("finish_reason") == "length",
         )
@@ -129,8 +120,3 @@ def _read(answered: httpx.Response, url: str) -> Reply:
             f"{url} answers with something else than a chat completion: {answered.text[:200]}",
             "it must speak OpenAI's protocol",
         ) from error
-
-
-def _as_json(arguments: Any) -> str:
-    """Arguments of a call, which some servers give as an object in place of its text."""
-    return arguments if isinstance(arguments, str) else json.dumps(arguments or {})

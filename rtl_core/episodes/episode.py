@@ -1,22 +1,23 @@
-"""One episode: a policy and the tools in turns, until it submits for the last time, stops calling, or a bound is reached.
+"""An episode: a policy and the tools take turns until the last submission, a turn without calls, or a limit.
 
-A submission that fails, and is not the last that `Bounds.attempts` allows, is met with the grader's words. Without tools every turn is one.
+A failed submission that is not the last one allowed by `Bounds.attempts` is answered with the grader's feedback. Without tools every turn is a
+submission.
 
-A *policy* is whatever answers a conversation: a model that samples tokens (conversation.py) or
-answers at an endpoint (endpoint.py), a script, a person in a terminal. Every turn is told
-to `on_turn` before the next begins, so that an episode whose process died goes on from its recorded turns.
+A *policy* continues a conversation: a model that samples tokens (conversation.py) or is behind an endpoint (endpoint.py), a script, or a person
+at a terminal. Every turn is passed to `on_turn` before the next begins, so that an episode whose process died can be resumed.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from rtl_core.config.episode import Bounds
-from rtl_core.episodes.tools import Judge, Result, Toolbox
+from rtl_core.episodes.tools import Judge, Result, Toolbox, definitions
 from rtl_core.grading.executors.base import Executor
+from rtl_core.history.records import MessageRecord
 from rtl_core.prompting.answer_to import answer_to, response_of
 from rtl_core.prompting.calls import Call
 from rtl_core.prompting.feedback import ASK
@@ -35,49 +36,48 @@ The test bench that judges you is another one than what you find, and it is not 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a policy writes in one turn."""
+    """A policy's turn."""
 
     text: str
     calls: tuple[Call, ...] = ()
     thought: str = ""
-    """What an endpoint tells apart from the text."""
+    """Reasoning that an endpoint returns separately from the text."""
     n_tokens: int = 0
-    """Tokens that it wrote."""
     cut: bool = False
-    """Whether a limit of tokens ended it."""
+    """Whether a token limit ended it."""
     tokens_T: tuple[int, ...] = ()
-    """Of a model that samples here, the tokens themselves; none of one at an endpoint."""
+    """The sampled tokens; empty for an endpoint."""
     logprobs_T: tuple[float, ...] = ()
-    """The sampler's log-probabilities of them."""
+    """The sampler's log-probabilities of these tokens."""
 
 
 class Policy(Protocol):
-    """Whoever plays an episode."""
+    """Plays an episode."""
 
     def reply(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int) -> Reply:
-        """The next turn after a conversation in OpenAI's format, of at most so many tokens."""
+        """The next turn of a conversation in OpenAI's format, with at most `most_tokens` tokens."""
         ...
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn: what the model wrote, and what each of its calls gave."""
+    """A turn of the policy, and the results of its calls."""
 
     reply: Reply
     results: tuple[Result, ...] = ()
-    """Of a turn without tools: what the grader said of it, if there is a further attempt."""
+    """Without tools: the grader's feedback, if another attempt is allowed."""
     seconds: float = 0.0
-    """That the policy took, on the clock."""
+    """Wall time of the policy."""
 
     @property
     def told(self) -> list[tuple[Call | None, Result]]:
-        """The results with the call that each is of; None where there are no tools."""
+        """Each result with its call, which is None without tools."""
         return list(zip(self.reply.calls or [None] * len(self.results), self.results, strict=True))
 
 
 @dataclass
 class Episode:
-    """An episode under way, or ended."""
+    """A running or finished episode."""
 
     problem: Problem
     executor: Executor
@@ -85,9 +85,9 @@ class Episode:
     turns: list[Turn] = field(default_factory=list)
     ended: Ended | None = None
     judge: Judge | None = None
-    """Asked between two attempts; None: the first ends the episode."""
+    """Grades an attempt that is not the last one; if None, the first ends the episode."""
     opening: Sequence[Message] | None = None
-    """The first prompt, in place of `episode_messages`."""
+    """The first prompt, instead of `episode_messages`."""
 
     def __post_init__(self) -> None:
         self.tools = Toolbox(self.problem, self.executor, self.bounds, self.judge)
@@ -97,62 +97,60 @@ class Episode:
         for turn in recorded:
             for call, result in turn.told:
                 self.tools.again(call, result)
-            self._take(turn)
+            self._append(turn)
 
     @property
     def text(self) -> str:
-        """A response that holds the answer: the files as they are; without tools what the model wrote last, if it wrote anything."""
+        """A response with the answer: the current files, or without tools the last nonempty text."""
         if self.tools.offered:
             return response_of(self.tools.workspace.answer().files)
         return next((turn.reply.text for turn in reversed(self.turns) if turn.reply.text), "")
 
     @property
     def answer(self) -> Answer:
-        """The files that are asked for, as they are."""
+        """The current state of the files that are asked for."""
         return self.tools.workspace.answer() if self.tools.offered else answer_to(self.problem, self.text)
 
     @property
     def n_tokens(self) -> int:
-        """Tokens that the model wrote."""
+        """Number of tokens that the model wrote."""
         return sum(turn.reply.n_tokens for turn in self.turns)
 
     def play(self, policy: Policy, on_turn: Callable[[Turn], None] = lambda turn: None) -> Answer:
-        """Play to the end. Raises what the policy raises, and InfrastructureError where the sandbox fails; play then goes on."""
-        definitions = self.tools.definitions()
+        """Play to the end. Raises what the policy raises, and InfrastructureError if the sandbox fails; call it again to resume."""
+        offered = definitions(self.tools.offered)
         while self.ended is None:
             started = time.monotonic()
-            reply = policy.reply(self.messages, definitions, self.bounds.tokens - self.n_tokens)
+            reply = policy.reply(self.messages, offered, self.bounds.tokens - self.n_tokens)
             seconds = time.monotonic() - started
-            if reply.cut or not self.tools.offered:  # its last call may be half of one; one to no tool is text
+            if reply.cut or not self.tools.offered:  # the last call may be incomplete; without tools a call is text
                 reply = replace(reply, calls=())
-            turn = Turn(reply, tuple(self._results(reply.calls) if self.tools.offered else self._said(reply)), seconds)
+            turn = Turn(
+                reply, tuple(self._results(reply.calls) if self.tools.offered else self._feedback(reply)), seconds
+            )
             on_turn(turn)
-            self._take(turn)
+            self._append(turn)
         return self.answer
 
     def _results(self, calls: Sequence[Call]) -> list[Result]:
         found: list[Result] = []
         for number, call in enumerate(calls):
-            if self.tools.submitted:
-                found.append(Result("error: not carried out, since you have submitted", False))
-            elif number >= self.bounds.calls:
-                found.append(
-                    Result(f"error: not carried out, since a turn has at most {self.bounds.calls} calls", False)
-                )
-            else:
-                found.append(self.tools.call(call))
+            why = f"a turn has at most {self.bounds.calls} calls" if number >= self.bounds.calls else ""
+            why = "you have submitted" if self.tools.submitted else why
+            refused = Result(f"error: not carried out, since {why}", False)
+            found.append(refused if why else self.tools.call(call))
         return found
 
-    def _said(self, reply: Reply) -> list[Result]:
-        """What the grader says of a turn without tools, if a further attempt may follow."""
+    def _feedback(self, reply: Reply) -> list[Result]:
+        """The grader's feedback on a turn without tools, if another attempt is allowed."""
         if reply.cut:
             return []
         started = time.monotonic()
         words = self.tools.submit(answer_to(self.problem, reply.text))
         return [] if words is None else [Result(f"{words}\n{ASK}", False, time.monotonic() - started)]
 
-    def _take(self, turn: Turn) -> None:
-        """Add a turn to the conversation, and see whether it is the last."""
+    def _append(self, turn: Turn) -> None:
+        """Add a turn to the conversation, and determine whether it is the last."""
         self.turns.append(turn)
         reply = turn.reply
         calls = [
@@ -169,7 +167,7 @@ class Episode:
                 self.messages.append({"role": "user", "content": result.text})
                 continue
             told = self.bounds.explain and number + 1 == len(turn.results) and self.ended is None
-            left = f"\n({self._left()})" if told else ""
+            left = f"\n({self._remaining()})" if told else ""
             self.messages.append(
                 {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": result.text + left}
             )
@@ -187,7 +185,7 @@ class Episode:
             return "tokens"
         return "seconds" if self.tools.used_s >= self.bounds.seconds else None
 
-    def _left(self) -> str:
+    def _remaining(self) -> str:
         used_s, tries = self.tools.used_s, self.bounds.attempts
         submitted = f", {self.tools.attempts} of {tries} submissions" if tries > 1 else ""
         return (
@@ -197,8 +195,8 @@ class Episode:
 
 
 def episode_messages(problem: Problem, bounds: Bounds, tools: Sequence[str]) -> list[Message]:
-    """System and user message; without `bounds.explain` the problem's text alone. A problem's own system message (CVDP's) describes other
-    tools, so it is left out."""
+    """System and user message; without `bounds.explain` only the problem's text. A problem's own system message (CVDP's) describes other tools
+    and is not used."""
     if not bounds.explain:
         return [{"role": "user", "content": problem.prompt}]
     system = f"{SYSTEM}\n\n{WORK}\n\nTools: {', '.join(tools)}. {bounds.in_words()}"
@@ -209,10 +207,10 @@ def episode_messages(problem: Problem, bounds: Bounds, tools: Sequence[str]) -> 
 
 @dataclass
 class Script:
-    """A policy that makes given calls, one a turn, whatever it is told."""
+    """A policy that makes the given calls, one a turn."""
 
     calls: Sequence[tuple[str, str]]
-    """Name and arguments as JSON."""
+    """Name, and arguments as JSON."""
 
     def reply(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int) -> Reply:
         turn = sum(message["role"] == "assistant" for message in messages)
@@ -220,3 +218,34 @@ class Script:
             return Reply("")
         name, arguments = self.calls[turn]
         return Reply("", (Call(name, arguments, f"call_{turn}"),))
+
+
+def to_messages(rollout: str, first: int, turn: Turn) -> list[MessageRecord]:
+    """The messages of a turn in a rollout's conversation, numbered from `first`."""
+    reply = turn.reply
+    said = MessageRecord(
+        rollout, first, "model", reply.text, not reply.cut, turn.seconds, reply.thought, n_tokens=reply.n_tokens,
+        tokens_T=reply.tokens_T, logprobs_T=reply.logprobs_T,
+    )  # fmt: skip
+    told = [
+        MessageRecord(rollout, at, "tool" if call else "user", r.text, r.ok, r.seconds, call=asdict(call) if call else None, used_s=r.used_s)
+        for at, (call, r) in enumerate(turn.told, first + 1)
+    ]  # fmt: skip
+    return [said, *told]
+
+
+def to_turns(messages: Sequence[MessageRecord]) -> list[Turn]:
+    """The turns that consist of these messages, which are in order."""
+    found: list[list[MessageRecord]] = []
+    for message in messages:
+        if message.who == "model":
+            found.append([])
+        found[-1].append(message)
+    return [_turn(*one) for one in found]
+
+
+def _turn(said: MessageRecord, *told: MessageRecord) -> Turn:
+    calls = tuple(Call(**one.call) for one in told if one.call is not None)
+    tokens = (tuple(said.tokens_T), tuple(said.logprobs_T))
+    results = tuple(Result(one.text, one.ok, one.seconds, one.used_s) for one in told)
+    return Turn(Reply(said.text, calls, said.thought, said.n_tokens, not said.ok, *tokens), results, said.seconds)

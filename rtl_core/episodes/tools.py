@@ -1,8 +1,8 @@
-"""The tools of an episode: what a model may call, and what it is told.
+"""The tools of an episode: what a model can call, and the results that it reads.
 
-A tool is a class: its docstring and fields are what the model is told of it, its method `run` does the work. Programs run by an
-executor over a copy of the workspace, never together with the harness; give it another one than the grader's, so that no sandbox in
-which a model's program ran ever judges an answer.
+A tool is a class: its docstring and fields describe it to the model, its method `run` does the work. An executor runs programs on a copy of the
+workspace, never together with the harness. Use another executor than the grader's, so that no sandbox in which a model's program ran ever
+judges an answer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -26,6 +25,7 @@ from rtl_core.prompting.calls import Call
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 
+INSIDE = Path(__file__).parent / "inside"
 _OVERRUNS = {
     "wall": "it took longer than {:g} s",
     "cpu": "it used more than {:g} s of CPU time",
@@ -34,41 +34,36 @@ _OVERRUNS = {
     "processes": "it started too many processes",
     "output": "it wrote too much output",
 }
-# Behind the gate that guards simulations which are graded: here a test bench may call any system task.
+# Without the gate that guards graded simulations: here a test bench may call any system task.
 _PAST_THE_GATE = 'PATH="${PATH#*:}" exec vvp -n /tmp/simulation'
 
 
 @dataclass(frozen=True)
 class Result:
-    """What the model is told of a call."""
+    """The result of a call, as the model reads it."""
 
     text: str
     ok: bool
-    """False where the call could not be carried out, or a program failed."""
+    """False if the call could not be carried out, or a program failed."""
     seconds: float = 0.0
-    """Of the call, on the clock."""
+    """Wall time of the call."""
     used_s: float = 0.0
-    """In which its programs computed or slept."""
-
-    @property
-    def refused(self) -> bool:
-        """Whether the call was not carried out."""
-        return not self.ok and self.text.startswith(_ERROR)
+    """CPU time and sleep of its programs."""
 
 
 Judge = Callable[[Answer], str | None]
-"""What the grader says of an answer that failed; None: it passed."""
+"""Returns the grader's feedback on an answer that failed, or None if it passed."""
 _ERROR = "error: "
 
 
-def _listed(value: Any) -> Any:
-    """A list of paths also as text: as JSON, or apart by spaces. Some formats of calls know texts alone."""
+def _as_list(value: Any) -> Any:
+    """Accept a list of paths also as text, in JSON or separated by spaces, because some call formats support only text."""
     if not isinstance(value, str):
         return value
     return json.loads(value) if value.lstrip().startswith("[") else value.replace(",", " ").split()
 
 
-Files = Annotated[list[str], BeforeValidator(_listed)]
+Files = Annotated[list[str], BeforeValidator(_as_list)]
 Top = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_$]*$")]
 
 
@@ -77,7 +72,7 @@ class Tool(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     needs: ClassVar[str | None] = None
-    """A module that the sandbox' Python must have."""
+    """A module that the sandbox's Python must have."""
 
     def run(self, bench: Toolbox) -> str:
         raise NotImplementedError
@@ -199,7 +194,7 @@ class Toolbox:
     """The tools over one workspace."""
 
     def __init__(self, problem: Problem, executor: Executor, bounds: Bounds, judge: Judge | None = None) -> None:
-        """`executor`: another one than the grader's. `judge`: asked between two attempts; None: there is one."""
+        """`executor`: not the grader's. `judge` grades attempts other than the last one; None: there is one attempt."""
         self.workspace = Workspace.of(problem, bounds)
         self.bounds = bounds
         self.tools = executor.tools()
@@ -210,14 +205,14 @@ class Toolbox:
             and (kind.needs is None or executor.has_module(kind.needs))
         }
         self.submitted = False
-        """Whether an answer was handed in behind which there is no further attempt."""
+        """Whether the last allowed answer was submitted, or one that passed."""
         self.attempts = 0
         self.used_s = 0.0
-        """In which programs computed or slept, all calls together."""
+        """CPU time and sleep of the programs of all calls."""
         self._executor, self._judge = executor, judge
 
     def call(self, call: Call) -> Result:
-        """Carry out a call, whatever a model wrote in it. Raises InfrastructureError where the sandbox fails."""
+        """Carry out a call with any content. Raises InfrastructureError if the sandbox fails."""
         started, used_s, self._failed = time.monotonic(), self.used_s, False
         try:
             text, ok = self._tool(call).run(self), not self._failed
@@ -227,26 +222,22 @@ class Toolbox:
         return Result(text, ok, time.monotonic() - started, self.used_s - used_s)
 
     def again(self, call: Call | None, result: Result) -> None:
-        """Bring the workspace to where a recorded call left it. Programs change no file, so none is run; nor is an answer graded again (None: of a
-        turn without tools)."""
+        """Restore the effect of a recorded call (None: a turn without tools). Programs change no files, so they are not run again; answers are not
+        graded again."""
         self.used_s += result.used_s
         if call is not None and call.name != "submit":
             if result.ok and call.name in ("write", "replace"):
                 self.call(call)
-        elif not result.refused:
+        elif result.ok or not result.text.startswith(_ERROR):  # it was carried out
             self.attempts += 1
             self.submitted = result.ok
 
     def submit(self, answer: Answer) -> str | None:
-        """Hand in an answer; the grader's words where it fails and may be followed by another. Raises what the judge raises."""
+        """Submit an answer; return the grader's feedback if it fails and another attempt is allowed. Raises what the judge raises."""
         self.attempts += 1
         words = self._judge(answer) if self._judge is not None and self.attempts < self.bounds.attempts else None
         self.submitted, self._failed = words is None, words is not None
         return words
-
-    def definitions(self) -> list[dict[str, Any]]:
-        """The tools as chat templates and endpoints take them: name, description, JSON schema of the arguments."""
-        return definitions(self.offered)
 
     def _tool(self, call: Call) -> Tool:
         if call.name not in self.offered:
@@ -255,7 +246,7 @@ class Toolbox:
         if size > self.bounds.argument_bytes:
             raise CallError(f"the arguments have {size:,} bytes, more than {self.bounds.argument_bytes:,}")
         try:
-            arguments = json.loads(call.arguments or "{}", strict=False)  # line ends in a string, as models write code
+            arguments = json.loads(call.arguments or "{}", strict=False)  # models write line breaks in strings of code
         except (ValueError, RecursionError) as error:
             raise CallError(f"the arguments are no JSON: {error}") from error
         kind = self.offered[call.name]
@@ -277,16 +268,16 @@ class Toolbox:
         return found
 
     def programs(self, steps: Sequence[Step], *, stop_at_failure: bool = False, script: str | None = None) -> str:
-        """What programs print that run one after the other over the workspace. `script` is one of ours that they find in src/."""
+        """Run programs one after the other on the workspace and return their output. `script`: a file of `inside` to put in src/."""
         left_s = self.bounds.seconds - self.used_s
         if left_s <= 0:
             raise CallError(f"the {self.bounds.seconds:g} s of programs are used up")
-        most_s = min(self.bounds.call_seconds, left_s)
+        most_s, kept_kb = min(self.bounds.call_seconds, left_s), max(4, 2 * self.bounds.result_bytes >> 10)
         job = Job(
             files=self.workspace.files,
-            harness={f"src/{script}": _script(script)} if script else {},
+            harness={f"src/{script}": (INSIDE / script).read_text()} if script else {},
             steps=tuple(steps),
-            limits=_limits(self.bounds, most_s),
+            limits=Limits(wall_s=most_s, cpu_s=most_s, memory_mb=2048, output_kb=kept_kb, output_mb=16),
             budget_s=most_s,
             stop_at_failure=stop_at_failure,
             trusted=False,
@@ -295,11 +286,11 @@ class Toolbox:
         self.used_s += sum(result.cpu_s + result.asleep_s for result in results)
         self._failed = any(result.exit_code != 0 for result in results)
         each = self.bounds.result_bytes // len(results) - 100
-        return "\n".join(shortened(_said(result, most_s), max(each, 200)) for result in results)
+        return "\n".join(shortened(_describe(result, most_s), max(each, 200)) for result in results)
 
 
-def _said(result: StepResult, most_s: float) -> str:
-    """Name, end and output of a program."""
+def _describe(result: StepResult, most_s: float) -> str:
+    """Name, status and output of a program."""
     if result.overrun:
         end = f"stopped, {_OVERRUNS[result.overrun].format(most_s)}"
     else:
@@ -307,17 +298,12 @@ def _said(result: StepResult, most_s: float) -> str:
     return f"{result.name}: {end}\n{result.output.rstrip() or '(no output)'}"
 
 
-def _limits(bounds: Bounds, most_s: float) -> Limits:
-    kept_kb = max(4, 2 * bounds.result_bytes >> 10)
-    return Limits(wall_s=most_s, cpu_s=most_s, memory_mb=2048, output_kb=kept_kb, output_mb=16)
-
-
 def _icarus(top: str | None) -> tuple[str, ...]:
     return ("-g2012", "-I", "rtl", *(("-s", top) if top else ()))
 
 
 def definitions(tools: Mapping[str, type[Tool]] = TOOLS) -> list[dict[str, Any]]:
-    """Tools as chat templates and endpoints take them: name, description, JSON schema of the arguments."""
+    """Tools in the format of chat templates and endpoints: name, description, JSON schema of the arguments."""
     return [{"type": "function", "function": _definition(name, kind)} for name, kind in tools.items()]
 
 
@@ -329,8 +315,3 @@ def _definition(name: str, kind: type[Tool]) -> dict[str, Any]:
     required = [key for key, field in kind.model_fields.items() if field.is_required()]
     parameters = {"type": "object", "properties": properties, "required": required}
     return {"name": name, "description": " ".join((kind.__doc__ or "").split()), "parameters": parameters}
-
-
-@cache
-def _script(name: str) -> str:
-    return (Path(__file__).parent / "inside" / name).read_text()

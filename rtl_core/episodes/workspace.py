@@ -1,8 +1,8 @@
 """The workspace of an episode: the files that a model reads and writes.
 
-It is a value in this process: a mapping of paths to texts. Each program runs over a copy of it in a sandbox that ends with the program
-(tools.py). So nothing that a program does (links, processes, files) is there in the next call, nothing is left when the episode ends
-or dies, and an episode is brought back by carrying out its recorded calls again.
+It is a mapping of paths to texts in this process. Each program runs on a copy of it, in a sandbox that ends with the program (tools.py). So
+links, processes and files of a program are gone in the next call, nothing is left when the episode ends or dies, and an episode is
+restored by repeating its recorded calls.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import PurePosixPath
 
 from rtl_core.config.episode import Bounds
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 
 DIRECTORIES = ("docs", "rtl", "verif", "rundir")
-"""Where files may lie. `src`, which holds the harness while an answer is graded, is none of them."""
+"""Directories that may contain files. `src`, which has the harness during grading, is not one of them."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]{1,200}")
-NOTHING_WRITTEN = "no file that is asked for was written"
 
 
 class CallError(Exception):
-    """A call cannot be carried out; the message is the model's answer. The episode goes on."""
+    """A call cannot be carried out. The model gets the message as the result, and the episode continues."""
 
 
 @dataclass
@@ -31,22 +32,22 @@ class Workspace:
 
     files: dict[str, str]
     targets: tuple[str, ...]
-    """The only files that leave it."""
+    """The only files that are submitted."""
     bounds: Bounds
     written: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, problem: Problem, bounds: Bounds) -> Workspace:
-        """The tree that a problem gives: its context. Neither the harness nor the golden answer is ever part of it."""
+        """A workspace with the problem's context. Neither the harness nor the golden answer is ever part of it."""
         return cls(dict(problem.context), problem.targets, bounds)
 
     def answer(self) -> Answer:
-        """The files that are asked for, as far as the model wrote them."""
+        """The files that are asked for and that the model wrote."""
         files = {path: self.files[path] for path in self.targets if path in self.written}
-        return Answer(files=files, error=None if files else NOTHING_WRITTEN)
+        return Answer(files=files, error=None if files else "no file that is asked for was written")
 
     def listing(self, under: str = "") -> str:
-        """One line a file: path, bytes, and whether it is asked for."""
+        """A line for each file: path, size, and whether it is asked for."""
         inside = "" if under.strip("/") in ("", ".", "code") else f"{self.path(under)}/"
         lines = []
         for path in sorted({*self.files, *self.targets}):
@@ -69,13 +70,8 @@ class Workspace:
         room = self.bounds.result_bytes - len(head.encode())
         if len(text.encode()) <= room:
             return head + text
-        # Whole lines, so that the next call can go on where this one ended.
-        kept, used = 0, 0
-        for line in lines[first - 1 : last]:
-            used += len(line.encode())
-            if used > room - 80:
-                break
-            kept += 1
+        # Whole lines, so that the next call can continue at the next line.
+        kept = sum(used <= room - 80 for used in accumulate(len(line.encode()) for line in lines[first - 1 : last]))
         if not kept:
             return shortened(head + text, self.bounds.result_bytes)
         shown = "".join(lines[first - 1 : first - 1 + kept])
@@ -84,13 +80,15 @@ class Workspace:
     def write(self, path: str, text: str) -> str:
         """Create a file or replace it whole."""
         path = self.path(path)
-        _check_text(text)
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise CallError(f"the text is no UTF-8: character {error.start} is half of a surrogate pair") from error
+        if "\0" in text:
+            raise CallError("the text holds a NUL character, which no tool reads")
         if path in DIRECTORIES or any(other.startswith(f"{path}/") for other in self.files):
             raise CallError(f"{path} is a directory; name a file in it")
-        parents = [posixpath.dirname(path)]
-        while parents[-1]:
-            parents.append(posixpath.dirname(parents[-1]))
-        if blocking := next((parent for parent in parents if parent in self.files), None):
+        if blocking := next((parent for parent in map(str, PurePosixPath(path).parents) if parent in self.files), None):
             raise CallError(f"{blocking} is a file, so nothing can lie in it")
         rest = sum(len(held.encode()) for name, held in self.files.items() if name != path)
         if rest + len(text.encode()) > self.bounds.workspace_bytes:
@@ -102,7 +100,7 @@ class Workspace:
         return f"{path}: {text.count(chr(10)) + (not text.endswith(chr(10)) and bool(text))} lines written"
 
     def replace(self, path: str, old: str, new: str) -> str:
-        """Replace the one place of a file that reads `old`."""
+        """Replace the only occurrence of `old` in a file."""
         path = self.existing(path)
         text = self.files[path]
         found = text.count(old) if old else 0
@@ -114,14 +112,14 @@ class Workspace:
         return f"{path}: replaced at line {line}"
 
     def existing(self, path: str) -> str:
-        """The plain path of a file that is there."""
+        """The normalized path of an existing file."""
         path = self.path(path)
         if path not in self.files:
             raise CallError(self._missing(path))
         return path
 
     def path(self, given: str) -> str:
-        """A path as the workspace has it; `/code/rtl/a.sv` is `rtl/a.sv`. CallError for one outside."""
+        """The normalized path in the workspace; `/code/rtl/a.sv` is `rtl/a.sv`. CallError for a path outside."""
         plain = posixpath.normpath(given.removeprefix("/code/")) if given else ""
         top = plain.split("/")[0]
         if top not in DIRECTORIES or not _PLAIN.fullmatch(plain):
@@ -134,17 +132,8 @@ class Workspace:
         return f"there is no {path}; `list` shows all files"
 
 
-def _check_text(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise CallError(f"the text is no UTF-8: character {error.start} is half of a surrogate pair") from error
-    if "\0" in text:
-        raise CallError("the text holds a NUL character, which no tool reads")
-
-
 def shortened(text: str, most_bytes: int) -> str:
-    """The text, or its beginning and its end with a line between them that says how much is missing."""
+    """The text, or its beginning and end around a line that says how much is missing."""
     data = text.encode("utf-8", "replace")
     if len(data) <= most_bytes:
         return data.decode()

@@ -1,11 +1,11 @@
-"""Which answers to one problem behave alike, where no golden answer says which of them is right.
+"""Find out which answers to a problem behave alike, without a golden answer.
 
-Answers with the same outputs on all inputs that were tried form a class. A class that holds most of the independent texts, or by far the most, is the
-majority; an answer outside it is doubtful, or the specification leaves open what it does. What all answers do wrong is found by nobody.
+Answers with the same outputs on all tested inputs form a class. A class with most of the independent texts, or by far the most, is the
+majority. An answer outside it is doubtful, unless the specification leaves open what it does. A mistake of all answers is not found.
 
-Two answers are told apart as an answer is told from a golden one (`rtl_core.equivalence.differential`), in both directions, because what
-one of them leaves unknown (X) the other may fill. Two that
-differ in latency alone, or in outputs while a valid-like output is 0, behave alike, and it is said so.
+Two answers are compared in the same way as an answer and a golden one (`rtl_core.equivalence.differential`), in both directions, because one
+may define what the other leaves unknown (X). Answers that differ only in latency, or in outputs while a valid-like output is 0, behave
+alike, and the result says so.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from rtl_core.prompting.verilog_text import bare
 from rtl_core.types.problem import Problem
 
 MAX_CLASSES = 8
-"""An answer is held against so many classes, the largest first; answers of all kinds tell little of each other."""
+"""Largest number of classes that an answer is compared with, the largest first; very different answers say little about each other."""
 
 MANY, AHEAD = 4, 3
-"""A class of so many texts, so many times the next one's, is the majority also where mistakes of all kinds outnumber it."""
+"""A class of at least MANY texts, and AHEAD times as many as the next one, is the majority even without half of all texts."""
 
 Files = Mapping[str, str]
 Words = tuple[tuple[str, str], ...]
 Compare = Callable[[int, int], Comparison]
-"""Holds answer `other` against answer `golden`, by their places in the list."""
+"""Compares answer `other` with answer `golden`, both given by their places in the list."""
 
 
 @dataclass
@@ -38,25 +38,25 @@ class AnswerClass:
     """Answers that behave alike."""
 
     members: list[int] = field(default_factory=list)
-    """Places in the list of distinct answers; the first stands for the class."""
+    """Places in the list of distinct answers; the first represents the class."""
     texts: int = 0
-    """Independent texts that hold them."""
+    """Number of independent texts with these answers."""
 
 
 @dataclass(frozen=True)
 class Classes:
-    """Answers by what they do."""
+    """Answers by behaviour."""
 
     found: list[AnswerClass]
     """The largest first."""
     without: dict[int, str]
-    """Answers that cannot even be held against themselves -> why."""
+    """Answers that cannot even be compared with themselves -> reason."""
     apart: dict[frozenset[int], Comparison]
-    """What separates the answers that stand for two classes."""
+    """How the representatives of two classes differ."""
 
     @property
     def majority(self) -> AnswerClass | None:
-        """The class of more than half of the independent texts that can be compared, or one that is by far the largest."""
+        """The class with more than half of the comparable independent texts, or with by far the most."""
         first, second = [*self.found, AnswerClass(), AnswerClass()][:2]
         most = 2 * first.texts > sum(one.texts for one in self.found)
         far = first.texts >= MANY and first.texts >= AHEAD * second.texts
@@ -67,8 +67,8 @@ def classes_of(texts: Sequence[int], compare: Compare) -> Classes:
     """The classes of distinct answers.
 
     Args:
-        texts: for each distinct answer how many independent texts hold it.
-        compare: called as seldom as possible.
+        texts: number of independent texts of each distinct answer.
+        compare: called as rarely as possible.
     """
     found: list[AnswerClass] = []
     without: dict[int, str] = {}
@@ -79,7 +79,8 @@ def classes_of(texts: Sequence[int], compare: Compare) -> Classes:
             without[answer] = itself.detail
             continue
         for one in sorted(found, key=lambda c: -c.texts)[:MAX_CLASSES]:
-            told = _both_ways(one.members[0], answer, compare)
+            told = compare(one.members[0], answer)
+            told = compare(answer, one.members[0]) if told.agrees else told  # both ways
             if told.agrees:
                 one.members.append(answer)
                 one.texts += texts[answer]
@@ -98,13 +99,13 @@ def by_consensus(
     effort: Effort,
     driven: Trace = (),
 ) -> list[Comparison]:
-    """What the passing answers of one problem say of each other. Copies of one text count once.
+    """Compare the passing answers of a problem with each other. Copies of a text count once.
 
     Args:
-        as_golden: the problem with one of the answers for a golden one, and the interface that it has.
+        as_golden: the problem with one of the answers as its golden answer, and with that answer's interface.
         driven: inputs that the harness drives.
 
-    Raises InfrastructureError where the executor fails.
+    Raises InfrastructureError if the executor fails.
     """
     names = [words_of(files) for files in answers]
     texts = dict(zip(reversed(names), reversed(answers), strict=True))
@@ -122,7 +123,7 @@ def by_consensus(
 
 
 def places(texts: Sequence[int], compare: Compare) -> list[Comparison]:
-    """What consensus says of each distinct answer; `texts` and `compare` as for `classes_of`."""
+    """The consensus on each distinct answer; `texts` and `compare` as for `classes_of`."""
     if len(texts) == 1:
         return [Comparison("unknown", "no other text passed", "consensus", 1.0)]
     classes = classes_of(texts, compare)
@@ -136,9 +137,8 @@ def places(texts: Sequence[int], compare: Compare) -> list[Comparison]:
                 why = f"no majority: classes of {sizes} of {whole} independent texts"
                 found[answer] = Comparison("unknown", why, "consensus", share)
             elif one is majority:
-                found[answer] = Comparison(
-                    "same", f"behaves like {one.texts} of {whole} independent texts", "consensus", share
-                )
+                why = f"behaves like {one.texts} of {whole} independent texts"
+                found[answer] = Comparison("same", why, "consensus", share)
             else:
                 told = classes.apart.get(frozenset((majority.members[0], one.members[0])))
                 found[answer] = _apart(majority, whole, share, told)
@@ -150,15 +150,10 @@ def places(texts: Sequence[int], compare: Compare) -> list[Comparison]:
 
 
 def words_of(files: Files) -> Words:
-    """(path, text without comments and with single blanks) of each file: what is left of two copies is the same."""
+    """(path, text without comments and with single spaces) of each file, which is the same for two copies."""
     return tuple(sorted((path, " ".join(bare(text)[0].split())) for path, text in files.items()))
 
 
 def _apart(majority: AnswerClass, whole: int, share: float, told: Comparison | None) -> Comparison:
     detail = f"differs from {majority.texts} of {whole} independent texts" + (f": {told.detail}" if told else "")
     return Comparison("different", detail, "consensus", share, trace=told.trace if told else ())
-
-
-def _both_ways(one: int, other: int, compare: Compare) -> Comparison:
-    told = compare(one, other)
-    return compare(other, one) if told.agrees else told

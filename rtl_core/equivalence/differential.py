@@ -1,17 +1,15 @@
-"""Golden answer against another answer, both in one simulation, over many inputs: can they be told apart at all?
+"""Compare an answer with the golden one in one simulation over many inputs.
 
-A mutant that survives a harness says something of the harness only if it behaves differently, and a stub is no cheat where
-a constant is what is asked. So both are simulated side by side by a test bench written from the interface: every input
-pattern where there are few, random ones else; clocked designs through resets of both polarities, at both clock edges, with
-inputs that change in between, and through long stretches without a reset in which inputs stay as they are, so that counters
-get far. Where parameters may be set, a few other values that the golden answer accepts are tried as well (`other_values`).
-Where the golden answer gives X anything is right, and an X of the other is only held against it when it is frequent: before
-the first reset simulators are pessimists.
+A mutant that survives a harness says something about the harness only if it behaves differently, and a stub is no cheat if a constant is
+asked for. So both designs run side by side in a test bench that is generated from the interface: with every input pattern if there are few,
+else random ones; clocked designs with resets of both polarities, at both clock edges, with inputs that change in between, and in long
+stretches without a reset in which inputs are held, so that counters get far. If parameters can be set, a few other values that the golden
+answer accepts are also tried (`other_values`). Where the golden answer gives X anything is right. An X of the other design counts only
+if it is frequent: before the first reset simulators are pessimistic. If the designs are not told apart, a proof can follow
+(`rtl_core.equivalence.proof`).
 
-What no simulation told apart may be given to a proof (`rtl_core.equivalence.proof`).
-
-Not covered: inout ports, unpacked array ports, parameters that are no integers, states that lie deeper than the cycles
-simulated. What was not told apart is called the same, with the number of inputs tried.
+Not covered: inout ports, unpacked array ports, non-integer parameters, states deeper than the simulated cycles. Designs that are not told
+apart are reported as the same, with the number of inputs tried.
 """
 
 from __future__ import annotations
@@ -23,15 +21,22 @@ from dataclasses import replace
 from rtl_core.equivalence.pair import Comparison, IncomparableError, Pair
 from rtl_core.equivalence.proof import Proof, prove
 from rtl_core.equivalence.side_by_side import USUAL, Effort, Trace, Values
-from rtl_core.grading.executors.base import Executor
+from rtl_core.grading.executors.base import Executor, Wave
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.jobs import Watched
 from rtl_core.grading.limits import Limits
+from rtl_core.grading.vcd import read_vcd
+from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Interface, Problem
 
 _VALID = re.compile(r"(^|_)(valid|vld|dv|done)|valid$", re.I)
 LEAST_VALUES = 50
-"""So many values must have been compared before a difference is put down to latency."""
+"""Number of values that must be compared before a difference is attributed to latency."""
 MAX_VALUE = 1 << 16
-"""Largest default of a parameter that is varied."""
+"""Largest default of a parameter for which other values are tried."""
+MOST_STEPS = 3_000
+"""Number of changes of a harness' inputs that are kept, from the start; each is a line of a bench."""
+_KNOWN = str.maketrans("xzXZ", "0000")
 
 
 def compare(
@@ -44,15 +49,15 @@ def compare(
     by_value: bool = False,
     driven: Trace = (),
 ) -> Comparison:
-    """Simulate `other` (path -> text) beside `golden`, first with the default parameters, then with other ones; then, where the effort
-    has CPU time for it, prove that the two are equal with the default parameters and with those that the harness sets, or find the
-    shortest inputs that tell them apart.
+    """Simulate `other` (path -> text) beside `golden`, with default parameters and then with other values. If the effort has CPU time for it,
+    also prove that the two are equal with the default parameters and with the harness' values, or find the shortest inputs that tell them
+    apart.
 
     Args:
-        driven: inputs that the harness drives (`harness_inputs.py`); tried first.
-        by_value: whether two that differ are the same where they give the same values in order while an output says that these are valid.
+        driven: inputs that the harness drives (`harness_inputs`); tried first.
+        by_value: treat designs as the same if they give the same values in order while an output marks them as valid.
 
-    Raises InfrastructureError where the executor fails.
+    Raises InfrastructureError if the executor fails.
     """
     try:
         pair = Pair.of(executor, problem, golden, other, limits)
@@ -76,18 +81,15 @@ def compare(
 
 
 def _same_values(pair: Pair, effort: Effort) -> Comparison | None:
-    """That two clocked designs differ in latency, or in outputs that nobody is to read; None where no output is named so, or they do not."""
+    """The result `same` if two clocked designs differ only in latency, or in outputs while a valid-like output is 0; else None."""
     outputs = [port for port in pair.interface.ports if port.direction == "output"]
     valid = next((port.name for port in outputs if port.width == 1 and _VALID.search(port.name)), None)
     if valid is None or len(outputs) < 2 or not pair.clocking(pair.interface)[0]:
         return None
     found = pair.simulate({}, pair.interface, effort, valid)
-    if found.result != "same" or int(found.detail.split()[0]) < LEAST_VALUES:
-        return None
-    count = found.detail.split()[0]
-    return Comparison(
-        "same", f"the same {count} values while {valid} is 1; they differ in latency or in outputs while it is 0"
-    )
+    count = int(found.detail.split()[0]) if found.result == "same" else 0
+    detail = f"the same {count} values while {valid} is 1; they differ in latency or in outputs while it is 0"
+    return Comparison("same", detail) if count >= LEAST_VALUES else None
 
 
 def _simulated(pair: Pair, effort: Effort) -> Comparison:
@@ -108,7 +110,7 @@ def _simulated(pair: Pair, effort: Effort) -> Comparison:
 
 
 def _proved(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
-    """What proofs add to what simulations found: the weakest of one proof for each set of parameters."""
+    """Add proofs, one for each set of parameters, to the result of simulations; the weakest counts."""
     depths: list[int] = []
     also = []
     for values in ({}, *harness_values(pair.problem, pair.interface)):
@@ -121,21 +123,20 @@ def _proved(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
             told = pair.replay(values, ports, proof.trace, proof.clock)
             if told.result == "different":
                 return Comparison("different", f"{with_}{told.detail}", "proof", trace=proof.trace)
-            # Three values are more pessimistic than a simulator, and a simulation of some length tells X that matter.
+            # Three-valued logic is more pessimistic than a simulator, and a long enough simulation finds the X that matter.
             proof = Proof("undecided", why="a difference in X alone, or one that the simulator does not show")
         if proof.outcome == "undecided":
             return replace(simulated, detail=f"{simulated.detail}; not proved: {with_}{proof.why}")
         depths += [proof.depth or 0] if proof.outcome == "bounded" else []
         also += [_in_words(values)] if values else []
     if depths:
-        return replace(
-            simulated, detail=f"{simulated.detail}; proved for {min(depths)} cycles, not further", depth=min(depths)
-        )
+        detail = f"{simulated.detail}; proved for {min(depths)} cycles, not further"
+        return replace(simulated, detail=detail, depth=min(depths))
     return Comparison("equal", "proved for all inputs" + (f"; also with {', '.join(also)}" if also else ""), "proof")
 
 
 def _shortest(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
-    """What a simulation told apart, with the shortest inputs that do, where the default parameters show it."""
+    """Add the shortest distinguishing inputs to a result of simulations, if the default parameters show the difference."""
     proof = prove(pair, {}, pair.interface, cpu_s)
     if proof.outcome != "different":
         return simulated
@@ -144,8 +145,8 @@ def _shortest(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
 
 
 def other_values(problem: Problem, interface: Interface) -> list[Values]:
-    """Sets of parameter values to try, the most telling first: one more than every default, what the harness sets, half of each
-    default, one more than each. Whether a design accepts them is for elaboration to say."""
+    """Sets of parameter values to try, the most telling first: one more than every default, the harness' values, half of each
+    default, one more than each. Elaboration finds out whether a design accepts them."""
     defaults = _defaults(interface)
     found: list[Values] = []
     if len(defaults) > 1:
@@ -157,7 +158,7 @@ def other_values(problem: Problem, interface: Interface) -> list[Values]:
 
 
 def harness_values(problem: Problem, interface: Interface) -> list[Values]:
-    """The values other than its default that the harness gives to each parameter, one at a time."""
+    """The non-default values that the harness gives to each parameter, one at a time."""
     set_ = {name: _set_by(problem.harness, name, value) for name, value in _defaults(interface).items()}
     turns = range(max((len(values) for values in set_.values()), default=0))
     return [{name: values[turn]} for turn in turns for name, values in set_.items() if turn < len(values)]
@@ -172,7 +173,7 @@ def _in_words(values: Values) -> str:
 
 
 def _set_by(harness: Mapping[str, str], name: str, default: int) -> list[int]:
-    """Values other than the default that a harness gives a parameter, as far as they stand in its text as numbers."""
+    """Non-default values that a harness gives a parameter, as far as its text has them as numbers."""
     word = re.escape(name)
     patterns = (
         rf"\b{word}\b['\"]?\s*[:=]\s*['\"]?(\d+)\b",  # a dictionary of parameters, an assignment, an env file
@@ -180,7 +181,38 @@ def _set_by(harness: Mapping[str, str], name: str, default: int) -> list[int]:
         rf"['\"]{word}['\"]\s*,\s*[\[(]([\d,\s]+)[\])]",  # pytest.mark.parametrize("WIDTH", [4, 8])
     )
     text = "\n".join(body for _, body in sorted(harness.items()))
-    digits = [
-        number for pattern in patterns for match in re.findall(pattern, text) for number in re.findall(r"\d+", match)
-    ]
+    found = [match for pattern in patterns for match in re.findall(pattern, text)]
+    digits = re.findall(r"\d+", " ".join(found))
     return [value for value in dict.fromkeys(map(int, digits)) if value != default and 0 < value < MAX_VALUE]
+
+
+def harness_inputs(grader: Grader, problem: Problem, files: Mapping[str, str]) -> Trace:
+    """The values of all inputs of the top module whenever one changes, in the longest simulation of the harness with a passing answer.
+
+    Random inputs rarely follow a protocol, so they do not separate designs that differ only deep inside one; a harness does. Bits that are X or
+    Z become 0. Empty if nothing was dumped (only Icarus dumps), or the harness sets parameters that change a port's width.
+    """
+    watched = Watched(grader.executor, problem, lambda job: replace(job, waves=True))
+    grader.but(executor=watched, cache=None, seeds=1).grade(problem, Answer(files=dict(files)))
+    waves = [wave for _, result in watched.runs for wave in result.waves]
+    if not waves or problem.interface is None:
+        return ()
+    return _inputs(max(waves, key=lambda wave: len(wave.vcd)), problem.interface)
+
+
+def _inputs(wave: Wave, interface: Interface) -> Trace:
+    dump = read_vcd(wave.vcd)
+    place = next((at for at, module in wave.modules.items() if module == interface.module and at in dump.scopes), None)
+    ports = {port.name: port.width for port in interface.ports if port.direction == "input"}
+    scope = {} if place is None else dump.scopes[place]
+    if any(name not in scope or scope[name].width != width for name, width in ports.items()):
+        return ()
+    named = {scope[name].code: name for name in ports}
+    value, steps = dict.fromkeys(ports, 0), dict[int, dict[str, int]]()
+    for time, code, bits in dump.lines():
+        if code in named:
+            value[named[code]] = int(bits.translate(_KNOWN), 2)
+            if time not in steps and len(steps) == MOST_STEPS:
+                break
+            steps[time] = dict(value)
+    return tuple(steps.values())

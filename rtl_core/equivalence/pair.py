@@ -1,4 +1,4 @@
-"""Two designs beside each other: how they are compiled and simulated in one bench, and what the bench says."""
+"""Two designs side by side: compile and simulate both in one bench, and read its verdict."""
 
 from __future__ import annotations
 
@@ -25,64 +25,59 @@ Result = Literal["equal", "same", "different", "unknown"]
 
 
 class IncomparableError(Exception):
-    """Why two designs cannot be held against each other."""
+    """Why two designs cannot be compared."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is known of an answer beside the golden one or, by consensus, beside other passes.
+    """How an answer compares with the golden one or, by consensus, with other passes.
 
-    `equal` was proved; `same` is what nothing told apart; `unknown` where nothing could be said. `detail` says what, where or why.
+    `equal` was proved; `same` means that no input told them apart; `unknown` means no result. `detail` says what, where or why.
     """
 
     result: Result
     detail: str
     method: Literal["proof", "simulation", "consensus"] = "simulation"
     share: float | None = None
-    """By consensus: the share of the independent texts that behave alike."""
+    """By consensus: share of the independent texts that behave alike."""
     depth: int | None = None
-    """Clock cycles after power-up for which equality is proved, where it is for so many alone."""
+    """Clock cycles after power-up for which equality is proved, if it is not proved for all."""
     trace: Trace = ()
-    """The shortest inputs that tell the two apart, where model checking found them and the simulator shows them."""
+    """The shortest inputs that tell the designs apart, if model checking found them and the simulator confirms them."""
     cpu_s: float = 0.0
     netlist: Netlist | None = None
-    """What synthesis makes of the answer; relative to others where the answer is not doubtful."""
+    """Size of the answer after synthesis; relative to other answers if this one is not doubtful."""
 
     @property
     def agrees(self) -> bool:
-        """Whether the two behave alike as far as anything tells."""
+        """Whether the designs behave alike as far as is known."""
         return self.result in ("equal", "same")
 
 
 @dataclass
 class Pair:
-    """A golden answer and another one, both read as a grader would: without test benches, the same for every tool."""
+    """A golden answer and another one, both read as a grader would: without test benches."""
 
     executor: Executor
     problem: Problem
     interface: Interface
-    """That of the top module with its default parameters."""
+    """The top module's, with its default parameters."""
     golden: Mapping[str, str]
     """HDL files, path -> text."""
     other: Mapping[str, str]
     given: Mapping[str, str]
-    """What both are compiled with."""
+    """Files that both are compiled with."""
     limits: Limits
     nonce: str = field(default_factory=lambda: secrets.token_hex(8))
-    """So that no design can name the other, or write the bench's verdict."""
+    """Random, so that no design can name the other or write the bench's verdict."""
     cpu_s: float = 0.0
-    """CPU time of all that was run."""
+    """CPU time of everything that was run."""
 
     @classmethod
     def of(
-        cls,
-        executor: Executor,
-        problem: Problem,
-        golden: Mapping[str, str],
-        other: Mapping[str, str],
-        limits: Limits,
+        cls, executor: Executor, problem: Problem, golden: Mapping[str, str], other: Mapping[str, str], limits: Limits
     ) -> Pair:
-        """Raises IncomparableError."""
+        """A pair of a problem's answers (path -> text). Raises IncomparableError."""
         interface = problem.interface
         if interface is None:
             raise IncomparableError("the interface of the top module is not known")
@@ -100,29 +95,29 @@ class Pair:
         return cls(executor, problem, interface, hdl, other, given, limits)
 
     def simulate(self, values: Values, interface: Interface, effort: Effort, valid: str | None = None) -> Comparison:
-        """Many inputs, with the parameters set to `values`, which give the ports of `interface`. With `valid` values in order alone."""
+        """Try many inputs with the parameters at `values`, which give the ports of `interface`. `valid`: compare outputs in order while it is 1."""
         text = bench(interface, *self.clocking(interface), self.nonce, values, effort, valid)
-        return self._told(values, text, min(self.limits.cpu_s, effort.cpu_s))
+        return self._verdict(values, text, min(self.limits.cpu_s, effort.cpu_s))
 
     def replay(self, values: Values, interface: Interface, trace: Trace, clock: tuple[str, bool] | None) -> Comparison:
-        """The inputs of a trace alone, see `side_by_side.replay`."""
+        """Drive only the inputs of a trace, see `side_by_side.replay`."""
         text = replay(interface, self.nonce, values, trace, self.clocking(interface)[0], clock)
-        return self._told(values, text, self.limits.cpu_s)
+        return self._verdict(values, text, self.limits.cpu_s)
 
     def clocking(self, interface: Interface) -> tuple[list[str], list[str], set[str]]:
-        """(clocks, resets, those of the resets that act at 0), as the golden answer's text tells."""
+        """(clocks, resets, resets that are active low), according to the golden answer's text."""
         bits = (port.name for port in interface.ports if port.direction == "input" and port.width == 1)
         return clocks_and_resets(self.golden, bits)
 
     def interface_with(self, values: Values) -> Interface | None:
-        """The interface that the golden answer has when its parameters are set; None where it cannot be read or driven."""
+        """The golden answer's interface with these parameters; None if it cannot be read or driven."""
         ports = parse_interface(self.golden, self.interface.module, InterfaceSource.GOLDEN, values)
         return None if ports is None or unusable(ports) else ports
 
     def run(
         self, harness: Mapping[str, str], steps: Sequence[Step], cpu_s: float, other: Mapping[str, str]
     ) -> tuple[StepResult, ...]:
-        """Run steps in a sandbox that holds `other`, the given files and `harness`. Raises InfrastructureError where the executor fails."""
+        """Run steps in a sandbox with `other`, the given files and `harness`. Raises InfrastructureError if the executor fails."""
         job = Job(
             files={**self.given, **other},
             harness=harness,
@@ -134,14 +129,14 @@ class Pair:
         self.cpu_s += result.cpu_s
         return result.steps
 
-    def _told(self, values: Values, text: str, cpu_s: float) -> Comparison:
+    def _verdict(self, values: Values, text: str, cpu_s: float) -> Comparison:
         steps = self._simulated(text, cpu_s, self.other)
         if len(steps) < 2:
             return Comparison("unknown", f"the two do not compile side by side: {_first_line(steps[0].output)}")
         if values and _NO_PARAMETER.search(steps[0].output):
             return Comparison("unknown", "one of the two has no such parameter")
         if steps[1].overrun:
-            # It says nothing, unless the golden answer beside itself does end.
+            # This counts only if the golden answer beside itself does end.
             again = self._simulated(text, cpu_s, self.golden)
             if len(again) == 2 and not again[1].overrun:
                 why = "it never settles, or takes far longer to simulate than the golden answer"
@@ -157,20 +152,17 @@ class Pair:
         harness["src/side_by_side.sv"] = text
         sources = [f"/code/{path}" for path in (*harness, *self.given, *other) if path.endswith(HDL)]
         options = ("-g2012", "-Wno-timescale", "-I", "/code/rtl", "-s", hidden("bench", self.nonce), "-o", "both")
-        steps = (
-            Step("compile", ("iverilog", *options, *sources)),
-            Step("simulate", ("vvp", "-n", "both", "-none")),
-        )
+        steps = (Step("compile", ("iverilog", *options, *sources)), Step("simulate", ("vvp", "-n", "both", "-none")))
         return self.run(harness, steps, cpu_s, other)
 
 
 def unusable(interface: Interface) -> str | None:
-    """The first port that a bench cannot drive or watch."""
+    """Name of the first port that a bench cannot drive or watch."""
     return next((p.name for p in interface.ports if p.width is None or p.direction not in ("input", "output")), None)
 
 
 def _units(text: str) -> list[str]:
-    """Names of the modules, packages and interfaces of a text."""
+    """Names of the modules, packages and interfaces in a text."""
     units = SourceTree(text).of("ModuleDeclaration", "PackageDeclaration", "InterfaceDeclaration")
     return [unit.header.name.rawText for unit in units]
 

@@ -1,6 +1,6 @@
-"""A proof that an answer equals the golden one: model checking by Yosys and ABC, in the sandbox (`inside/prover.py` says how).
+"""Proof that an answer equals the golden one: model checking by Yosys and ABC in the sandbox (`inside/prover.py`).
 
-What is proved is equality for every sequence of inputs, in three values, cycle by cycle, after the first reset.
+It covers every sequence of inputs, in three values, cycle by cycle, after the first reset.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from rtl_core.types.netlist import Netlist
 from rtl_core.types.problem import Interface
 
 YOSYS_CPU_S = 10.0
-"""CPU time for reading and encoding both designs, before ABC begins."""
+"""CPU time for reading and encoding both designs, before ABC starts."""
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What model checking found. `different` is believed once a simulator shows it (`trace`)."""
+    """Result of model checking. `different` counts only after a simulator has confirmed it (`trace`)."""
 
     outcome: Literal["equal", "bounded", "different", "undecided"]
     depth: int | None = None
-    """Cycles for which equality is proved (`bounded`), or after which the two differ."""
+    """Cycles for which equality is proved (`bounded`), or after which the designs differ."""
     why: str = ""
     trace: Trace = ()
     clock: tuple[str, bool] | None = None
-    """The one clock of both, and whether its rising edge counts; without one a step of the trace is any change of inputs."""
+    """The only clock of both designs, and whether its rising edge counts; if None, a step of the trace is any change of inputs."""
 
 
 def prove(pair: Pair, values: Values, interface: Interface, cpu_s: float) -> Proof:
-    """Prove that both are equal with the parameters set to `values`, which give the ports of `interface`, in `cpu_s` seconds of ABC.
+    """Prove that both designs are equal, with the parameters set to `values`, which give the ports of `interface`. ABC gets `cpu_s` seconds.
 
-    Raises InfrastructureError where the executor fails.
+    Raises InfrastructureError if the executor fails.
     """
     if not pair.executor.has_module("pyosys"):
         return Proof("undecided", why="pyosys is not installed where answers are graded")
@@ -48,7 +48,7 @@ def prove(pair: Pair, values: Values, interface: Interface, cpu_s: float) -> Pro
     if odd := next((name for name in names if not _PLAIN.fullmatch(name)), None):
         return Proof("undecided", why=f"{odd} is no plain identifier")
     clocks, resets, low = pair.clocking(interface)
-    # Under a name that the other design cannot guess: it could include the golden answer, and be equal.
+    # In a path that the other design cannot guess: otherwise it could include the golden answer and be equal.
     golden = {f"src/{pair.nonce}/golden{i}.sv": text for i, text in enumerate(pair.golden.values())}
     spec = {
         "values": dict(values),
@@ -57,32 +57,26 @@ def prove(pair: Pair, values: Values, interface: Interface, cpu_s: float) -> Pro
         "resets": [[name, name in low] for name in resets],
         "cpu_s": cpu_s,
     }
-    told = _told(pair, "prover.py", spec, cpu_s + YOSYS_CPU_S, golden)
-    clock = told.get("clock")
-    return Proof(
-        told.get("outcome", "undecided"),
-        told.get("depth"),
-        told.get("why") or "",
-        told.get("trace") or (),
-        (clock[0], clock[1]) if clock else None,
-    )
+    told = _run_script(pair, "prover.py", spec, cpu_s + YOSYS_CPU_S, golden)
+    outcome, why, trace, clock = told.get("outcome", "undecided"), told.get("why"), told.get("trace"), told.get("clock")
+    return Proof(outcome, told.get("depth"), why or "", trace or (), (clock[0], clock[1]) if clock else None)
 
 
 def netlist(pair: Pair) -> Netlist | None:
-    """What synthesis makes of the pair's other design with its default parameters; None where Yosys cannot say, or is not there.
+    """Size of the pair's other design after synthesis with its default parameters; None if Yosys fails or is missing.
 
-    Raises InfrastructureError where the executor fails.
+    Raises InfrastructureError if the executor fails.
     """
     if not pair.executor.has_module("pyosys") or not _PLAIN.fullmatch(pair.interface.module):
         return None
-    told = _told(pair, "sizer.py", {"values": {}}, YOSYS_CPU_S)
+    told = _run_script(pair, "sizer.py", {"values": {}}, YOSYS_CPU_S)
     return Netlist(**told) if "cells" in told else None
 
 
-def _told(
+def _run_script(
     pair: Pair, script: str, spec: Mapping[str, Any], cpu_s: float, golden: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """What a script of `inside` says of the pair in one line of JSON; {why} where it does not come to that."""
+    """Run a script of `inside` on the pair and return its line of JSON, or {why} if it gives none."""
     spec = {**spec, "top": pair.interface.module}
     spec["other"] = [f"/code/{path}" for path in (*pair.given, *pair.other) if path.endswith(HDL)]
     at = f"src/{pair.nonce}/spec.json"

@@ -1,4 +1,4 @@
-"""The test bench that holds a golden answer and another one side by side, written from the interface for Icarus."""
+"""Generate the Icarus test bench that runs a golden answer and another one side by side."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from rtl_core.types.problem import Interface, Port
 
 Values = Mapping[str, int]
-"""Parameter -> value that an instance sets."""
+"""Parameter -> its value in an instance."""
 Trace = Sequence[Mapping[str, int]]
-"""The values of all inputs, step by step."""
+"""Values of all inputs, by step."""
 PHASES = 12
 STRETCHES = 8
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much goes into telling two designs apart, before they are called the same."""
+    """How much is tried before two designs are called the same."""
 
     exhaustive_bits: int = 12
-    """Combinational designs with at most so many input bits see every pattern."""
+    """Combinational designs with at most this many input bits are tested exhaustively."""
     vectors: int = 4000
     """Random patterns for the others."""
     cycles: int = 160
@@ -29,20 +29,20 @@ class Effort:
     stretch: int = 300
     """Clock cycles of each of the eight stretches without a reset, inputs mostly held."""
     run: int = 24_000
-    """Clock cycles of each of two runs without a reset, single bits held at 1: a counter of 14 bits comes round."""
+    """Clock cycles of each of two runs without a reset, with single bits held at 1: a counter of 14 bits wraps."""
     parameter_sets: int = 4
-    """How many other values of the parameters are tried."""
+    """Number of other parameter values to try."""
     cpu_s: float = 20.0
     """CPU time of each simulation."""
     proof_cpu_s: float = 0.0
-    """CPU time of each proof of what was not told apart; 0 means none."""
+    """CPU time of each proof for designs that were not told apart; 0 means none."""
     proof_first: bool = False
-    """Whether a proof comes before any simulation, which then tells what no proof decides."""
+    """Prove before simulating, and simulate only what is not decided."""
 
     @classmethod
     def of_cycles(cls, cycles: int, parameter_sets: int = 6, proof_cpu_s: float = 0.0) -> Effort:
-        """Two runs of `cycles` clock cycles for each set of parameters, and half as many in the phases and stretches; or as
-        many random patterns."""
+        """Two runs of `cycles` clock cycles for each set of parameters, and half as many in phases and in stretches; or as many random
+        patterns."""
         phase, stretch = max(8, cycles // (2 * PHASES)), max(8, cycles // (2 * STRETCHES))
         return cls(16, cycles, phase, stretch, cycles, parameter_sets, 20.0 + cycles / 200, proof_cpu_s)
 
@@ -64,20 +64,20 @@ def bench(
 
     Args:
         interface: the ports as they are with the parameters at `values`.
-        low: those of `resets` that act at 0.
-        valid: compare what the outputs are while this one is 1, in order, whenever that is; see `_in_order`.
-        nonce: begins the bench's verdict.
+        low: those of `resets` that are active low.
+        valid: compare the values of outputs while this one is 1, in order, regardless of time; see `_in_order`.
+        nonce: prefix of the bench's verdict.
     """
     inputs = [p for p in interface.ports if p.direction == "input"]
     data = [p for p in inputs if p.name not in clocks and p.name not in resets]
     drive = _Clocked(clocks, resets, low, data, effort).lines() if clocks else _combinational(data, effort)
     compared = None if valid is None else _in_order(interface, clocks[0], {r: r in low for r in resets}, valid, nonce)
     lines = [*_declared(interface, nonce, values or {}, compared), "  integer phase, cycle, density;", *_draw(data)]
-    return "\n".join([*lines, "  initial begin", *drive, *_told(nonce), ""])
+    return "\n".join([*lines, "  initial begin", *drive, *_verdict_lines(nonce), ""])
 
 
 def hidden(name: str, nonce: str) -> str:
-    """The name of a module that the other design cannot guess. It does not hold the nonce: a design prints its own path by `%m`."""
+    """A name for a module that the other design cannot guess. It does not contain the nonce, because a design can print its path (`%m`)."""
     return f"{name}__{hashlib.sha256(nonce.encode()).hexdigest()[:16]}"
 
 
@@ -89,15 +89,15 @@ def replay(
     clocks: Sequence[str],
     clock: tuple[str, bool] | None,
 ) -> str:
-    """The bench that drives the inputs of `trace` and nothing else. Values alone show a difference: a few X are no finding.
+    """The bench that drives only the inputs of `trace`. Only different values count; a few X do not.
 
     Args:
-        clocks: what a register may wait for. It takes the inputs as they were before the step in which its clock changes.
-        clock: the only clock of both designs, and whether its rising edge counts; each step is a cycle of it then.
+        clocks: possible clocks. A register samples the inputs before the step in which its clock changes.
+        clock: the only clock of both designs, and whether its rising edge counts; then each step is a cycle of it.
     """
-    drive = []
+    drive, widths = [], {port.name: port.width for port in interface.ports}
     for step in trace:
-        put = {port: f"in_{port} = {_literal(interface, port, value)};" for port, value in step.items()}
+        put = {port: f"in_{port} = {widths.get(port) or 1}'h{value:x};" for port, value in step.items()}
         if clock:
             name, rises = clock
             put[name] = f"in_{name} = {int(not rises)};"
@@ -110,13 +110,8 @@ def replay(
     return "\n".join([*_declared(interface, nonce, values), "  initial begin", *drive, *end, ""])
 
 
-def _literal(interface: Interface, port: str, value: int) -> str:
-    width = next((p.width for p in interface.ports if p.name == port), None) or 1
-    return f"{width}'h{value:x}"
-
-
 def _declared(interface: Interface, nonce: str, values: Values, compared: list[str] | None = None) -> list[str]:
-    """The head of a bench: both designs on the same inputs, and the task that compares them."""
+    """The head of a bench: both designs with common inputs, and the task that compares their outputs."""
     set_ = f" #({', '.join(f'.{name}({value})' for name, value in values.items())})" if values else ""
     inputs = [p for p in interface.ports if p.direction == "input"]
     outputs = [p for p in interface.ports if p.direction == "output"]
@@ -129,7 +124,7 @@ def _declared(interface: Interface, nonce: str, values: Values, compared: list[s
     return [*lines, "  integer tried = 0, known = 0, unsure = 0;", *(compared or _check(inputs, outputs, nonce))]
 
 
-def _told(nonce: str) -> list[str]:
+def _verdict_lines(nonce: str) -> list[str]:
     """The end of a bench: its verdict."""
     return [
         "    if (4 * unsure > known && unsure > 0)",
@@ -162,10 +157,10 @@ def _check(inputs: list[Port], outputs: list[Port], nonce: str) -> list[str]:
 
 
 def _in_order(interface: Interface, clock: str, resets: Mapping[str, bool], valid: str, nonce: str) -> list[str]:
-    """The task that compares the other outputs in the cycles in which each design's `valid` is 1, the first with the first and so on.
+    """The task that compares the other outputs in the cycles in which each design's `valid` is 1: the first with the first, and so on.
 
-    So a constant latency and what outputs are in between do not count. In a reset all outputs must be equal, and both start anew.
-    `resets`: name -> whether it acts at 0.
+    So latency, and outputs in other cycles, do not count. In a reset all outputs must be equal, and both queues restart.
+    `resets`: name -> whether it is active low.
     """
     others = [p for p in interface.ports if p.direction == "output" and p.name != valid]
     width = sum(p.width or 1 for p in others)
@@ -201,7 +196,7 @@ def _in_order(interface: Interface, clock: str, resets: Mapping[str, bool], vali
 
 
 def _draw(data: list[Port]) -> list[str]:
-    """The tasks that draw inputs: all anew; or in a stretch, each held at 0 or all ones, held at a random value, or drawn anew."""
+    """The tasks that draw inputs: all of them; or in a stretch each is held at 0 or all ones, held at a random value, or drawn again."""
     bits = [p for p in data if p.width == 1]
     return [
         "  task draw; begin",
@@ -210,7 +205,7 @@ def _draw(data: list[Port]) -> list[str]:
         "  integer way [0:999];",
         "  task choose; begin",
         *(f"    way[{i}] = $urandom % 4; in_{p.name} = {_random(p)};" for i, p in enumerate(data)),
-        # The first two single bits, often enable and direction, take turns.
+        # The first two single bits, often enable and direction, alternate.
         *(f"    way[{data.index(p)}] = !phase[{i + 1}];" for i, p in enumerate(bits[:2])),
         *(f"    if (way[{i}] < 2) in_{p.name} = way[{i}] ? ~0 : 0;" for i, p in enumerate(data)),
         "  end endtask",
@@ -234,7 +229,7 @@ def _combinational(inputs: list[Port], effort: Effort) -> list[str]:
 
 @dataclass(frozen=True)
 class _Clocked:
-    """What a bench with clocks drives."""
+    """The stimulus of a bench with clocks."""
 
     clocks: Sequence[str]
     resets: Sequence[str]
@@ -250,14 +245,14 @@ class _Clocked:
         return [f"      in_{clock} = 1; check; in_{clock} = 0; check;" for clock in self.clocks]
 
     def _ticks(self) -> list[str]:
-        """Turns of the clocks with inputs that change in between."""
+        """Cycles of the clocks, with inputs that change in between."""
         if len(self.clocks) > 1:
             return [f"      if ($urandom % 2) begin in_{clock} = ~in_{clock}; check; end" for clock in self.clocks]
         drawn = "if ($urandom % 4 == 0) begin draw; check; end"
         return [f"      in_{clock} = 1; check; {drawn} in_{clock} = 0; check;" for clock in self.clocks]
 
     def _phases(self) -> list[str]:
-        """Random inputs with resets now and then. Both polarities of every reset get phases in which they are mostly off."""
+        """Random inputs with occasional resets. For both polarities of every reset there are phases in which it is mostly inactive."""
         return [
             f"    for (phase = 0; phase < {PHASES}; phase = phase + 1) begin",
             "      density = 1 + phase % 3;",
@@ -289,7 +284,7 @@ class _Clocked:
         ]
 
     def _runs(self) -> list[str]:
-        """Resets off, as far as the golden answer's text tells; inputs as they make most counters run."""
+        """Resets inactive, according to the golden answer's text; inputs that make most counters run."""
         bits = [p for p in self.data if p.width == 1]
         return [
             "    for (phase = 0; phase < 2; phase = phase + 1) begin",
@@ -316,7 +311,7 @@ def _repeated(loop: str, lines: list[str]) -> list[str]:
 
 
 def _random(port: Port) -> str:
-    """A random value; single bits are high in one of four, two or 1.3 cases by `density`, words now and then all 0 or 1."""
+    """A random value: a single bit is 1 in `density` of 4 cases, a word is sometimes all 0, all 1, or one-hot."""
     if port.width == 1:
         return "($urandom % 4) < density"
     words = "{" + ", ".join(["$urandom"] * (((port.width or 1) + 31) // 32)) + "}"

@@ -24,9 +24,8 @@ from rich.table import Table
 from rtl_core.backend.base import SampledAnswer, SamplingParams
 from rtl_core.episodes.conversation import Conversation
 from rtl_core.episodes.endpoint import Endpoint
-from rtl_core.episodes.episode import Episode, Policy, Turn
-from rtl_core.episodes.recorded import to_messages, to_turns
-from rtl_core.episodes.tools import Judge
+from rtl_core.episodes.episode import Episode, Policy, Turn, to_messages, to_turns
+from rtl_core.episodes.tools import Judge, definitions
 from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.history.records import Conditions, MessageRecord, StoredRollout
 from rtl_core.prompting.feedback import feedback
@@ -192,7 +191,7 @@ def _converse(
     found: dict[str, Any] = {"text": episode.text, "ended": episode.ended, "n_turns": len(episode.turns)}
     found["stop_reason"] = "stop" if episode.ended in ("submitted", "no call") else "length"
     if isinstance(policy, Conversation):
-        found |= asdict(policy.played(episode.messages, episode.tools.definitions()))
+        found |= asdict(policy.played(episode.messages, definitions(episode.tools.offered)))
         if session.trains and not found["tokens_T"]:
             raise PolicyError(
                 f"the prompt of an episode on {problem.id} leaves no room for an answer within the context of {policy.context} tokens",

@@ -1,4 +1,4 @@
-"""Which synthetic candidates are kept: far from every held-out problem, with a golden answer that passes and mutants that fail."""
+"""Select synthetic candidates: unlike every held-out problem, with a golden answer that passes and mutants that fail."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from rtl_core.validation.validate import validate_problem
 
 @dataclass
 class Synthesised:
-    """What was kept, and of the rest why not, with how often."""
+    """The problems that were kept, and how many were dropped for which reason."""
 
     kept: list[Problem] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
-    """Of what was kept: kind -> how many."""
+    """Kind -> number of problems that were kept."""
 
 
 def synthesise(
@@ -47,11 +47,11 @@ def synthesise(
     run_seed: int,
     mutants: int,
 ) -> Synthesised:
-    """Make `count` candidates, the kinds in equal parts, and keep those that hold up on this machine's executor.
+    """Make `count` candidates, the same number of each kind, and keep those that pass the checks on this machine's executor.
 
     Args:
-        sources: where `loaded` is from. Fresh specifications (`family`) are of the first generated one, else of the starter families.
-        seed: chooses parents, names and places; `run_seed` is the one that `loaded` was generated with.
+        sources: the sources of `loaded`. Fresh specifications (`family`) are from the first generated one, or from the starter families.
+        seed: determines parents, names and places; `run_seed` is the seed with which `loaded` was generated.
         mutants: see `keep`.
     """
     generated = [entry for entry in sources if isinstance(entry, GeneratedSource)] or [StarterSource(kind="starter")]
@@ -73,13 +73,13 @@ def synthesise(
 def candidates(
     parents: Sequence[Problem], kinds: Sequence[Kind], count: int, seed: int, dropped: Counter[str]
 ) -> list[tuple[Kind, Problem]]:
-    """Up to `count` variants: the kinds in turn, over shuffled parents; why a parent gave none goes to `dropped`."""
+    """Up to `count` variants, with the kinds in turn over shuffled parents; `dropped` counts the reasons why a parent gave none."""
     rng = random.Random(f"synthetic/{seed}")
     order = list(parents)
     rng.shuffle(order)
     found: list[tuple[Kind, Problem]] = []
     for number in range(count if order and kinds else 0):
-        # All kinds of one parent before the next, so that few parents already give a mixture.
+        # All kinds of a parent before the next parent, so that a few parents suffice for a mixture.
         kind, parent = kinds[number % len(kinds)], order[number // len(kinds) % len(order)]
         try:
             found.append((kind, variant(parent, kind, rng)))
@@ -91,7 +91,7 @@ def candidates(
 def far_enough(
     made: Iterable[Problem], train: Sequence[Problem], heldout: Sequence[Problem], dropped: Counter[str]
 ) -> list[Problem]:
-    """Those that are no problem that is there already, no twin of each other, and no near-duplicate (n-grams) of a held-out one."""
+    """Candidates without copies of existing problems, copies of each other, and near-duplicates (n-grams) of held-out ones."""
     seen = {problem.fingerprint for problem in (*train, *heldout)}
     fresh = []
     for problem in made:
@@ -118,10 +118,10 @@ def keep(
     """Check candidates (kind, problem) and add them to `into`.
 
     Args:
-        mutants: mutants of each golden answer that are judged; most of those that behave differently must fail.
+        mutants: number of mutants of each golden answer to grade; most of those that behave differently must fail.
 
     Raises:
-        InfrastructureError: the executor failed for a reason that is not a problem's.
+        InfrastructureError: the executor failed for a reason unrelated to the problem.
     """
     kinds = {problem.id: kind for kind, problem in made}
     clean = far_enough((problem for _, problem in made), train, heldout, into.dropped)
@@ -139,6 +139,5 @@ def keep(
 def write(problems: Sequence[Problem], path: Path) -> None:
     """Write problems as a CVDP file, one JSON object a line; read it with `kind = "cvdp"`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
-        for problem in problems:
-            file.write(json.dumps(record_of(problem), ensure_ascii=False) + "\n")
+    lines = (json.dumps(record_of(problem), ensure_ascii=False) + "\n" for problem in problems)
+    path.write_text("".join(lines), encoding="utf-8")

@@ -1,7 +1,8 @@
-"""Variants of a problem with a verified answer: renamed, with the other reset polarity, with a bus turned round; and repairs.
+"""Variants of a problem with a verified answer: renamed, with the other reset polarity, with a bus in reverse bit order; and repairs.
 
-Left alone: problems with parameters, inout ports or an interface that is only partly known, and those whose harness does not name its
-sources in an env file. Other widths come from the starter families, whose harness is made for each width.
+The harness stays unchanged: an adapter between it and the answer translates names, reset polarity and bit order. Not supported: problems with
+parameters, inout ports or a partly known interface, and harnesses that do not name their sources in an env file. Other widths come from
+the starter families, whose harness is generated for each width.
 """
 
 from __future__ import annotations
@@ -9,18 +10,19 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 from rtl_core.errors import ProblemError
 from rtl_core.problems.cvdp import problem_from_record
 from rtl_core.problems.interface import parse_interface, top_levels
 from rtl_core.problems.starter import names as words
-from rtl_core.synthesis.shim import Change, adapter
-from rtl_core.types.problem import Interface, InterfaceSource, Problem
+from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_core.validation.mutants import Mutant, mutants
 
 Kind = Literal["rename", "polarity", "bit order", "repair"]
-KINDS: tuple[Kind, ...] = ("rename", "polarity", "bit order", "repair")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 SOURCE = "synthetic"
 SHIM = "src/adapter.sv"
@@ -29,11 +31,28 @@ _CLOCK = re.compile(r"(?:^|_)(?:clk|clock)(?:$|_)|^ck$", re.I)
 _SOURCES = re.compile(r"^([ \t]*VERILOG_SOURCES[ \t]*=[ \t]*)(.*?)[ \t]*$", re.M)
 
 
+@dataclass(frozen=True)
+class Change:
+    """How a new interface differs from an old one. Ports are given by their old names."""
+
+    module: str
+    """Name of the module with the new interface."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Old port name -> new one, for ports that are renamed."""
+    inverted: frozenset[str] = frozenset()
+    """One-bit ports with the opposite polarity."""
+    reversed: frozenset[str] = frozenset()
+    """Buses with the opposite bit order."""
+
+    def name(self, port: str) -> str:
+        return self.names.get(port, port)
+
+
 def variant(problem: Problem, kind: Kind, rng: random.Random) -> Problem:
-    """A variant of a problem, not yet checked; another for another state of `rng`.
+    """An unchecked variant of a problem, which depends on the state of `rng`.
 
     Raises:
-        ProblemError: the problem does not lend itself to it; the message says why.
+        ProblemError: the problem does not allow it; the message says why.
     """
     if problem.golden is None or len(problem.targets) != 1:
         raise ProblemError(f"{problem.id} has no golden answer of one file")
@@ -44,7 +63,7 @@ def variant(problem: Problem, kind: Kind, rng: random.Random) -> Problem:
 
 
 def _interface(problem: Problem) -> Interface:
-    """The whole interface of the golden answer's top module."""
+    """The complete interface of the golden answer's top module."""
     tops = top_levels(problem.harness)
     if problem.golden is None or len(tops) != 1:
         raise ProblemError(f"{problem.id}: its harness does not drive one module alone")
@@ -94,7 +113,7 @@ def _adapted(problem: Problem, interface: Interface, change: Change, kind: Kind)
     if notes := _notes(change):
         prompt = f"{prompt.rstrip()}\n\n{notes}"
     context = {path: _renamed(text, renames) for path, text in problem.context.items()}
-    return _made(problem, kind, prompt, context, {target: golden}, _with_source(problem, shim))
+    return _problem_of(problem, kind, prompt, context, {target: golden}, _with_source(problem, shim))
 
 
 def _notes(change: Change) -> str:
@@ -106,7 +125,7 @@ def _notes(change: Change) -> str:
 
 
 def _renamed(text: str, renames: dict[str, str]) -> str:
-    """Whole words replaced, but not in the names of files."""
+    """Replace whole words, except in file names."""
     if not renames:
         return text
     pattern = re.compile(r"(?<![\w/])(?:" + "|".join(map(re.escape, renames)) + r")(?!\w|\.(?:sv|v|svh|vh|md)\b)")
@@ -114,7 +133,7 @@ def _renamed(text: str, renames: dict[str, str]) -> str:
 
 
 def _with_source(problem: Problem, shim: str) -> dict[str, str]:
-    """The harness with the adapter among its sources."""
+    """Add the adapter to the harness' sources."""
     harness, found = dict(problem.harness), 0
     for path, text in problem.harness.items():
         if ".env" in path.rsplit("/", 1)[-1]:
@@ -139,10 +158,10 @@ def _repair(problem: Problem, rng: random.Random) -> Problem:
         f"whole corrected file; change nothing else.\n\n{problem.prompt}"
     )
     context = {**problem.context, target: mutant.files[target]}
-    return _made(problem, "repair", prompt, context, dict(problem.golden), dict(problem.harness))
+    return _problem_of(problem, "repair", prompt, context, dict(problem.golden), dict(problem.harness))
 
 
-def _made(
+def _problem_of(
     parent: Problem, kind: Kind, prompt: str, context: dict[str, str], golden: dict[str, str], harness: dict[str, str]
 ) -> Problem:
     digest = hashlib.sha256("\n".join([prompt, *context.values(), *golden.values()]).encode()).hexdigest()[:8]
@@ -154,12 +173,12 @@ def _made(
         "harness": harness,
         "golden": golden,
     }
-    # Read back from its record, so that it is what a reader of the written file will see.
+    # Read back from its record, so that it equals what is read from the written file.
     return problem_from_record(record_of(parent.model_copy(update=changes)), source=SOURCE)
 
 
 def record_of(problem: Problem) -> dict[str, Any]:
-    """A problem as a CVDP single-turn record; without a golden answer its target files are named and empty, as in the public set."""
+    """A problem as a CVDP single-turn record; without a golden answer its target files are empty, as in the public set."""
     return {
         "id": problem.id,
         "categories": [problem.category, problem.difficulty],
@@ -168,3 +187,43 @@ def record_of(problem: Problem) -> dict[str, Any]:
         "output": {"response": "", "context": problem.golden or dict.fromkeys(problem.targets, "")},
         "harness": {"files": problem.harness},
     }
+
+
+def adapter(old: Interface, change: Change, outer: str, inner: str, *, outer_is_old: bool) -> str:
+    """Verilog of module `outer`, which instantiates `inner`; one has the old interface, the other the new one.
+
+    Raises:
+        ProblemError: the old interface has parameters, inout ports, or ports of unknown direction or width.
+    """
+    for port in old.ports:
+        if port.direction not in ("input", "output") or port.width is None:
+            raise ProblemError(
+                f"port {port.name} of {old.module} cannot be adapted: {port.direction}, {port.width} bits"
+            )
+    if old.parameters or not old.exact:
+        raise ProblemError(f"{old.module} has parameters, or ports that are not known: it cannot be adapted")
+    header = ", ".join(_declared(port, port.name if outer_is_old else change.name(port.name)) for port in old.ports)
+    lines = [f"module {outer}({header});"]
+    connections = []
+    for number, port in enumerate(old.ports):
+        outside = port.name if outer_is_old else change.name(port.name)
+        inside = change.name(port.name) if outer_is_old else port.name
+        wire = f"adapted_{number}"
+        lines.append(f"  wire {port.packed}{wire};")
+        source, target = (outside, wire) if port.direction == "input" else (wire, outside)
+        lines += [f"  assign {to} = {what};" for to, what in _assigned(port, source, target, change)]
+        connections.append(f".{inside}({wire})")
+    lines += [f"  {inner} core({', '.join(connections)});", "endmodule"]
+    return "\n".join(lines) + "\n"
+
+
+def _assigned(port: Port, source: str, target: str, change: Change) -> list[tuple[str, str]]:
+    sign = "~" if port.name in change.inverted else ""
+    width = port.width or 1
+    if port.name not in change.reversed or width == 1:
+        return [(target, f"{sign}{source}")]
+    return [(f"{target}[{bit}]", f"{sign}{source}[{width - 1 - bit}]") for bit in range(width)]
+
+
+def _declared(port: Port, name: str) -> str:
+    return f"{port.direction} {port.packed}{name}"

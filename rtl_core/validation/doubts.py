@@ -14,8 +14,7 @@ from statistics import median
 from attrs import define, field
 
 from rtl_core.equivalence.consensus import Files, Words, by_consensus, words_of
-from rtl_core.equivalence.differential import compare
-from rtl_core.equivalence.harness_inputs import harness_inputs
+from rtl_core.equivalence.differential import compare, harness_inputs
 from rtl_core.equivalence.pair import Comparison, IncomparableError, Pair
 from rtl_core.equivalence.proof import netlist
 from rtl_core.equivalence.side_by_side import Effort, Trace

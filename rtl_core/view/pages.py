@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from rtl_core.debugging.waves import waves_of
-from rtl_core.episodes.episode import Turn
-from rtl_core.episodes.recorded import to_turns
+from rtl_core.episodes.episode import Turn, to_turns
 from rtl_core.errors import HistoryError, RtlDistillError
 from rtl_core.history.records import EvaluationRecord, MessageRecord
 from rtl_core.history.store import History

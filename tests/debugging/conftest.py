@@ -1,4 +1,4 @@
-"""A history with a failing answer to a starter problem, a VerilogEval and a CVDP one each: golden answers with one operator changed."""
+"""A history with failing answers to a starter, a VerilogEval and a CVDP problem: golden answers with one operator changed."""
 
 import shutil
 
@@ -47,12 +47,12 @@ def keys(problems):
 
 @pytest.fixture(scope="session")
 def history(problems, executor, tmp_path_factory):
-    """The history, read-only from here on."""
+    """The history, opened read-only."""
     return written(tmp_path_factory.mktemp("debugging") / "h.duckdb", problems, executor)
 
 
 def written(path, problems, executor, outcome=Outcome.TESTS_FAILED):
-    """A history of a run whose first step holds each answer with the executor's verdict, of that outcome."""
+    """A history of a run whose first step has each answer with the executor's verdict, which must have this outcome."""
     overrides = [f'run.name="{RUN}"', f'run.history="{path}"', f'grading.executor="{executor.name}"']
     config = load_config("demo", overrides, environment={})
     history = History(path)

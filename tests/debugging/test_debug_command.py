@@ -1,25 +1,23 @@
-"""`rtl-distill debug` as a user types it: the same verdict again, waves in a file, a shell in the sandbox."""
+"""`rtl-distill debug` as a user runs it: the same verdict again, waves in a file, a shell in the sandbox."""
 
 import os
 import pty
 import select
-import subprocess
 import sys
 import time
 
 import pytest
 
 from rtl_core.grading.vcd import read_vcd
-from rtl_core.history.store import History
 from tests import command
 
 NAMES = ["starter", "verilog-eval", "cvdp"]
 FAILS = {"starter": "0 of 2 tests passed", "verilog-eval": "0 of 1 tests passed", "cvdp": "1 failed"}
-"""What each harness says of its answer when a person runs it."""
+"""Output of each harness in the shell."""
 PATIENCE_S = 120
 
 
-def run(history: History, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+def run(history, *words, typed=""):
     return command.run("debug", *words, "--db", history.path, input=typed, env={"COLUMNS": "120"})
 
 
@@ -40,7 +38,7 @@ def test_the_verdict_is_the_same_again_and_waves_are_written(name, history, keys
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_a_shell_stands_in_the_sandbox_and_runs_the_harness(name, history, keys):
+def test_a_shell_opens_in_the_sandbox_and_runs_the_harness(name, history, keys):
     typed = "pwd; ls /code /code/rtl; touch /code/src/mine; touch /code/rundir/mine; harness; exit 7\n"
     done = run(history, keys[name], "--shell", typed=typed)
     assert done.returncode == 7, done.stderr
@@ -50,7 +48,7 @@ def test_a_shell_stands_in_the_sandbox_and_runs_the_harness(name, history, keys)
     assert FAILS[name] in told
     assert "/code/src/mine': Read-only file system" in done.stderr
     again = run(history, keys[name], "--shell", typed="ls /code/rundir\n")
-    assert "mine" not in again.stdout.split()  # nothing outlives it
+    assert "mine" not in again.stdout.split()  # nothing persists
 
 
 def test_a_shell_on_a_terminal_has_ctrl_c_and_job_control(history, keys):
@@ -68,7 +66,7 @@ def test_a_shell_on_a_terminal_has_ctrl_c_and_job_control(history, keys):
                 told += os.read(terminal, 4096)
 
     until(b"sandbox:~$ ")
-    # By a program that stands in the foreground already: before that a Ctrl-C is the shell's own.
+    # Wait until a program is in the foreground; before, Ctrl-C goes to the shell.
     os.write(terminal, b"sh -c 'echo be\"\"gun; exec sleep 1000'\n")
     until(b"begun")
     os.write(terminal, b"\x03")
@@ -79,7 +77,7 @@ def test_a_shell_on_a_terminal_has_ctrl_c_and_job_control(history, keys):
     assert b"no job control" not in told
 
 
-def test_what_cannot_be_done_is_said_in_a_sentence(history, keys, tmp_path):
+def test_errors_are_reported_in_a_sentence(history, keys, tmp_path):
     done = run(history, keys["starter"], "--waves", str(tmp_path / "w.fst"))
     assert (done.returncode, "name a .vcd file" in done.stderr) == (2, True)
     done = run(history, "no/such/rollout")

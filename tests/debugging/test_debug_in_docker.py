@@ -1,4 +1,4 @@
-"""What Docker graded is looked at in Docker: the same verdict again, waves, and a shell in a container of the same kind."""
+"""Debugging in Docker what Docker graded: the same verdict again, waves, and a shell in a container of the same kind."""
 
 import docker
 import pytest

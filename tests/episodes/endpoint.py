@@ -1,10 +1,8 @@
-"""An endpoint that speaks OpenAI's protocol and answers by a script."""
+"""An endpoint with OpenAI's protocol that follows a script."""
 
 import json
 import time
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 from rtl_core.problems.cvdp import problem_from_record
 from tests.answering import answering
@@ -14,7 +12,7 @@ WRONG = "module fixed_priority_arbiter; endmodule\n"
 
 
 class Scripted:
-    """An endpoint. With tools it plays `calls`, one a turn; without it answers at once, and wrong."""
+    """An endpoint. With tools it makes `calls`, one a turn; without it gives a wrong answer."""
 
     def __init__(self, calls, delay_s=0.0):
         self.calls, self.delay_s, self.asked, self.status = calls, delay_s, [], []
@@ -32,37 +30,24 @@ class Scripted:
         if asked.get("tools"):
             name, arguments = self.calls[min(turn, len(self.calls) - 1)]
             call = {"id": f"c{turn}", "type": "function", "function": {"name": name, "arguments": arguments}}
-            message = {
-                "role": "assistant",
-                "content": None,
-                "reasoning_content": f"thought {turn}",
-                "tool_calls": [call],
-            }
-        return {
-            "choices": [{"message": message, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": 100 + turn, "completion_tokens": 10},
-        }
+            message |= {"content": None, "reasoning_content": f"thought {turn}", "tool_calls": [call]}
+        usage = {"prompt_tokens": 100 + turn, "completion_tokens": 10}
+        return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
 
 
 @contextmanager
 def scripted(calls, delay_s=0.0):
-    """Such an endpoint at its `url`."""
+    """Serve such an endpoint at its `url`."""
     endpoint = Scripted(calls, delay_s)
     with answering(endpoint.reply) as address:
         endpoint.url = f"{address}/v1"
         yield endpoint
 
 
-def scripted_calls(cvdp: Path) -> list[tuple[str, str]]:
+def scripted_calls(cvdp):
     """Calls that write the example's solution, after a first try that does not compile."""
-    record: dict[str, Any] = json.loads((cvdp / EXAMPLE).read_text())
+    record = json.loads((cvdp / EXAMPLE).read_text())
     (path, text), *_ = problem_from_record(record, source="cvdp-agentic").golden.items()
-    return [
-        ("list", "{}"),
-        ("write", json.dumps({"path": path, "content": text.replace("endmodule", "")})),
-        ("compile", "{}"),
-        ("write", json.dumps({"path": path, "content": text})),
-        ("nonsense", "{"),
-        ("compile", "{}"),
-        ("submit", "{}"),
-    ]
+    broken, right = (json.dumps({"path": path, "content": t}) for t in (text.replace("endmodule", ""), text))
+    first, rest = [("list", "{}"), ("write", broken), ("compile", "{}")], [("compile", "{}"), ("submit", "{}")]
+    return [*first, ("write", right), ("nonsense", "{"), *rest]

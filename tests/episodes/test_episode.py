@@ -1,17 +1,15 @@
-"""Whole episodes: how they end, that a script ends with the verdict of single-shot grading, and that they go on after a death."""
+"""Whole episodes: how they end, that a script gets the same verdict as direct grading, and that they can be resumed."""
 
 import io
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.episodes import both, known_answer, said
+from benchmarks.episodes import both, known_answer, summary
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.by_hand import ByHand
-from rtl_core.episodes.episode import Episode, Reply, Script
-from rtl_core.episodes.recorded import to_messages
+from rtl_core.episodes.episode import Episode, Reply, Script, to_messages
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
@@ -34,14 +32,14 @@ def test_all_published_agentic_problems_open(agentic, executor):
 def test_a_script_with_the_known_answer_passes(arbiter, executor, grader):
     episode, single = both(arbiter, executor, grader, arbiter.golden)
     assert episode.passed
-    assert said(episode) == said(single)
+    assert summary(episode) == summary(single)
 
 
 @pytest.mark.parametrize("number", range(0, 92, 23))
-def test_a_script_ends_as_single_shot_grading_of_the_same_files(agentic, executor, grader, number):
+def test_a_script_gets_the_same_verdict_as_direct_grading(agentic, executor, grader, number):
     problem = agentic[number]
     episode, single = both(problem, executor, grader, stand_in(problem))
-    assert said(episode) == said(single)
+    assert summary(episode) == summary(single)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +58,8 @@ def test_how_an_episode_ends(arbiter, executor, calls, bounds, ended, tmp_path):
     assert episode.ended == ended == ended_in_history(episode, tmp_path)
 
 
-def ended_in_history(episode: Episode, folder: Path) -> str:
-    """How the view `episodes` says that it ended."""
+def ended_in_history(episode, folder):
+    """How it ended according to the view `episodes`."""
     history = History(folder / "h.duckdb")
     history.start_run(RunRecord(name="r", status="running", config={"episode": episode.bounds.model_dump()}))
     rollout = a_rollout(prompt_P=(), tokens_T=(), logprobs_T=(), text="")
@@ -80,7 +78,7 @@ class Talkative:
 
 
 @pytest.mark.parametrize(("tokens", "ended"), [(130, "cut"), (120, "tokens")])
-def test_tokens_and_calls_of_a_turn_are_bounded(arbiter, executor, tmp_path, tokens, ended):
+def test_tokens_and_calls_of_a_turn_are_limited(arbiter, executor, tmp_path, tokens, ended):
     episode = Episode(arbiter, executor, Bounds(tokens=tokens, calls=2))
     episode.play(Talkative())
     assert (episode.ended, episode.n_tokens) == (ended, tokens)
@@ -92,7 +90,7 @@ def test_tokens_and_calls_of_a_turn_are_bounded(arbiter, executor, tmp_path, tok
     assert (episode.turns[-1].results == ()) == (ended == "cut")
 
 
-def test_an_episode_goes_on_from_its_recorded_turns_with_the_same_end(arbiter, executor):
+def test_an_episode_resumes_from_its_recorded_turns_with_the_same_result(arbiter, executor):
     fails = [
         ("write", '{"path": "verif/tb.v", "content": "module"}'),
         ("simulate", '{"bench": "verif/tb.v", "files": []}'),
@@ -112,7 +110,7 @@ def test_an_episode_goes_on_from_its_recorded_turns_with_the_same_end(arbiter, e
     assert (ended.ended, ended.answer.files) == ("submitted", arbiter.golden)
 
 
-def test_a_submission_that_fails_is_met_with_the_graders_words_until_the_last(arbiter, executor):
+def test_a_failed_submission_gets_feedback_unless_it_is_the_last(arbiter, executor):
     target, judged, played = arbiter.targets[0], [], []
 
     def judge(answer):
@@ -129,7 +127,7 @@ def test_a_submission_that_fails_is_met_with_the_graders_words_until_the_last(ar
         whole = Episode(arbiter, executor, Bounds(attempts=attempts), judge=judge)
         whole.play(script, played.append)
         assert (whole.ended, len(whole.turns), judged) == ("submitted", n_turns, asked_in)
-        assert "none of the files" in whole.turns[0].results[0].text  # nothing was handed in
+        assert "none of the files" in whole.turns[0].results[0].text  # nothing was submitted
         told = [turn.results[0] for turn in whole.turns[2::2]]
         assert [result.ok for result in told] == [False] * (len(told) - 1) + [True]
         assert all(one.text == "It does not compile:\nCorrect it, and submit again." for one in told[:-1])
@@ -143,7 +141,7 @@ def test_a_submission_that_fails_is_met_with_the_graders_words_until_the_last(ar
             assert judged == [turn for turn in asked_in if turn >= count]  # none twice
 
 
-def test_calls_are_no_calls_where_no_tool_is_offered(arbiter, executor):
+def test_calls_are_ignored_without_tools(arbiter, executor):
     policy = SimpleNamespace(reply=lambda *_: Reply("module", (Call("submit", "{}", "c"),) * 2))
     bounds, opening = Bounds(tools=[], attempts=2), [{"role": "user", "content": "write"}]
     episode = Episode(arbiter, executor, bounds, judge=lambda answer: "It does not compile:", opening=opening)
@@ -166,11 +164,6 @@ def test_a_person_has_the_same_tools(arbiter, executor, tmp_path):
     for message in episode.messages[:-1]:
         if message["role"] != "assistant":
             assert message["content"].replace("\r", "\ufffd") in told
-    for words in (
-        "vvp: done\n42",
-        "there is no tool 'nonsense'",
-        "path: Field required",
-        "not a call: list takes under",
-    ):
-        assert words in told
+    said = ("vvp: done\n42", "there is no tool 'nonsense'", "path: Field required", "not a call: list takes under")
+    assert all(words in told for words in said)
     assert Episode(arbiter, executor).play(ByHand(io.StringIO(""), io.StringIO())).files == {}

@@ -1,4 +1,4 @@
-"""`evaluate --agentic --endpoint` as a user runs it, against a server that speaks OpenAI's protocol and answers by a script."""
+"""`evaluate --agentic --endpoint` as a user runs it, with a scripted server that has OpenAI's protocol."""
 
 import json
 import os
@@ -12,13 +12,8 @@ from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source, Table
 from rtl_core.reporting.figures.episodes import blocks
 from tests.command import command, run
-from tests.episodes.endpoint import EXAMPLE, scripted, scripted_calls
+from tests.episodes.endpoint import EXAMPLE, scripted
 from tests.waiting import wait_for
-
-
-@pytest.fixture(scope="module")
-def calls(cvdp):
-    return scripted_calls(cvdp)
 
 
 def evaluate(url, cvdp, db):
@@ -27,7 +22,7 @@ def evaluate(url, cvdp, db):
 
 
 @pytest.mark.slow
-def test_an_agent_is_evaluated_beside_single_shot_and_its_transcript_is_shown(cvdp, calls, tmp_path):
+def test_an_agent_is_compared_with_single_shot_and_its_transcript_is_shown(cvdp, calls, tmp_path):
     db = tmp_path / "h.duckdb"
     with scripted(calls) as server:
         done = run(*evaluate(server.url, cvdp, db), timeout=600)
@@ -61,14 +56,14 @@ def test_an_agent_is_evaluated_beside_single_shot_and_its_transcript_is_shown(cv
                  "the tools are list, read", "7 turns, 70 tokens written, 7 calls (2 failed)"):  # fmt: skip
         assert said in shown, said
 
-    with scripted(calls) as server:  # whole: nothing is asked again
+    with scripted(calls) as server:  # complete, so nothing is requested again
         again = run(*evaluate(server.url, cvdp, db), sets=[f'evaluation.endpoint="{server.url}"'], timeout=600)
         assert "choose another --name" in again.stderr  # another endpoint is another evaluation
         assert not server.asked
 
 
 @pytest.mark.slow
-def test_a_model_that_samples_here_is_evaluated_in_episodes(cvdp, knows_tools, tmp_path):
+def test_a_local_model_is_evaluated_in_episodes(cvdp, knows_tools, tmp_path):
     db = tmp_path / "h.duckdb"
     model = ("--model", "student", "--base-url", "local", "--agentic", "--samples", 2, "--db", db)
     sets = ["evaluation.max_tokens=24", f'tinker.local_models={{"student" = "{knows_tools}"}}']
@@ -83,7 +78,7 @@ def test_a_model_that_samples_here_is_evaluated_in_episodes(cvdp, knows_tools, t
 
 
 @pytest.mark.slow
-def test_a_killed_evaluation_goes_on_and_no_turn_is_recorded_twice(cvdp, calls, tmp_path):
+def test_a_killed_evaluation_resumes_and_records_no_turn_twice(cvdp, calls, tmp_path):
     db = tmp_path / "h.duckdb"
     with scripted(calls, delay_s=1.0) as server:
         first = subprocess.Popen(
@@ -105,7 +100,7 @@ def test_a_killed_evaluation_goes_on_and_no_turn_is_recorded_twice(cvdp, calls, 
     ).to_pylist()
     assert Counter((row["turns"], row["n"]) for row in turns) == {(1, 1): 2, (7, 14): 2}
     assert recorded
-    assert asked <= 2 * 8 - sum((row["n"] + 1) // 2 for row in recorded)  # what was recorded is not asked again
+    assert asked <= 2 * 8 - sum((row["n"] + 1) // 2 for row in recorded)  # recorded turns are not requested again
     assert history.query("SELECT count(*) AS n FROM verdicts WHERE outcome = 'passed'").to_pylist() == [{"n": 2}]
 
 
@@ -118,13 +113,13 @@ def test_a_killed_evaluation_goes_on_and_no_turn_is_recorded_twice(cvdp, calls, 
         (["episode", "p", "--endpoint", "http://x"], "--endpoint: which model?"),
     ],
 )
-def test_mistakes_on_the_command_line_are_told(arguments, said):
+def test_wrong_arguments_are_reported(arguments, said):
     done = run(*arguments, timeout=120)
     assert done.returncode == 2
     assert said in done.stderr
 
 
-def test_an_endpoint_that_nobody_serves_is_told_before_anything_begins(cvdp, tmp_path):
+def test_an_unreachable_endpoint_is_reported_before_anything_starts(cvdp, tmp_path):
     url, problem = "http://127.0.0.1:9/v1", json.loads((cvdp / EXAMPLE).read_text())["id"]
     episode = ("episode", problem, "--source", f"cvdp={cvdp / EXAMPLE}", "--endpoint", url, "--model", "m")
     option = evaluate(url, cvdp, tmp_path / "h.duckdb")

@@ -1,42 +1,33 @@
-"""Who plays an episode: a model that samples here, or an endpoint."""
+"""Policies of an episode: a model that samples tokens, and an endpoint."""
 
 import json
 
 import pytest
+from transformers import AutoTokenizer
 
 from rtl_core.episodes.conversation import Conversation
 from rtl_core.episodes.endpoint import Endpoint
 from rtl_core.episodes.episode import Episode
+from rtl_core.episodes.tools import definitions
 from rtl_core.errors import BackendUnavailableError, MalformedAnswerError, PolicyError
 from rtl_core.prompting.answer_to import answer_to, response_of
 from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat
-from tests.episodes.endpoint import scripted, scripted_calls
+from tests.episodes.endpoint import scripted
 
 
-@pytest.fixture(scope="module")
-def calls(cvdp):
-    return scripted_calls(cvdp)
-
-
-def test_the_text_of_an_answer_holds_its_files(arbiter):
+def test_the_text_of_an_answer_contains_its_files(arbiter):
     for files in (arbiter.golden, {arbiter.targets[0]: "`module` \\n {nonsense}\n```\n"}):
         assert answer_to(arbiter, response_of(files)).files == files
     assert not answer_to(arbiter, response_of({})).files
 
 
-def chat_of(folder):
-    from transformers import AutoTokenizer
-
-    return Chat(AutoTokenizer.from_pretrained(folder))
-
-
-def test_the_prompt_of_each_turn_is_the_one_before_and_what_was_sampled_and_rendered(arbiter, executor, knows_tools):
-    chat = chat_of(knows_tools)
+def test_each_turns_prompt_is_the_previous_one_with_the_sampled_and_rendered_tokens(arbiter, executor, knows_tools):
+    chat = Chat(AutoTokenizer.from_pretrained(knows_tools))
     prompts = []
 
     def sample(prompt_P, most_tokens):
-        """A model that writes calls, in tokens of one letter each as no tokenizer would choose them."""
+        """A model that writes calls in tokens of one letter each, which no tokenizer would choose."""
         turn = len(prompts)
         prompts.append(list(prompt_P))
         if turn == 3:
@@ -50,7 +41,7 @@ def test_the_prompt_of_each_turn_is_the_one_before_and_what_was_sampled_and_rend
     episode = Episode(arbiter, executor)
     episode.play(Conversation(chat, sample))
     assert episode.ended == "cut"
-    tools = ToolChat(chat, episode.tools.definitions())
+    tools = ToolChat(chat, definitions(episode.tools.offered))
     expected = tools.first(episode.messages[:2])
     for number, turn in enumerate(episode.turns):
         assert prompts[number] == expected
@@ -58,15 +49,14 @@ def test_the_prompt_of_each_turn_is_the_one_before_and_what_was_sampled_and_rend
             told = [message["content"] for message in episode.messages if message["role"] == "tool"][number]
             expected = [*expected, *turn.reply.tokens_T, *tools.after(turn.reply.calls, [told])]
     resumed = Episode(arbiter, executor, turns=episode.turns[:2])
-    again = list(prompts[:2])
-    seen, prompts = prompts, again
+    seen, prompts = prompts, prompts[:2]
     resumed.play(Conversation(chat, sample))
-    assert prompts[2:] == seen[2:]  # the same tokens as before the death
+    assert prompts[2:] == seen[2:]  # the same tokens as in the first run
     full = Conversation(chat, sample, context=len(seen[0]))
-    assert full.reply(episode.messages[:2], episode.tools.definitions(), 100).cut
+    assert full.reply(episode.messages[:2], definitions(episode.tools.offered), 100).cut
 
 
-def test_what_an_endpoint_can_do_wrong(calls):
+def test_errors_of_an_endpoint_are_retried_or_reported(calls):
     said = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
     later = [*said, {"role": "assistant", "content": "a"}]
     with scripted(calls) as server:
@@ -94,7 +84,7 @@ def test_what_an_endpoint_can_do_wrong(calls):
         Endpoint("http://127.0.0.1:9/v1", "m", retry_s=0.01).reply(said)
 
 
-def test_calls_of_an_endpoint_are_what_it_wrote(calls):
+def test_calls_of_an_endpoint_are_kept_as_written():
     with scripted([("read", '{"path":')]) as server:
         reply = Endpoint(server.url, "m").reply([{"role": "user", "content": "u"}], [{"type": "function"}], 5)
         assert reply.calls == (Call("read", '{"path":', "c0"),)

@@ -1,14 +1,15 @@
-"""What the tools of an episode promise, in both executors: what they do, their bounds, and that nothing gets out or stays."""
+"""The tools of an episode, in both executors: their results, their limits, and that nothing escapes or persists."""
 
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from textwrap import indent
 
 import pytest
 
 from benchmarks.common import marked
 from rtl_core.config.episode import Bounds
-from rtl_core.episodes.tools import TOOLS
+from rtl_core.episodes.tools import TOOLS, definitions
 from rtl_core.episodes.workspace import shortened
 from rtl_core.prompting.calls import Call
 from tests.nouns import a_problem
@@ -42,11 +43,9 @@ PROBLEM = a_problem(
 
 
 def probe(tell, body):
-    """What a cocotb test bench of the model's prints that does `body`."""
+    """Run `body` in a cocotb test bench of the model and return the result."""
     tell("write", path="rtl/inv.sv", content=INVERTER)
-    tell(
-        "write", path="verif/probe.py", content=PROBE.format(body="\n".join("    " + line for line in body.split("\n")))
-    )
+    tell("write", path="verif/probe.py", content=PROBE.format(body=indent(body, "    ")))
     return tell("simulate", bench="verif/probe.py", top="inv")
 
 
@@ -64,20 +63,20 @@ def test_files_are_listed_read_in_ranges_written_and_replaced(open_tools):
     assert tools.workspace.answer().files == {"rtl/inv.sv": INVERTER.replace("~a", "a")}
 
 
-def test_compilers_say_what_a_user_would_see(open_tools):
+def test_compiler_messages_are_returned(open_tools):
     tools, tell = open_tools(PROBLEM)
     tell("write", path="rtl/inv.sv", content=INVERTER.replace(";\nend", "\nend"))
     failed = tell("compile")
     assert not failed.ok
     assert "rtl/inv.sv:3: syntax error" in failed.text
     tell("write", path="rtl/inv.sv", content=INVERTER.replace("input a", "input a, input spare"))
-    assert tell("compile", files="").ok  # names none: all of them
+    assert tell("compile", files="").ok  # an empty list means all sources
     done = tell("compile", files=["rtl/inv.sv"])
     assert done.ok
     assert ("UNUSED" in done.text) == ("verilator" in tools.tools)
 
 
-def test_a_bench_of_the_models_own_is_simulated_and_what_it_writes_is_gone(open_tools):
+def test_the_models_own_bench_is_simulated_and_files_that_it_writes_are_dropped(open_tools):
     _, tell = open_tools(PROBLEM)
     tell("write", path="rtl/inv.sv", content=INVERTER)
     tell("write", path="verif/tb.sv", content=BENCH)
@@ -85,7 +84,7 @@ def test_a_bench_of_the_models_own_is_simulated_and_what_it_writes_is_gone(open_
     assert done.ok
     assert "y is 1" in done.text
     assert "log.txt" not in tell("list").text
-    assert tell("read", path="verif/tb.sv").ok  # what tools wrote is there to the end
+    assert tell("read", path="verif/tb.sv").ok  # files that tools wrote persist
 
 
 @pytest.mark.parametrize(("value", "ok"), [(0, True), (1, False)])
@@ -98,7 +97,7 @@ def test_a_cocotb_bench_passes_or_fails(open_tools, value, ok):
     assert f"test_inv.inverts {'passed' if ok else 'failed'}" in done.text
 
 
-def test_synthesis_tells_latches_cells_and_errors(open_tools, executor):
+def test_synthesis_reports_latches_cells_and_errors(open_tools, executor):
     tools, tell = open_tools(PROBLEM)
     if executor.name == "docker" and "synthesize" not in tools.offered:
         pytest.skip("pyosys is not in the image")
@@ -133,7 +132,7 @@ def test_synthesis_tells_latches_cells_and_errors(open_tools, executor):
         ("submit", {}, "none of the files that are asked for was written: rtl/inv.sv"),
     ],
 )  # fmt: skip
-def test_bad_input_gets_a_clear_answer_and_the_episode_goes_on(open_tools, name, arguments, said):
+def test_bad_input_gets_an_error_and_the_episode_continues(open_tools, name, arguments, said):
     tools, tell = open_tools(PROBLEM)
     answer = tell(name, **arguments)
     assert not answer.ok
@@ -143,7 +142,7 @@ def test_bad_input_gets_a_clear_answer_and_the_episode_goes_on(open_tools, name,
     assert tell("list").ok
 
 
-def test_code_in_arguments_may_hold_line_ends_as_they_are(open_tools):
+def test_code_in_arguments_may_contain_raw_line_breaks(open_tools):
     tools, _ = open_tools(PROBLEM)
     written = tools.call(Call("write", f'{{"path": "rtl/inv.sv", "content": "{INVERTER}"}}'))
     assert written.ok, written.text
@@ -151,7 +150,7 @@ def test_code_in_arguments_may_hold_line_ends_as_they_are(open_tools):
 
 
 @pytest.mark.parametrize("arguments", ['{"path": ', "[1, 2]", '"text"', "[" * 100_000, "\udcff", "null"])
-def test_arguments_that_are_no_json_object_get_a_clear_answer(open_tools, arguments):
+def test_arguments_that_are_not_a_json_object_get_an_error(open_tools, arguments):
     tools, tell = open_tools(PROBLEM)
     answer = tools.call(Call("read", arguments))
     assert (answer.ok, answer.text[:7]) == (False, "error: ")
@@ -159,7 +158,7 @@ def test_arguments_that_are_no_json_object_get_a_clear_answer(open_tools, argume
     assert tell("list").ok
 
 
-def test_the_workspace_is_bounded(open_tools):
+def test_the_workspace_is_limited(open_tools):
     _, tell = open_tools(PROBLEM, files=3, workspace_bytes=6000)
     assert "more than 6,000 bytes" in tell("write", path="rtl/a.sv", content="x" * 5000).text
     assert tell("write", path="rtl/a.sv", content="x").ok
@@ -175,7 +174,7 @@ def test_the_workspace_is_bounded(open_tools):
     ],
     ids=["never ends", "endless output", "memory"],
 )  # fmt: skip
-def test_a_bench_without_end_is_stopped_and_its_result_is_short(open_tools, body, said):
+def test_an_endless_bench_is_stopped_and_its_result_is_short(open_tools, body, said):
     tools, tell = open_tools(PROBLEM, call_seconds=1, result_bytes=2000)
     tell("write", path="verif/tb.sv", content=f"module tb; {body} endmodule\n")
     done = tell("simulate", bench="verif/tb.sv", top="tb", files=[])
@@ -195,8 +194,8 @@ def test_programs_share_the_seconds_of_the_episode(open_tools):
     assert "the 0.5 s of programs are used up" in tell("compile").text
 
 
-def test_neither_another_episode_at_work_nor_files_of_the_host_are_in_reach(open_tools, tmp_path):
-    """While a program of one episode runs, with files, processes and sockets, a program of another looks for them."""
+def test_neither_another_running_episode_nor_files_of_the_host_are_reachable(open_tools, tmp_path):
+    """While a program of one episode runs with files, processes and sockets, a program of another searches for them."""
     mark, host = "episode-at-work", tmp_path / "of-the-host"
     host.write_text("text of the host")
     works = (
@@ -222,7 +221,7 @@ def test_neither_another_episode_at_work_nor_files_of_the_host_are_in_reach(open
         "print('found', left)"
     )
     with ThreadPoolExecutor(1) as threads:
-        for seconds in (3, 12, 60):  # until the one was at work while the other looked
+        for seconds in (3, 12, 60):  # until one ran while the other searched
             (_, other), (_, tell) = open_tools(PROBLEM, call_seconds=seconds), open_tools(PROBLEM)
             at_work = threads.submit(probe, other, works)
             while not (began := marked(mark, "cmdline")) and not at_work.done():
@@ -235,13 +234,13 @@ def test_neither_another_episode_at_work_nor_files_of_the_host_are_in_reach(open
         else:
             pytest.fail("they were never at work at the same time")
     assert "cocotb: stopped, it" in at_work.result().text
-    assert not marked(mark, "cmdline")  # and nothing is left of it
+    assert not marked(mark, "cmdline")  # no process is left
 
 
-def test_what_the_model_is_told_of_tools_and_bounds(open_tools):
+def test_the_model_reads_the_tools_and_limits(open_tools):
     tools, _ = open_tools(PROBLEM, turns=7, tokens=1234, seconds=56, result_bytes=789)
-    assert {d["function"]["name"] for d in tools.definitions()} == set(tools.offered) <= set(TOOLS)
-    json.dumps(tools.definitions())
+    assert {d["function"]["name"] for d in definitions(tools.offered)} == set(tools.offered) <= set(TOOLS)
+    json.dumps(definitions(tools.offered))
     for said in ("7 turns", "1,234 tokens", "56 seconds", "789 bytes"):
         assert said in tools.bounds.in_words()
 

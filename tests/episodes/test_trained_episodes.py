@@ -1,18 +1,17 @@
-"""Training on episodes, by the functions that the flows call: what is fed to the trainer, and what a killed run goes on with."""
+"""Training on episodes, by the functions that the flows call: the trainer's data, and resuming a killed run."""
 
 import asyncio
 import os
 import signal
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rtl_core.algorithms.base import credit_of
 from rtl_core.backend.base import SampledAnswer
-from rtl_core.config import RunConfig, load_config
-from rtl_core.episodes.recorded import to_turns
+from rtl_core.config import load_config
+from rtl_core.episodes.episode import to_turns
 from rtl_core.episodes.tools import definitions
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
@@ -25,7 +24,7 @@ from tests.episodes.steps import begin, break_off_sampling, one_step
 from tests.waiting import wait_for
 
 
-def overrides(folder: Path, *more: str) -> list[str]:
+def overrides(folder, *more):
     return [
         "run.name=small", f"run.directory={folder}", f"run.history={folder / 'history.duckdb'}", "problems.sources.0.train=4",
         "problems.sources.0.heldout=2", "curriculum.problems_per_step=4", "sampling.group_size=12", "evaluation.samples=2",
@@ -33,22 +32,20 @@ def overrides(folder: Path, *more: str) -> list[str]:
     ]  # fmt: skip
 
 
-def settings(folder: Path, *more: str) -> RunConfig:
+def settings(folder, *more):
     return load_config("demo-episodes", overrides(folder, *more), environment={})
 
 
 @pytest.mark.slow
-def test_the_trainer_is_fed_exactly_what_was_sampled_and_rendered(tmp_path):
+def test_the_trainer_gets_exactly_the_sampled_and_rendered_tokens(tmp_path):
     step, session = asyncio.run(one_step(settings(tmp_path)))
     chat, history = session.policy.chat, session.history
     told = 0
     for rollout in (stored.rollout for stored in step.rollouts.values()):
         turns = to_turns(history.messages(rollout.key))
         tools = ToolChat(chat, definitions())
-        expected = [
-            (token, None)
-            for token in tools.first([{"role": "user", "content": session.problems[rollout.problem_id].prompt}])
-        ]
+        opening = [{"role": "user", "content": session.problems[rollout.problem_id].prompt}]
+        expected = [(token, None) for token in tools.first(opening)]
         start = len(expected)
         for number, turn in enumerate(turns):
             expected += zip(turn.reply.tokens_T, turn.reply.logprobs_T, strict=True)
@@ -68,26 +65,22 @@ def test_the_trainer_is_fed_exactly_what_was_sampled_and_rendered(tmp_path):
         if credit_of(stored).advantage:
             datum = by_tokens[stored.rollout.prompt_P, stored.rollout.tokens_T]
             assert np.array_equal(datum.inputs["advantages"] != 0, stored.rollout.sampled_T)
-    (metrics,) = (
-        {row["name"]: row["value"] for row in history.query("SELECT name, value FROM step_metrics").to_pylist()},
-    )
+    metrics = {row["name"]: row["value"] for row in history.query("SELECT name, value FROM step_metrics").to_pylist()}
     assert abs(metrics["optim/kl_sample_train_v1"]) < 1e-4
     assert metrics["optim/kl_sample_train_v2"] < 1e-6
     assert metrics["episodes/tool_tokens"] * len(step.rollouts) == pytest.approx(told)
-    # A resumed run reads the same, and the trainer's word is kept of sampled tokens alone.
+    # A resumed run reads the same; the trainer's log-probabilities are stored only for sampled tokens.
     again = history.rollouts_of("small", 0)
-    assert [one.rollout for one in again] == [
-        step.rollouts[one.rollout.problem_id, one.rollout.sample].rollout for one in again
-    ]
-    trainer = dict(history.query("SELECT rollout, logprobs_T FROM trainer_tokens").to_pydict().items())
-    for key, logprobs_T in zip(trainer["rollout"], trainer["logprobs_T"], strict=True):
-        rollout = next(one.rollout for one in again if one.rollout.key == key)
-        assert not np.array(logprobs_T)[~rollout.sampled_T].any()
-        assert np.allclose(logprobs_T, rollout.logprobs_T, atol=1e-3)
+    rollouts = {one.rollout.key: one.rollout for one in again}
+    assert all(step.rollouts[rollout.problem_id, rollout.sample].rollout == rollout for rollout in rollouts.values())
+    for row in history.query("SELECT rollout, logprobs_T FROM trainer_tokens").to_pylist():
+        rollout = rollouts[row["rollout"]]
+        assert not np.array(row["logprobs_T"])[~rollout.sampled_T].any()
+        assert np.allclose(row["logprobs_T"], rollout.logprobs_T, atol=1e-3)
 
 
 @pytest.mark.slow
-def test_an_episode_whose_session_died_goes_on_at_the_turn(tmp_path, monkeypatch):
+def test_an_episode_whose_session_died_resumes_at_the_turn(tmp_path, monkeypatch):
     config = settings(tmp_path, "problems.sources.0.train=1", "curriculum.problems_per_step=1")
 
     async def interrupted(most):
@@ -114,15 +107,15 @@ def test_an_episode_whose_session_died_goes_on_at_the_turn(tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-def test_after_kill_9_in_the_middle_of_training_episodes_the_same_command_goes_on(tmp_path):
+def test_the_same_command_resumes_training_on_episodes_after_a_sigkill(tmp_path):
     given = overrides(tmp_path, "problems.sources.0.train=8")
     train = command("train", "demo-episodes", sets=given)
     environment = {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect")}
     reader = History(tmp_path / "history.duckdb", read_only=True)
-    # Which episodes are in the middle is up to the machine; that one goes on at the turn is what the test above shows.
+    # Which episodes are interrupted depends on the machine; the test above checks that one resumes at the turn.
     played = "SELECT count(*) AS n FROM messages WHERE rollout LIKE 'small/step/%'"
     process = subprocess.Popen(train, env=environment, start_new_session=True)
-    wait_for(lambda: reader.query(played).to_pylist()[0]["n"], "an episode under way", while_runs=process)
+    wait_for(lambda: reader.query(played).to_pylist()[0]["n"], "a running episode", while_runs=process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     everything = "SELECT * FROM messages WHERE rollout LIKE 'small/step/%' ORDER BY rollout, position"
@@ -138,7 +131,7 @@ def test_after_kill_9_in_the_middle_of_training_episodes_the_same_command_goes_o
             assert [token for token, own in zip(rollout.tokens_T, rollout.own_T, strict=True) if own] == sampled
 
 
-def test_what_is_for_one_turn_alone_is_refused_with_episodes(tmp_path):
+def test_settings_for_single_turns_are_refused_with_episodes(tmp_path):
     for more, said in (
         (["refinement.turns=2"], r"`refinement.turns`: .* episode.tools = \[\] and episode.attempts = 2"),
         (["episode.tools=[]"], "`episode.tools`: .* set learning.episodes = false"),
@@ -154,7 +147,7 @@ def test_what_is_for_one_turn_alone_is_refused_with_episodes(tmp_path):
             settings(tmp_path, *more)
 
 
-def test_a_model_whose_template_knows_no_tools_is_refused_before_anything_is_sampled(tmp_path):
+def test_a_template_without_tools_is_refused_before_anything_is_sampled(tmp_path):
     async def opened():
         async with open_session(settings(tmp_path, "tinker.student=student")):
             pass
@@ -164,7 +157,7 @@ def test_a_model_whose_template_knows_no_tools_is_refused_before_anything_is_sam
     assert not History(tmp_path / "history.duckdb", read_only=True).query("SELECT rollout FROM rollouts").num_rows
 
 
-def test_in_the_control_an_episode_reads_the_document_of_another_problem(tmp_path):
+def test_in_the_control_an_episode_reads_another_problems_document(tmp_path):
     config = settings(tmp_path, "learning.permute_results=true", "evaluation.at_once=4")
 
     async def read():
@@ -172,9 +165,8 @@ def test_in_the_control_an_episode_reads_the_document_of_another_problem(tmp_pat
             step = await begin(session)
             (problem_id, *_) = step.planned
             rollout = step.rollout(session.run, problem_id, 0, (), SampledAnswer([], [], "stop", ""))
-            return playing._other_files(session, rollout)["docs/specification.md"], session.problems[
-                problem_id
-            ].context["docs/specification.md"]
+            files = playing._other_files(session, rollout), session.problems[problem_id].context
+            return [each["docs/specification.md"] for each in files]
 
     other, own = asyncio.run(read())
     assert other.startswith("Module ")

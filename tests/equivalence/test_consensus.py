@@ -1,4 +1,4 @@
-"""Classes of answers that behave alike: who is the majority, and who is doubtful."""
+"""Classes of answers that behave alike: which is the majority, and which answers are doubtful."""
 
 import pytest
 
@@ -8,10 +8,10 @@ from rtl_core.validation.doubts import EFFORT
 from tests.equivalence.test_proof import problem_of
 
 
-def held(behaviour: str):
-    """Compares answers whose behaviour is a letter; `x` gives X for ever and agrees with nobody, `?` cannot be simulated."""
+def held(behaviour):
+    """Compare answers whose behaviour is a letter; `x` always gives X and agrees with none, `?` cannot be simulated."""
 
-    def compare(golden: int, other: int) -> Comparison:
+    def compare(golden, other):
         if "?" in (behaviour[golden], behaviour[other]) or behaviour[golden] == "x":
             return Comparison("unknown", "no")
         return Comparison("same" if behaviour[golden] == behaviour[other] else "different", f"{golden}/{other}")
@@ -34,40 +34,32 @@ def held(behaviour: str):
         ("", ""),
     ],
 )
-def test_who_is_outside_the_majority_is_doubtful(behaviour, results):
+def test_answers_outside_the_majority_are_doubtful(behaviour, results):
     found = places([1] * len(behaviour), held(behaviour))
     assert "".join(one.result[0] for one in found) == results
 
 
-def test_a_text_counts_as_often_as_it_was_found_on_its_own():
+def test_texts_are_weighted_by_how_often_they_were_written():
     found = places([1, 3, 1], held("abb"))
     assert [one.result for one in found] == ["different", "same", "same"]
     assert [one.share for one in found] == pytest.approx([0.2, 0.8, 0.8])
     assert found[0].detail.startswith("differs from 4 of 5 independent texts: ")
 
 
-HEAD = """\
-module m(input clk, input rst_n, input in_valid, input [7:0] a, output reg out_valid, output reg [7:0] y);
-"""
-ONE = (
-    HEAD
-    + """\
+HEAD = "module m(input clk, input rst_n, input in_valid, input [7:0] a, output reg out_valid, output reg [7:0] y);"
+ONE = f"""{HEAD}
   always @(posedge clk or negedge rst_n)
     if (!rst_n) begin out_valid <= 0; y <= 0; end else begin out_valid <= in_valid; y <= a + 3; end
 endmodule
 """
-)
 HELD = ONE.replace("y <= a + 3;", "if (in_valid) y <= a + 8'd3;")
-LATER = (
-    HEAD
-    + """\
+LATER = f"""{HEAD}
   reg v; reg [7:0] b;
   always @(posedge clk or negedge rst_n)
     if (!rst_n) begin v <= 0; out_valid <= 0; b <= 0; y <= 0; end
     else begin v <= in_valid; b <= a; out_valid <= v; y <= b + 3; end
 endmodule
 """
-)
 
 
 @pytest.mark.slow
@@ -80,7 +72,7 @@ endmodule
         (ONE.replace("out_valid <= in_valid;", "out_valid <= 1;"), "different"),
     ],
 )
-def test_latency_and_outputs_that_nobody_is_to_read_make_no_class_of_their_own(grader, last, result):
+def test_latency_and_outputs_that_are_not_valid_do_not_separate_answers(grader, last, result):
     texts = [ONE, HELD, ONE.replace("a + 3", "3 + a"), last]
     answers = [{"rtl/m.sv": text} for text in texts]
     problem = problem_of(ONE)

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.learning.settings import COMPARISONS, PROBLEMS_PER_STEP, SETTINGS, STEPS, config_of
-from benchmarks.learning.tiers import TIERS
+from benchmarks.learning.settings import COMPARISONS, PROBLEMS_PER_STEP, SETTINGS, STEPS, TIERS, config_of
 from rtl_core.problems.starter.catalog import FAMILIES
 
 FOLDER = Path("runs")

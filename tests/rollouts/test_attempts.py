@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from rtl_core.config import RunConfig
-from rtl_core.episodes.episode import Turn
-from rtl_core.episodes.recorded import to_turns
+from rtl_core.episodes.episode import Turn, to_turns
 from rtl_core.errors import ConfigError, InfrastructureError
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import Conditions, EvaluationRecord

@@ -1,4 +1,4 @@
-"""Synthetic problems hold up: their golden answers pass, the answer to the original does not, and none is close to a held-out one."""
+"""Synthetic problems: their golden answers pass, the original's answer does not, and none is close to a held-out problem."""
 
 import random
 from collections import Counter
@@ -6,12 +6,10 @@ from collections import Counter
 import pytest
 
 from rtl_core.errors import ProblemError
-from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.starter import starter_problems
 from rtl_core.synthesis import keeping
-from rtl_core.synthesis.shim import Change, adapter
-from rtl_core.synthesis.variants import variant
+from rtl_core.synthesis.variants import Change, adapter, variant
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Interface, InterfaceSource, Port
 from rtl_core.types.verdict import Outcome
@@ -23,12 +21,12 @@ def counter():
     return next(p for p in starter_problems("train", 36, 0) if p.family == "counter")
 
 
-def outcome(grader: Grader, problem, text: str) -> Outcome:
+def outcome(grader, problem, text):
     return grader.grade(problem, Answer(files={problem.targets[0]: text})).outcome
 
 
 @pytest.mark.parametrize("kind", ["rename", "polarity", "bit order"])
-def test_a_variant_wants_its_own_answer_and_not_the_original(grader, counter, kind):
+def test_a_variant_accepts_its_own_answer_and_not_the_originals(grader, counter, kind):
     made = variant(counter, kind, random.Random(1))
     (target,) = made.targets
     assert made.id != counter.id
@@ -49,7 +47,7 @@ def test_a_repair_shows_a_near_miss_that_fails(grader, counter):
     assert outcome(grader, made, made.context[target]) is not Outcome.PASSED
 
 
-def test_an_adapter_turns_bits_and_levels_and_refuses_what_it_does_not_know():
+def test_an_adapter_swaps_bits_and_levels_and_refuses_unknown_ports():
     ports = (Port(name="rst_n", direction="input", width=1), Port(name="y", direction="output", width=3))
     old = Interface(module="m", ports=ports, source=InterfaceSource.GOLDEN)
     change = Change("n", {"y": "q"}, inverted=frozenset({"rst_n"}), reversed=frozenset({"y"}))
@@ -80,17 +78,17 @@ def test_kept_problems_are_validated_written_and_read_back(grader, counter, tmp_
     assert not again.broken
 
 
-def test_what_is_close_to_a_held_out_problem_is_dropped(counter):
+def test_a_candidate_close_to_a_held_out_problem_is_dropped(counter):
     heldout = counter.model_copy(update={"id": "held", "source": "cvdp", "prompt": counter.prompt + " Thank you."})
     twin = variant(counter, "repair", random.Random(0))
-    dropped: Counter[str] = Counter()
+    dropped = Counter()
     assert keeping.far_enough([counter], [counter], [], dropped) == []
     near = twin.model_copy(update={"prompt": counter.prompt, "context": {}})
     assert keeping.far_enough([near], [], [heldout], dropped) == []
     assert sum(dropped.values()) == 2
 
 
-def test_a_problem_without_a_golden_answer_keeps_its_targets_when_it_is_written(tmp_path):
+def test_a_written_problem_without_a_golden_answer_keeps_its_targets(tmp_path):
     bare = starter_problems("train", 1, 0)[0].model_copy(update={"golden": None})
     keeping.write([bare], tmp_path / "bare.jsonl")
     (read,) = read_cvdp(tmp_path / "bare.jsonl").problems

@@ -1,7 +1,6 @@
 """The inputs that a harness drives are recorded, and distinguish designs that random inputs do not."""
 
-from rtl_core.equivalence.differential import compare
-from rtl_core.equivalence.harness_inputs import harness_inputs
+from rtl_core.equivalence.differential import compare, harness_inputs
 from rtl_core.equivalence.side_by_side import Effort
 from rtl_core.problems.starter import starter_problems
 from tests.equivalence.test_proof import problem_of

@@ -32,22 +32,22 @@ _SLANG = (
     "--ignore-assertions -I /code/rtl --allow-use-before-declare --relax-enum-conversions --allow-dup-initial-drivers"
 )
 _OWN_MACROS = re.compile(r"\b(?:__slang\w*)")
-"""What the front end defines by itself: a design could be another one for it."""
+"""Macros that the front end defines, by which a design could detect it."""
 _CONDITIONAL = re.compile(r"`(?:ifdef|ifndef|elsif)|translate_o|synopsys|synthesis|pragma", re.I)
-"""What the second front end decides otherwise than a simulator."""
+"""Conditions that the second front end decides differently from a simulator."""
 _ATTRIBUTE = re.compile(r"\(\*(?!\s*\)).*?\*\)", re.S)
-"""Attributes tell Yosys what no simulator heeds, such as `full_case` or `anyconst`. `@(*)` is none."""
+"""Attributes such as `full_case` or `anyconst`, which Yosys obeys and simulators ignore. `@(*)` is not one."""
 _CALLED = {"golden": "golden answer", "other": "answer"}
 _NO_CLOCK = {("", True), ("", False)}
-"""Stands for registers without a clock of their own, so that there is more than one."""
+"""For registers without a clock: two entries, so that there is more than one clock."""
 SHORTEST = 12
-"""Up to so many cycles the inputs that show a difference are the shortest; of longer ones there may be shorter ones."""
+"""Up to this number of cycles the inputs that show a difference are the shortest possible."""
 MAX_BITS = 60_000
-"""Largest number of state bits that is tried, both designs together in three values."""
+"""Largest number of state bits, for both designs together in three values."""
 
 
 class UndecidedError(Exception):
-    """Why nothing can be said."""
+    """The reason why there is no result."""
 
 
 def main(spec: dict[str, Any]) -> dict[str, Any]:
@@ -122,13 +122,13 @@ def read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
     for number, text in enumerate(texts):
         files.append(f"{name}{number}.sv")
         with open(files[-1], "w") as copy:
-            # An incomplete `always_comb` holds its value in a simulator; Yosys' front ends refuse it.
+            # In a simulator an incomplete `always_comb` keeps its value; Yosys' front ends refuse it.
             copy.write(re.sub(r"\balways_comb\b", "always @*", _ATTRIBUTE.sub(" ", text)))
     set_ = " ".join(f"-G {key}={value}" for key, value in values.items())
     chosen = " ".join(f"-chparam {key} {value}" for key, value in values.items())
     ways = [(f"{_SLANG} --top {top} {set_} {' '.join(files)}", f"hierarchy -check -top {top}")]
     if not _CONDITIONAL.search("".join(texts)):
-        # For what slang is strict about and Icarus is not.
+        # Accepts what Icarus accepts and slang does not.
         ways.append((f"read_verilog -sv -I/code/rtl {' '.join(files)}", f"hierarchy -check -top {top} {chosen}"))
     first: UndecidedError | None = None
     for way in ways:
@@ -150,7 +150,7 @@ def read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
 
 
 def _build(spec: dict[str, Any], stepwise: bool) -> list[tuple[str, int]]:
-    """Encode both; write what compares them to miter.aig and map.txt, and what covers the golden answer to covered.aig.
+    """Encode both designs; write their comparison to miter.aig and map.txt, and the coverage of the golden answer to covered.aig.
 
     Returns the inputs as (name, bits).
     """
@@ -184,7 +184,7 @@ def _clocks(design: Any) -> set[tuple[str, bool]]:
         if cell.hasPort(_id("\\CLK")):
             clock = cell.getPort(_id("\\CLK"))
             if not (clock.is_wire() and clock.as_wire().port_input):
-                return _NO_CLOCK  # what makes it, a gate perhaps, is part of the comparison
+                return _NO_CLOCK  # its source, perhaps a gate, is part of the comparison
             found.add((str(clock.as_wire().name)[1:], cell.getParam(_id("\\CLK_POLARITY")).as_bool()))
     return found
 
@@ -194,7 +194,7 @@ def _id(name: str) -> Any:
 
 
 def _encode(design: Any, name: str, stepwise: bool) -> None:
-    """Make the saved design the current one, with its outputs split in value and X."""
+    """Make the saved design the current one, with each output split into value and X."""
     run(
         design, f"read_rtlil {name}.il",
         *(("clk2fflogic",) if stepwise else ("async2sync", "dffunmap", "formalff -clk2ff")),
@@ -219,9 +219,9 @@ def _ports(design: Any) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
 
 
 def _seen(acts: str, ticks: list[str]) -> list[str]:
-    """The signal `seen`: a reset has been on for a whole cycle, before which registers may hold anything.
+    """The signal `seen`: a reset has been active for a whole cycle; before that registers may have any value.
 
-    Where a step is any change of the inputs (`ticks`: the clocks), that is a rising and a falling edge of each.
+    If a step is any change of the inputs, a cycle is a rising and a falling edge of each clock (`ticks`).
     """
     if not acts:
         return ["  wire seen = 1;"]
@@ -240,9 +240,9 @@ def _seen(acts: str, ticks: list[str]) -> list[str]:
 def _miter(
     inputs: list[tuple[str, int]], outputs: list[tuple[str, int]], resets: list[list[Any]], clocks: list[str]
 ) -> str:
-    """Two modules: `miter` says whether the designs differ, `covered` whether every output bit of the golden one has been known.
+    """Two modules: `miter` outputs whether the designs differ, `covered` whether every output bit of the golden one has been 0 or 1.
 
-    All inputs are one vector, in the order of `inputs`, the first in the lowest bits.
+    The inputs form one vector, in the order of `inputs`, with the first in the lowest bits.
     """
     at, place = 0, {}
     for name, bits in inputs:
@@ -273,7 +273,7 @@ def _miter(
 
 
 def _decide(cpu_s: float) -> dict[str, Any]:
-    """What ABC says of miter.aig, in at most so much CPU time."""
+    """Run ABC on miter.aig with at most `cpu_s` CPU seconds, and return the result."""
     latches, constant, _ = _header("miter.aig")
     if constant is None and latches > MAX_BITS:
         raise UndecidedError(f"{latches} bits of state in three values are too many")
@@ -283,7 +283,7 @@ def _decide(cpu_s: float) -> dict[str, Any]:
         small = "miter.aig" if reduced is None else "small.aig"
         latches, constant, _ = _header(small)
         if constant is None:
-            # The shortest difference first; then all cycles, then as many as there is time for.
+            # First the shortest difference; then all cycles, then as many as time allows.
             _abc(f"read_aiger {small}; bmc3 -F {SHORTEST}; write_cex -s cex.txt", cpu_s / 6)
             if not os.path.exists("cex.txt"):
                 said = _abc(f"read_aiger {small}; pdr; write_cex -s cex.txt", cpu_s / 3) or ""
@@ -310,7 +310,7 @@ def _decide(cpu_s: float) -> dict[str, Any]:
 
 
 def _header(path: str) -> tuple[int, bool | None, int]:
-    """(latches, the value of the only output where it is a constant, inputs)."""
+    """(latches, value of the only output if it is constant, inputs)."""
     with open(path, "rb") as file:
         _, _, inputs, latches, outputs, *_ = file.readline().split()
         for _ in range(int(latches)):
@@ -320,7 +320,7 @@ def _header(path: str) -> tuple[int, bool | None, int]:
 
 
 def _abc(script: str, cpu_s: float) -> str | None:
-    """What ABC printed, which is in log.txt, too; None where it ran out of CPU time, so that files may be cut short."""
+    """Return ABC's output, which is also in log.txt; None if it ran out of CPU time, after which files may be truncated."""
     limit = (max(1, round(cpu_s)),) * 2
     program = os.path.join(os.path.dirname(ys.__file__), "yosys-abc")
     with open("log.txt", "w") as log:
@@ -332,7 +332,7 @@ def _abc(script: str, cpu_s: float) -> str | None:
 
 
 def _cex(latches: int) -> list[str]:
-    """The bits of the vector `in` in each step, bit 0 first. Before the first step the file has the state, `latches` bits."""
+    """The bits of the vector `in` in each step, bit 0 first. In the file, `latches` bits of state come before the first step."""
     with open("map.txt") as file:
         order = [int(line.split()[2]) for line in file if line.startswith("input")]
     with open("cex.txt") as file:
