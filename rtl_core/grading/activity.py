@@ -1,4 +1,4 @@
-"""Does the design do anything? Asked where its harness moved no output: such a harness cannot tell a design from a constant."""
+"""Checks that a design does anything, if its harness changed no output and so cannot tell the design from a constant."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ runner.test(hdl_toplevel=settings["top"], test_module="activity")
 def activity_check(
     top: str, sources: Sequence[str], ports: Sequence[Port], pacer: str
 ) -> tuple[dict[str, str], Step] | None:
-    """Harness files and command of the activity check; None where no output or no input's width is known.
+    """Return the harness files and the command of the activity check; None if no output or no input's width is known.
 
     `sources` are absolute paths inside the workspace; `pacer` is the input that the harness changed most, or empty.
     """

@@ -1,4 +1,4 @@
-"""What is run for an answer, and how: the harness' services, a compile, and what witness and gate inside are told."""
+"""The commands that are run for an answer, and the environment that configures witness and gate in the sandbox."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rtl_core.problems.interface import HDL_SUFFIXES, top_levels
 from rtl_core.types.problem import Port, Problem
 
 SOURCE_SUFFIXES = (".v", ".sv")
-"""Files that a compiler is given by name; headers are included."""
+"""Files that a compiler gets by name; headers are included by them."""
 
 
 def until_one_fails(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """The services of a harness, in which pytest stops at the first failing test: whether all pass is told all the same."""
+    """Return the services of a harness with pytest stopping at the first failing test."""
     return tuple(
         replace(step, env={**step.env, "PYTEST_ADDOPTS": f"{step.env.get('PYTEST_ADDOPTS', '')} -x".strip()})
         for step in steps
@@ -26,14 +26,14 @@ def until_one_fails(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def compile_step(problem: Problem, files: Mapping[str, str], *, top_level: bool) -> Step:
-    """Elaboration with Icarus, as the harness' runner would: its sources, and with `top_level` from the one that it names."""
+    """Elaboration with Icarus of the harness' sources, and with `top_level` from the top level that it names."""
     tops = top_levels(problem.harness)[:1] if top_level else []
     argv = ["iverilog", "-g2012", "-t", "null", "-I", "/code/rtl", *(word for top in tops for word in ("-s", top))]
     return Step("compile", (*argv, *sources(problem, files)))
 
 
 def sources(problem: Problem, files: Mapping[str, str]) -> list[str]:
-    """The source files that the harness names, or all of the design's; absolute paths inside."""
+    """Source files that the harness names, else all of the design; absolute paths in the sandbox."""
     design = {p for p in (*problem.context, *files) if p.endswith(SOURCE_SUFFIXES) and not p.startswith("verif/")}
     named = [
         word.removeprefix("/code/")
@@ -47,13 +47,13 @@ def sources(problem: Problem, files: Mapping[str, str]) -> list[str]:
 
 
 def placed(harness: Mapping[str, str]) -> dict[str, str]:
-    """The files of a harness that stand in the workspace; docker-compose.yml and Dockerfile do not."""
+    """Files of a harness that go into the workspace, which docker-compose.yml and Dockerfile do not."""
     return {path: text for path, text in harness.items() if path.split("/")[0] in DIRECTORIES}
 
 
 def instructions(problem: Problem, ports: Sequence[Port] | None, demanded: Mapping[str, list[int]]) -> dict[str, str]:
-    """What witness and gate are told through the environment: the answer's ports to watch (none if None), the tasks that the problem's own
-    files call, and the values of parameters that are right.
+    """Return environment variables for witness and gate: the answer's ports to watch (none if None), system tasks that the
+    problem's own files call, and the right values of parameters.
     """
     watch = ";".join(",".join(p.name for p in ports or () if p.direction == d) for d in ("input", "output"))
     given = [text for p, text in (*problem.context.items(), *problem.harness.items()) if p.endswith(HDL_SUFFIXES)]
@@ -69,7 +69,7 @@ def instructions(problem: Problem, ports: Sequence[Port] | None, demanded: Mappi
 
 @dataclass
 class Watched:
-    """An executor that keeps the jobs that ran the problem's own harness, and may change them before."""
+    """An executor that records the jobs that run the problem's harness; `change` may alter them first."""
 
     executor: Executor
     problem: Problem

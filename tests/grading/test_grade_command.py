@@ -211,7 +211,7 @@ def test_an_interrupt_ends_at_once_keeps_what_is_finished_and_the_same_command_g
     write(answers, changed)
     again = run(*call)
     assert again.returncode == 0, again.stderr
-    assert "3 verdicts taken up" in again.stderr
+    assert "3 verdicts reused" in again.stderr
     second = read(output)
     assert [record["sample"] for record in second] == [9, 7, 8, 10]
     assert [record for record in second if record["sample"] != 7] == sorted(first, key=lambda r: (9, 7, 8, 10).index(r["sample"]))  # fmt: skip
@@ -222,9 +222,9 @@ def test_only_the_same_problem_answer_and_settings_are_taken_up(files, tmp_path)
     problems, lines, _ = files
     answers, output = write(tmp_path / "answers.jsonl", lines[1:4]), tmp_path / "verdicts.jsonl"
     call = (problems, answers, output)
-    assert "taken up" not in graded(*call, until=Stage.FORMAT)
+    assert "reused" not in graded(*call, until=Stage.FORMAT)
     whole = output.read_text()
-    assert "3 verdicts taken up" in graded(*call, until=Stage.FORMAT)
+    assert "3 verdicts reused" in graded(*call, until=Stage.FORMAT)
     assert output.read_text() == whole
     # An answer before the others moves their numbers; one that changed is graded again; a broken last line is dropped.
     other = {path: "// changed\n" + text for path, text in lines[3]["files"].items()}
@@ -232,7 +232,7 @@ def test_only_the_same_problem_answer_and_settings_are_taken_up(files, tmp_path)
     write(answers, moved)
     output.write_text(whole + whole.splitlines()[0][:40])
     told = graded(*call, until=Stage.FORMAT)
-    assert "2 verdicts taken up" in told
+    assert "2 verdicts reused" in told
     assert "1 lines replaced" in told
     assert [(record["sample"], record["outcome"]) for record in read(output)] == [
         (0, "no_answer"),
@@ -253,7 +253,7 @@ def test_what_passed_before_an_interrupt_limits_what_is_left(files, tmp_path):
     graded(problems, answers, output, limits=limits)
     text = right["response"].replace("logic q1,", "integer i; initial while (1) i = i + 1; logic q1,")
     write(answers, [{**right, "sample": 0}, {**right, "response": text, "sample": 1}])
-    assert "1 verdicts taken up" in graded(problems, answers, output, limits=limits)
+    assert "1 verdicts reused" in graded(problems, answers, output, limits=limits)
     assert "answers that pass take at most" in read(output)[1]["reasons"][0]
 
 
@@ -263,7 +263,7 @@ def test_a_failed_grading_is_done_again(files, tmp_path):
     graded(problems, answers, output, until=Stage.INTERFACE)
     good, other = read(output)
     write(output, [{**good, "outcome": "infrastructure_error"}, other])
-    assert "1 verdicts taken up" in graded(problems, answers, output, until=Stage.INTERFACE)
+    assert "1 verdicts reused" in graded(problems, answers, output, until=Stage.INTERFACE)
     assert [record["outcome"] for record in read(output)] == ["not_tested", "no_answer"]
 
 

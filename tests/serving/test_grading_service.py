@@ -172,7 +172,7 @@ BROKEN = {
     '{"answers": []}': "answers: ",
     '{"answers": 3}': "answers: ",
     "[]": "body: ",
-    '{"answers": [{"id": "x", "response": "y"}]}': "answers.0.id: 'x' is none of the problems",
+    '{"answers": [{"id": "x", "response": "y"}]}': "answers.0.id: 'x' is not one of the problems",
     json.dumps({"answers": [golden(0, "b"), {"id": PROBLEMS[0].id}]}): "answers.1.needs either",
     json.dumps({"answers": [{"id": PROBLEMS[0].id, "files": {"rtl/a.sv": 3}}]}): "answers.0.files.rtl/a.sv: ",
     json.dumps({"answers": [{"id": PROBLEMS[0].id, "response": "x", "sample": -1}]}): "answers.0.sample: ",

@@ -1,9 +1,9 @@
-"""The Docker executor: a pinned image, a container for each core at work.
+"""The Docker executor: a pinned image, and a reused container for each concurrent job.
 
 A container has no network, no new privileges, few system calls and capabilities (docker_container.py), a read-only root,
-and limits for memory, processes and CPU. It is kept: its agent, process 1, gives each job mounts, IPC, processes and a
-workspace of its own, as in a bubblewrap cell, and runs the job's steps as a user without any capability. Containers end when
-their grader does; those that a dead grader left behind are swept at the next start.
+and limits for memory, processes and CPU. Its agent, process 1, isolates the mounts, IPC, processes and workspace of each job
+as in a bubblewrap cell, and runs the job's steps as a user without capabilities. Containers end with their grader; those
+that a killed grader left behind are removed at the next start.
 
 Needs a local engine: the control socket is shared through a directory of this host.
 """
@@ -24,12 +24,12 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors.base import Job
 from rtl_core.grading.executors.cells import Cell, CellExecutor
 from rtl_core.grading.executors.docker_container import Container, Kind, Settings, shell
-from rtl_core.grading.executors.docker_images import IMAGE, DerivedImages, look_into
+from rtl_core.grading.executors.docker_images import IMAGE, DerivedImages, image_toolchain
 
 LABEL = "rtl-distill.owner"
 SPARE_MB = 1024
 SPARE_PROCESSES = 32
-"""What the agent may have beside a job."""
+"""Memory and processes of the agent in addition to a job's."""
 
 
 class DockerExecutor(CellExecutor):
@@ -40,9 +40,9 @@ class DockerExecutor(CellExecutor):
     tries = 3
 
     def __init__(self, image: str = IMAGE) -> None:
-        """Connects to the engine of the environment (DOCKER_HOST), sweeps orphans, and looks into the image.
+        """Connect to the engine of the environment (DOCKER_HOST), remove orphaned containers, and inspect the image.
 
-        Raises InfrastructureError when no engine answers or the image is missing.
+        Raises InfrastructureError if no engine answers or the image is missing.
         """
         import docker
 
@@ -62,7 +62,7 @@ class DockerExecutor(CellExecutor):
         self._folder.chmod(0o711)
         try:
             self.sweep()
-            self.toolchain = look_into(self._api, image, {LABEL: self._owner})
+            self.toolchain = image_toolchain(self._api, image, {LABEL: self._owner})
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._api.close()
@@ -72,14 +72,11 @@ class DockerExecutor(CellExecutor):
         self._settings = Settings(self._api, self._folder, self.toolchain, labels)
 
     def shell(self, job: Job) -> int:
-        """Runs the only step of a job on this process' terminal or streams, in a container of its own; its exit code.
-
-        Raises ToolMissingError where the client `docker` is not installed.
-        """
+        """See `docker_container.shell`."""
         return shell(self._settings, self._kind_of(job), job)
 
     def close(self) -> None:
-        """Removes every container of this executor, at work or not, and its directory."""
+        """Remove every container of this executor, busy or idle, and its directory."""
         if self._closed:
             return
         super().close()
@@ -90,7 +87,7 @@ class DockerExecutor(CellExecutor):
         self._api.close()
 
     def sweep(self) -> int:
-        """Removes containers whose grader is gone from this host; how many."""
+        """Remove containers whose grader on this host has ended; return how many."""
         removed = 0
         for entry in self._api.containers(all=True, filters={"label": LABEL}):
             if is_gone(entry["Labels"][LABEL]):
@@ -105,12 +102,12 @@ class DockerExecutor(CellExecutor):
         return Container(self._settings, kind).start()
 
     def _kind_of(self, job: Job) -> Kind:
-        # The agent watches the limit itself; the kernel's own, at which everything inside crawls, stands well behind it.
+        # The agent enforces the limit. The kernel's is well above it, since near it everything inside becomes slow.
         memory_mb = job.limits.memory_mb + job.limits.disk_mb + SPARE_MB
         return Kind(self._images.digest(job.dockerfile), memory_mb, job.limits.processes + SPARE_PROCESSES)
 
     def _last_words(self, cell: Cell, job: Job, started: float) -> dict[str, Any] | None:
-        """The kernel ends the agent itself where all memory is gone."""
+        """When all memory is used up, the kernel kills the agent itself."""
         assert isinstance(cell, Container)
         if not cell.out_of_memory():
             return None
@@ -127,13 +124,13 @@ class DockerExecutor(CellExecutor):
 
 
 def is_gone(owner: str) -> bool:
-    """Whether a grader, `host:process:start`, ran on this host and has ended."""
+    """Whether a grader, given as `host:pid:start`, ran on this host and has ended."""
     host, pid, start = owner.split(":")
     return host == socket.gethostname() and _start_of(pid) != start
 
 
 def _is_orphan(folder: Path) -> bool:
-    """Whether the grader that made a directory is gone. One that died before it signed it is given a minute."""
+    """Whether the grader that made a directory has ended. Without an owner file, after one minute."""
     try:
         return is_gone((folder / "owner").read_text())
     except (OSError, ValueError):
@@ -143,7 +140,7 @@ def _is_orphan(folder: Path) -> bool:
 
 
 def _start_of(pid: str) -> str:
-    """When a process of this host started, in clock ticks; empty when there is none."""
+    """Start time of a process of this host in clock ticks; empty if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[19]

@@ -1,4 +1,4 @@
-"""Images of the Docker executor: the simulation image, and those that a harness' own Dockerfile derives from it."""
+"""Images of the Docker executor: the simulation image, and images that a harness' Dockerfile derives from it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ IMAGE = "rtl-distill-sim"
 _ANY_PYTHON = (
     f'for python in {SIM_PYTHON} python3; do command -v "$python" >/dev/null && exec "$python" -c "$0"; done; exit 127'
 )
-"""Looks into an image with our Python, or with the one on an image's PATH."""
+"""Runs the probe with our Python, or with the one on the image's PATH."""
 BUILD = "make sim-image (deployments/sim/build.sh)"
 
 
-def look_into(api: Any, name: str, labels: Mapping[str, str]) -> Toolchain:
-    """What is in an image, as the probe says in a container of it. Raises InfrastructureError when image or tools are missing."""
+def image_toolchain(api: Any, name: str, labels: Mapping[str, str]) -> Toolchain:
+    """Return the toolchain of an image by running the probe in it. Raises InfrastructureError if image or tools are missing."""
     import docker.errors
 
     try:
@@ -55,7 +55,7 @@ def look_into(api: Any, name: str, labels: Mapping[str, str]) -> Toolchain:
 
 
 class DerivedImages:
-    """Images with what a harness' Dockerfile adds to the simulation image, built once and kept by the engine. Thread-safe."""
+    """Builds images with a harness' additions to the simulation image, each once; the engine keeps them. Thread-safe."""
 
     def __init__(self, api: Any, base: Toolchain) -> None:
         self._api, self._base = api, base
@@ -63,19 +63,19 @@ class DerivedImages:
         self._known: dict[str, str] = {}
 
     def digest(self, dockerfile: str | None) -> str:
-        """The image for a harness. Raises InfrastructureError when its additions cannot be installed here and now."""
+        """Return the image of a harness, built if needed. Raises InfrastructureError if its additions cannot be installed."""
         additions = [line for line in instructions(dockerfile or "") if not self._has(line)]
         if not additions:
             return self._base.tools["image"]
         key = "\n".join(additions)
         with self._lock:
-            # Held while building, so that one harness is built once for all threads.
+            # Held while building, so that each image is built once.
             if key not in self._known:
                 self._known[key] = self._build(additions)
             return self._known[key]
 
     def _has(self, instruction: str) -> bool:
-        """Whether an instruction only pip-installs what the image has."""
+        """Whether an instruction only pip-installs packages that the image has."""
         match = re.fullmatch(r"RUN\s+(?:python3?\s+-m\s+)?pip3?\s+install\s+(.+)", instruction, re.S)
         if not match:
             return False
@@ -109,7 +109,7 @@ class DerivedImages:
 
 
 def instructions(dockerfile: str) -> list[str]:
-    """What a harness' Dockerfile does after FROM, one instruction a line, comments left out."""
+    """Instructions of a harness' Dockerfile that change the image, one per entry, without comments."""
     text = re.sub(r"\\\s*\n", " ", re.sub(r"^\s*#.*$", "", dockerfile, flags=re.M))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return [line for line in lines if not re.match(r"FROM\b|CMD\b|ENTRYPOINT\b|WORKDIR\b|LABEL\b|EXPOSE\b", line, re.I)]
