@@ -1,4 +1,4 @@
-"""Where answers are handed in: each is graded once, however many ask for it, and no more wait than the queue takes."""
+"""A bounded queue of gradings; equal answers are graded once."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from rtl_core.types.verdict import Outcome
 
 LONGEST_WAIT_S = 60
 MOST_FAILED = 8
-"""So many gradings that fail one after another mean that the executor is broken."""
+"""Consecutive failed gradings after which the executor counts as broken."""
 
 
 class QueueFullError(InfrastructureError):
-    """More answers wait than the queue takes; `retry_after` is in seconds."""
+    """The queue is full; `retry_after` is in seconds."""
 
     def __init__(self, waiting: int, queue: int, retry_after: int) -> None:
-        super().__init__(f"{waiting} answers wait and the queue takes {queue}", f"ask again in {retry_after} s")
+        super().__init__(f"{waiting} answers wait and the queue takes {queue}", f"try again in {retry_after} s")
         self.retry_after = retry_after
 
 
 class Meters:
-    """What the service tells Prometheus."""
+    """Prometheus metrics of the service."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -59,7 +59,7 @@ class Meters:
 
 @define(eq=False)
 class GradingQueue:
-    """Grades for whoever asks. Its methods are for one event loop; gradings run on the threads of `pool`."""
+    """Grades and stores answers. Use it from one event loop; gradings run on the threads of `pool`."""
 
     grader: Grader
     problems: Mapping[str, Problem]
@@ -68,10 +68,10 @@ class GradingQueue:
     at_once: int
     """Threads of `pool`."""
     capacity: int
-    """How many answers may wait or be graded."""
+    """Maximum number of answers that wait or are being graded."""
     meters: Meters = field(factory=Meters)
     failed: int = 0
-    """Gradings that failed since the last one that did not."""
+    """Failed gradings since the last success."""
     _under_way: dict[str, asyncio.Task[dict[str, Any]]] = field(factory=dict)
     _mean_s: float = 1.0
 
@@ -83,12 +83,12 @@ class GradingQueue:
         return self.failed < MOST_FAILED
 
     async def grade(self, lines: Sequence[AnswerLine]) -> list[dict[str, Any]]:
-        """The records of some answers, in order. Where grading itself failed, the outcome says so and nothing is stored.
+        """Return the records of answers, in order. A record with outcome `infrastructure_error` is not stored.
 
-        Whoever stops waiting loses nothing: what was admitted is graded and stored.
+        Admitted answers are graded and stored even if the caller is cancelled.
 
         Raises:
-            QueueFullError: the queue does not take those that are neither known nor under way; none was admitted.
+            QueueFullError: no room for the new answers; none was admitted.
             InfrastructureError: a verdict could not be stored.
         """
         keys = [key_of(self.grader, line) for line in lines]
@@ -123,9 +123,9 @@ class GradingQueue:
 
 @contextmanager
 def open_queue(config: RunConfig, cluster: Cluster | None, output: Path, capacity: int) -> Iterator[GradingQueue]:
-    """A queue with the problems and the grader of a configuration, and the verdicts that `output` holds.
+    """A queue with the problems and grader of a configuration and the stored verdicts of `output`.
 
-    Raises what `problems_of`, `make_executor` and `VerdictStore` do.
+    Raises the errors of `problems_of`, `make_executor` and `VerdictStore`.
     """
     loaded, at_once = problems_of(config), graders_of(config, cluster)
     with ExitStack() as stack:
@@ -139,6 +139,6 @@ def open_queue(config: RunConfig, cluster: Cluster | None, output: Path, capacit
 
 
 def _named(record: dict[str, Any], line: AnswerLine) -> dict[str, Any]:
-    """The record under the id and sample that were asked for: equal answers have one record."""
+    """The record with the id and sample of the request, since equal answers share one record."""
     place = {"id": line.problem.id, "sample": line.sample}
     return record if place.items() <= record.items() else sealed({**record, **place})

@@ -1,4 +1,4 @@
-"""The verdicts of a grading service: sealed records, one a line, each key once, in a file that outlives the process."""
+"""Stores the verdicts of a grading service in a file: sealed records, one per line, each key once."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from rtl_core.errors import ConfigError, InfrastructureError, ProblemError
 
 
 class VerdictStore:
-    """Records by key. Memory holds a key and a place for each, about 200 bytes; the records stay in the file.
+    """Records by key. Memory holds only keys and file offsets, about 200 bytes for each record. Not thread-safe.
 
-    A line is handed to the operating system before anybody is told of it, so a killed process loses at most the line that it was
-    writing, which the next one drops. For one thread.
+    A line is written to the operating system before its record is returned to a client, so a killed process loses at most the
+    line that it was writing, which the next process drops.
     """
 
     def __init__(self, path: Path) -> None:
-        """Opens the file, or makes it. Raises ConfigError where another process has it, ProblemError for a file of something else."""
+        """Open or create the file. Raises ConfigError if another process has it open, ProblemError if it holds anything else."""
         self.path = path
         self.passing: dict[str, float] = {}
-        """Fingerprint of a problem -> most CPU seconds of an answer that passed, as `KnownGood` takes it."""
+        """Problem fingerprint -> most CPU seconds of a passing answer, for `KnownGood`."""
         self._places: dict[bytes, tuple[int, int]] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,16 +37,21 @@ class VerdictStore:
             for number, line in enumerate(lines, 1):
                 if not line.endswith(b"\n"):
                     break  # cut off by a kill
-                self._note(number, line)
+                try:
+                    self._index(json.loads(line), len(line))
+                except (ValueError, KeyError, TypeError) as error:
+                    raise ProblemError(
+                        f"{path}:{number}: not a verdict, so nothing is added to this file", "name another file"
+                    ) from error
         self._file.truncate(self._end)
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The record of that key."""
+        """Return the record with this key, or None."""
         place = self._places.get(bytes.fromhex(key))
         return None if place is None else json.loads(os.pread(self._file.fileno(), place[1], place[0]))
 
     def add(self, record: dict[str, Any]) -> None:
-        """Writes a record whose key is new. Raises InfrastructureError where the disk does not take it."""
+        """Append a record with a new key. Raises InfrastructureError if it cannot be written."""
         line = json.dumps(record).encode() + b"\n"
         try:
             if self._file.write(line) != len(line):
@@ -54,7 +59,7 @@ class VerdictStore:
         except OSError as error:
             self._file.truncate(self._end)
             raise InfrastructureError(f"{self.path} cannot be written: {error}", "is the disk full?") from error
-        self._place(record, len(line))
+        self._index(record, len(line))
 
     def close(self) -> None:
         self._file.close()
@@ -62,15 +67,7 @@ class VerdictStore:
     def __len__(self) -> int:
         return len(self._places)
 
-    def _note(self, number: int, line: bytes) -> None:
-        try:
-            self._place(json.loads(line), len(line))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ProblemError(
-                f"{self.path}:{number}: is no verdict, so nothing is added to this file", "name another file"
-            ) from error
-
-    def _place(self, record: dict[str, Any], length: int) -> None:
+    def _index(self, record: dict[str, Any], length: int) -> None:
         self._places[bytes.fromhex(record["key"])] = self._end, length
         self._end += length
         if record["passed"]:

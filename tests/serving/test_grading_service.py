@@ -280,7 +280,7 @@ def test_a_file_is_gone_on_with_and_has_one_owner(grader, output, service, tmp_p
         assert (metric(again, "rtl_grader_known_total"), metric(again, "rtl_grader_graded_total")) == (1, 0)
     assert copy.read_text() == output.read_text()
     copy.write_text("notes\n")
-    with pytest.raises(ProblemError, match=r"copy\.jsonl:1: is no verdict"):
+    with pytest.raises(ProblemError, match=r"copy\.jsonl:1: not a verdict"):
         VerdictStore(copy)
     assert copy.read_text() == "notes\n"
 
