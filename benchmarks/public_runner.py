@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.answers import golden, graded, grader_on
 from benchmarks.common import ROOT, in_turns, show
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors.docker_images import IMAGE
+from rtl_core.grading.executors.docker import IMAGE
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 

@@ -88,18 +88,16 @@ class Analyst:
             child = child or _Child()
             reply = child.ask(request, self._timeout_s)
             if reply is not None:
-                self._give_back(child)
+                with self._lock:
+                    kept = not self._closed
+                    if kept:
+                        self._free.append(child)
+                if not kept:
+                    child.close()
                 return Analysis.model_validate(reply)
             if child.end() in BY_THE_TEXT:
                 return Analysis(failed=f"the text cannot be parsed within {CPU_S:g} s and {MEMORY_MB} MiB")
         raise InfrastructureError(f"the analysis of an answer was broken off {TRIES} times")
-
-    def _give_back(self, child: _Child) -> None:
-        with self._lock:
-            if not self._closed:
-                self._free.append(child)
-                return
-        child.close()
 
     def close(self) -> None:
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -93,11 +94,5 @@ def normalised(text: str) -> str:
 
     Other Unicode white space (no-break space, line separator, ...) is an error for simulators and stays.
     """
-    lines = (_without_end(line) for line in text.replace("\r\n", "\n").split("\n"))
-    return "\n".join(lines).rstrip("\n") + "\n"
-
-
-def _without_end(line: str) -> str:
-    bare = line.rstrip(" \t")
-    # A backslash continues the line only if nothing follows it.
-    return line if bare.endswith("\\") else bare
+    # White space after a backslash stays: a backslash continues the line only if nothing follows it.
+    return re.sub(r"(?<![\\ \t])[ \t]+$", "", text.replace("\r\n", "\n"), flags=re.M).rstrip("\n") + "\n"

@@ -91,15 +91,13 @@ def _env_files(name: str, value: object, harness: Mapping[str, str]) -> dict[str
 
 def _environment(value: object) -> dict[str, str]:
     if isinstance(value, dict):
-        return {str(key): _scalar(text) for key, text in value.items()}
+        return {
+            str(key): "" if entry is None else str(entry).lower() if isinstance(entry, bool) else str(entry)
+            for key, entry in value.items()
+        }
     if isinstance(value, list):
         return parse_env("\n".join(str(entry) for entry in value))
     return {}
-
-
-def _scalar(value: object) -> str:
-    """A YAML value as compose writes it to the environment."""
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _volumes(name: str, volumes: Any) -> list[Mount]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rtl_core.grading.executors.base import Session, StepResult
+from rtl_core.grading.executors.base import StepResult
 from rtl_core.grading.limits import Budget, Limits
 from rtl_core.grading.requirements import uses_cocotb
 from rtl_core.types.verdict import InterfaceMismatch, MismatchKind
@@ -71,17 +71,14 @@ def cheating(results: Sequence[StepResult], harness: Mapping[str, str]) -> tuple
     passed = all(result.exit_code == 0 for result in results)
     for result in results:
         for session in result.sessions:
-            if passed and session.forged and not _told_success(session):
+            succeeded = session.complete and all(test["status"] != "failed" for test in session.tests)
+            if passed and session.forged and not succeeded:
                 return (f"{result.name}: the results file is not the one that cocotb wrote",)
             if any(not test["file"].startswith(("/src/", "/code/src/")) for test in session.tests):
                 return (f"{result.name}: a test did not come from the harness",)
     if passed and uses_cocotb(harness) and not any(session.complete for r in results for session in r.sessions):
         return ("the harness passed although no simulation brought its tests to an end",)
     return ()
-
-
-def _told_success(session: Session) -> bool:
-    return session.complete and all(test["status"] != "failed" for test in session.tests)
 
 
 def changed_parameters(

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading import evidence
-from rtl_core.grading.activity import activity_check
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.design import as_graded
 from rtl_core.grading.evidence import CONSTANT, HARNESS_FAILED, compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.executors.base import Job, Mount, Step, StepResult
 from rtl_core.grading.interface_check import compare, demanded_values, is_fatal, is_hopeless, owned_inputs
-from rtl_core.grading.jobs import compile_step, instructions, placed, sources, until_one_fails
+from rtl_core.grading.jobs import activity_check, compile_step, instructions, placed, sources, until_one_fails
 from rtl_core.grading.limits import Budget
 from rtl_core.grading.requirements import cocotb_generation, uses_cocotb
 from rtl_core.problems.interface import HDL_SUFFIXES
@@ -147,13 +146,6 @@ class Grading:
             return False
         return self._compile()
 
-    def _did_not_compile(self, overrun: StepResult | None) -> Verdict:
-        if self.mismatches:
-            return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
-        if overrun:
-            return self._verdict(Outcome.TIMEOUT, (self._overrun(overrun),))
-        return self._verdict(Outcome.COMPILE_FAILED, self.stages[Stage.SYNTAX].reasons)
-
     # Tests
 
     def _test(self) -> Verdict:
@@ -194,12 +186,18 @@ class Grading:
         simulated = any(result.sessions for result in results)
         self.failed_tests = overrun is None and not hopeless and any(map(evidence.has_failing_test, failed))
         if not simulated and not self._compiled(failed, overrun):
-            return self._did_not_compile(overrun)
+            if self.mismatches:
+                return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
+            if overrun:
+                return self._verdict(Outcome.TIMEOUT, (self._overrun(overrun),))
+            return self._verdict(Outcome.COMPILE_FAILED, self.stages[Stage.SYNTAX].reasons)
         if not simulated and overrun is None and uses_cocotb(self.problem.harness):
             self._raise_if_no_answer_comes_further(results)
         if Stage.SYNTAX not in self.stages:
             self._add(Stage.SYNTAX, "passed")
-        reasons = tuple(reason for result in failed for reason in self._why(result))
+        reasons: tuple[str, ...] = ()
+        for result in failed:
+            reasons += (self._overrun(result),) if result.overrun else test_reasons(result)
         if hopeless:
             self._add(Stage.TESTS, "skipped", reasons, _wall_s(results))
             return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
@@ -229,9 +227,6 @@ class Grading:
         (result,) = self._run((step,), harness=harness)
         compiled = all(build["exit_code"] == 0 for build in result.builds)
         return not compiled or any(t["status"] == "passed" for session in result.sessions for t in session.tests)
-
-    def _why(self, result: StepResult) -> tuple[str, ...]:
-        return (self._overrun(result),) if result.overrun else test_reasons(result)
 
     def _overrun(self, result: StepResult) -> str:
         return overrun_reason(result, self.grader.limits, self._budget)

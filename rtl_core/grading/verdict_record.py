@@ -67,12 +67,8 @@ def verdict_record(
         "outcome": verdict.outcome.value,
         "passed": verdict.passed,
         "stages": {
-            result.stage.value: {
-                "status": result.status,
-                "reasons": list(result.reasons),
-                "wall_s": round(result.wall_s, 4),
-            }
-            for result in verdict.stages
+            r.stage.value: {"status": r.status, "reasons": list(r.reasons), "wall_s": round(r.wall_s, 4)}
+            for r in verdict.stages
         },
         "tests_passed": verdict.tests_passed,
         "tests_total": verdict.tests_total,

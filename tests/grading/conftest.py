@@ -18,7 +18,7 @@ LFSR = "cvdp_copilot_lfsr_0001"
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory):
     """The toolchain taken from the simulation image; one that RTL_DISTILL_TOOLS already holds is used as it is."""
-    from rtl_core.grading.executors.docker_images import IMAGE
+    from rtl_core.grading.executors.docker import IMAGE
 
     image = docker.APIClient(version="auto").inspect_image(IMAGE)["Id"]
     found = Toolchain.installed()

@@ -13,7 +13,7 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-from rtl_core.grading.executors.docker_images import IMAGE, instructions
+from rtl_core.grading.executors.docker import IMAGE, instructions
 from rtl_core.grading.executors.toolchain import Toolchain
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits

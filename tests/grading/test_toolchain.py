@@ -27,7 +27,7 @@ def test_without_an_installed_toolchain_this_machines_tools_are_used(home):
 @pytest.mark.parametrize("place", ["/code/rtl-distill/.venv", "/src/.venv"])
 def test_an_environment_that_the_sandbox_would_hide_is_refused(home, monkeypatch, place):
     monkeypatch.setattr("sys.prefix", place)
-    with pytest.raises(ToolMissingError, match=f"{place} lies where"):
+    with pytest.raises(ToolMissingError, match=f"{place} is where"):
         BubblewrapExecutor()
 
 

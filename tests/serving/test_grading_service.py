@@ -23,8 +23,7 @@ from rtl_core.http_server import listen, serve
 from rtl_core.problems.starter import starter_problems
 from rtl_core.rollouts.reproducing import reproduce
 from rtl_core.serving import app as http
-from rtl_core.serving.grading_queue import MOST_FAILED, GradingQueue
-from rtl_core.serving.store import VerdictStore
+from rtl_core.serving.grading_queue import MOST_FAILED, GradingQueue, VerdictStore
 from tests.command import invoke
 from tests.waiting import wait_for
 

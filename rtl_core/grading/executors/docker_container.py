@@ -15,9 +15,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
-import sys
-import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -27,8 +24,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from rtl_core.errors import InfrastructureError, ToolMissingError
-from rtl_core.grading.executors.base import ExecutorDiedError, Job
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.executors.base import ExecutorDiedError
 from rtl_core.grading.executors.cells import CAPABILITIES, Cell
 from rtl_core.grading.executors.toolchain import Toolchain
 from rtl_core.grading.executors.wire import (
@@ -36,9 +33,7 @@ from rtl_core.grading.executors.wire import (
     INSIDE,
     agent_at,
     agent_environment,
-    job_message,
     receive,
-    send,
     warm_command,
 )
 
@@ -179,31 +174,6 @@ class Container(Cell):
             return str(self._settings.api.inspect_container(self.name)["State"]["Status"]) not in ("created", "running")
         except Exception:
             return True
-
-
-def shell(settings: Settings, kind: Kind, job: Job) -> int:
-    """Run the only step of a job on this process' terminal or streams, in its own container; return the exit code.
-
-    Raises ToolMissingError if the client `docker` is not installed.
-    """
-    client = shutil.which("docker")
-    if client is None:
-        raise ToolMissingError("the client `docker` is not installed", "apt-get install docker-cli")
-    program = [settings.toolchain.python, "-E", "-s", "-S", f"{GUARD}/shell.py"]
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    container = Container(settings, kind, program, stdin_open=True, tty=terminal)
-    message = job_message(job, settings.toolchain)
-
-    def hand_over() -> None:
-        with contextlib.suppress(OSError, ExecutorDiedError), container.connect() as channel:
-            send(channel, message)
-
-    try:
-        threading.Thread(target=hand_over, daemon=True).start()
-        sys.stdout.flush()
-        return subprocess.call([client, "start", "--attach", "--interactive", container.name])
-    finally:
-        container.close()
 
 
 def _confinement(memory_mb: int, processes: int) -> dict[str, Any]:

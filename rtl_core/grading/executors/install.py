@@ -68,7 +68,7 @@ def _from_docker(root: Path) -> str:
     """Export the image's files; return the image's digest."""
     import docker
 
-    from rtl_core.grading.executors.docker_images import BUILD, IMAGE
+    from rtl_core.grading.executors.docker import BUILD, IMAGE
 
     root.mkdir()
     try:
