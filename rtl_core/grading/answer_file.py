@@ -63,10 +63,7 @@ def line_of(
 ) -> AnswerLine:
     """Parse an answer: `id`, `response` or `files`, and optionally `sample`. Raises ValueError with the field and the error.
 
-    Args:
-        number: of the line, or the index in a request.
-        why_not: id -> why the problem cannot be used.
-        counted: id -> default of `sample`.
+    `number` is that of the line, `why_not` maps ids to reasons why a problem cannot be used, `counted` to default samples.
     """
     identity = record.get("id")
     if not isinstance(identity, str):
@@ -78,16 +75,16 @@ def line_of(
     if not isinstance(sample, int) or isinstance(sample, bool) or sample < 0:
         raise ValueError("sample: is not an integer >= 0")
     problem = problems[identity]
-    if isinstance(record.get("files"), dict) and record.get("response") is None:
-        files = record["files"]
+    files, response = record.get("files"), record.get("response")
+    if isinstance(files, dict) and response is None:
         for path, text in files.items():
             if not isinstance(text, str):
                 raise ValueError(f"files.{path[:80]}: is {type(text).__name__}, not a string")
         size = sum(len(text) for text in files.values())
-        if size > MAX_RESPONSE_CHARS:
-            too_long = f"the files have {size} characters, more than {MAX_RESPONSE_CHARS}"
-            return AnswerLine(number, problem, sample, Answer(error=too_long))
-        return AnswerLine(number, problem, sample, Answer(files=files))
-    if isinstance(record.get("response"), str) and record.get("files") is None:
-        return AnswerLine(number, problem, sample, answer_to(problem, record["response"]))
-    raise ValueError("needs either `response` (a string) or `files` (an object of path and text)")
+        too_long = f"the files have {size} characters, more than {MAX_RESPONSE_CHARS}"
+        answer = Answer(error=too_long) if size > MAX_RESPONSE_CHARS else Answer(files=files)
+    elif isinstance(response, str) and files is None:
+        answer = answer_to(problem, response)
+    else:
+        raise ValueError("needs either `response` (a string) or `files` (an object of path and text)")
+    return AnswerLine(number, problem, sample, answer)

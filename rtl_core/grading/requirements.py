@@ -71,13 +71,13 @@ def _imported(harness: Mapping[str, str]) -> list[str]:
         if not path.endswith(".py") or not is_used(path, harness):
             continue
         tree = parse_python(text)
+        names: list[str] = []
         for node in tree.body if tree else []:
-            if not isinstance(node, ast.Import | ast.ImportFrom):
-                continue
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            for name in names:
-                if name and name.split(".")[0] not in own and not (isinstance(node, ast.ImportFrom) and node.level):
-                    found[name] = None
+            if isinstance(node, ast.Import):
+                names += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.append(node.module)
+        found.update(dict.fromkeys(name for name in names if name.split(".")[0] not in own))
     return list(found)
 
 

@@ -162,11 +162,11 @@ class _Guard:
             told = f"the body has more than {MAX_BODY_BYTES >> 20} MiB: send fewer answers at once"
             return await _refused(413, told)(scope, receive, counted)
         waiting: list[Message] = [{"type": "http.request", "body": body}]
-        return await self._app(scope, lambda: _next(waiting, receive), counted)
 
+        async def replay() -> Message:
+            return waiting.pop() if waiting else await receive()
 
-async def _next(waiting: list[Message], receive: Receive) -> Message:
-    return waiting.pop() if waiting else await receive()
+        return await self._app(scope, replay, counted)
 
 
 async def _whole(receive: Receive) -> bytes:

@@ -145,7 +145,7 @@ class Container(Cell):
             except OSError as error:
                 channel.close()
                 now = time.monotonic()
-                ended = now > look and self._has_ended()
+                ended = now > look and self._state().get("Status") not in ("created", "running")
                 look = now + 0.5 if now > look else look
                 if now > deadline or ended:
                     raise ExecutorDiedError(f"the container's agent does not answer: {error}") from error
@@ -164,16 +164,14 @@ class Container(Cell):
 
     def out_of_memory(self) -> bool:
         """Whether the kernel has killed a process in it for lack of memory."""
-        with contextlib.suppress(Exception):
-            return bool(self._settings.api.inspect_container(self.name)["State"]["OOMKilled"])
-        return False
+        return bool(self._state().get("OOMKilled"))
 
-    def _has_ended(self) -> bool:
-        """Whether it has ended, or the engine does not answer."""
+    def _state(self) -> dict[str, Any]:
+        """The engine's description of its state; empty if the engine does not answer."""
         try:
-            return str(self._settings.api.inspect_container(self.name)["State"]["Status"]) not in ("created", "running")
+            return dict(self._settings.api.inspect_container(self.name)["State"])
         except Exception:
-            return True
+            return {}
 
 
 def _confinement(memory_mb: int, processes: int) -> dict[str, Any]:

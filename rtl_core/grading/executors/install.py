@@ -19,8 +19,7 @@ from rtl_core.errors import InfrastructureError, ToolMissingError
 from rtl_core.grading.executors.toolchain import MANIFEST, PROBE, Toolchain, system_binds, tools_home
 
 Source = Literal["docker", "debootstrap"]
-_OLDER = ("cocotb==1.9.2",)
-_PROBE_S = 300
+_OLDER = "cocotb==1.9.2"
 
 
 def install(source: Source | None = None) -> Toolchain:
@@ -121,7 +120,7 @@ def _probe(root: Path) -> str:
     command = [bwrap, "--unshare-all", "--clearenv", "--setenv", "PATH", "/opt/sim/bin:/usr/bin:/bin"]
     command += [*system_binds(str(root)), "--ro-bind", f"{root}/opt", "/opt", "--proc", "/proc", "--dev", "/dev"]
     command += ["--tmpfs", "/tmp", "--", *PROBE]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         raise InfrastructureError(f"the new toolchain does not work: {done.stderr.strip()[-300:]}")
     return done.stdout
@@ -132,9 +131,7 @@ def install_older_cocotb() -> Path:
     target = tools_home() / "cocotb1"
     target.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--no-deps", "--target", str(target)]
-    done = subprocess.run([*command, *_OLDER], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, _OLDER], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ToolMissingError(
-            f"pip could not install {' '.join(_OLDER)}: {done.stderr.strip()[-300:]}", "check the network"
-        )
+        raise ToolMissingError(f"pip could not install {_OLDER}: {done.stderr.strip()[-300:]}", "check the network")
     return target

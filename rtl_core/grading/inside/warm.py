@@ -242,11 +242,6 @@ def _search_path(environment, base, first=None):
     return ([] if first is None else [first]) + list(dict.fromkeys(absolute))
 
 
-def _take_environment(environment):
-    os.environ.clear()
-    os.environ.update(environment)
-
-
 def _run_program(job, step, program, launcher, writing, requests):
     """In a fork: run the program and exit with its exit code."""
     code, base, prefix = 1, launcher.base, launcher.prefix
@@ -254,7 +249,8 @@ def _run_program(job, step, program, launcher, writing, requests):
         requests = steps.confine(job, step, writing, keep=requests)
         kind, arguments = program
         names = _offered(step["env"], step["cwd"], base, program)
-        _take_environment(step["env"])
+        os.environ.clear()
+        os.environ.update(step["env"])
         first = {"pytest": os.path.dirname(sys.executable), "module": step["cwd"]}.get(kind)
         if first is None:
             first = os.path.dirname(os.path.abspath(arguments[0]))
@@ -342,7 +338,8 @@ def _become_simulator(plan, base, place):
     step = {"cwd": plan["cwd"]}
     names = _offered(plan["env"], plan["cwd"], base)
     steps.confine(job, step, None)
-    _take_environment(plan["env"])
+    os.environ.clear()
+    os.environ.update(plan["env"])
     sys.path[:] = _search_path(plan["env"], base)
     sys.path_importer_cache.clear()
     import witness

@@ -62,14 +62,10 @@ def install():
     """Hook watched modules when they are imported."""
     sys.meta_path.insert(0, _Finder)
     if not os.path.basename(os.path.realpath("/proc/self/exe")).startswith("python"):
-        _close_memory()
+        # A new simulator: /proc/self/mem must belong to root, so that the design cannot open it.
+        import ctypes
 
-
-def _close_memory():
-    """In a newly started simulator: give /proc/self/mem to root, so that the design cannot open it."""
-    import ctypes
-
-    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
 def seed_again():
