@@ -36,7 +36,7 @@ END_S = 60.0
 IDLE_S = 7 * 24 * 3600.0
 """Time without requests after which a child ends; the next request starts another."""
 TRIES = 3
-BY_THE_TEXT = (1, -signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
+TEXT_EXIT_CODES = (1, -signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
 """Exit codes that a text can cause: an exception (no memory), CPU time exceeded, a parser crash. A kill is not among them."""
 
 
@@ -95,7 +95,7 @@ class Analyst:
                 if not kept:
                     child.close()
                 return Analysis.model_validate(reply)
-            if child.end() in BY_THE_TEXT:
+            if child.end() in TEXT_EXIT_CODES:
                 return Analysis(failed=f"the text cannot be parsed within {CPU_S:g} s and {MEMORY_MB} MiB")
         raise InfrastructureError(f"the analysis of an answer was broken off {TRIES} times")
 

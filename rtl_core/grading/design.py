@@ -76,7 +76,7 @@ def without_test_benches(problem: Problem, files: Mapping[str, str]) -> tuple[di
     """Return the answer's files without test benches, and a sentence for each bench that was removed."""
     kept: set[str] | None = None
     result = dict(files)
-    told: list[str] = []
+    removed: list[str] = []
     for path, text in files.items():
         if not path.endswith(_HDL) or path.startswith("verif/"):
             continue
@@ -91,9 +91,9 @@ def without_test_benches(problem: Problem, files: Mapping[str, str]) -> tuple[di
             if not benches:
                 break
             text = _without(text, benches)
-            told += [f"{path}: the test bench {bench.name[:60]} was left out" for bench in benches]
+            removed += [f"{path}: the test bench {bench.name[:60]} was left out" for bench in benches]
             result[path] = text
-    return result, told
+    return result, removed
 
 
 def _without(text: str, benches: Iterable[Module]) -> str:
@@ -122,7 +122,7 @@ def _benches(text: str) -> list[Module]:
         end, gap = module.end, code[begin : module.start]
         own = code[module.start : end]
         begin = end
-        if module.start not in looks or "`" in own or not _may_begin_behind(gap):
+        if module.start not in looks or "`" in own or not _may_begin_after(gap):
             continue
         if said[module.name] == _WORD.findall(own).count(module.name) and module.name not in escaped:
             alone.append(module)
@@ -148,7 +148,7 @@ def _is_plain(code: str, found: list[Module]) -> bool:
     return depth == 0
 
 
-def _may_begin_behind(gap: str) -> bool:
+def _may_begin_after(gap: str) -> bool:
     """Whether a module can begin right after `gap`, the code since the last module."""
     lines = []
     for line in gap.split("\n"):

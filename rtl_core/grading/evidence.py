@@ -137,10 +137,10 @@ def pacer(results: Sequence[StepResult]) -> str:
 def overrun_reason(step: StepResult, limits: Limits, budget: Budget | None) -> str:
     """Description of the limit that a step exceeded."""
     assert step.overrun is not None
-    values, told = limits.model_dump(), ""
+    values, source = limits.model_dump(), ""
     if budget is not None and step.overrun in ("cpu", "asleep"):
-        values, told = {"cpu_s": budget.cpu_s}, f"; {budget}"
-    return f"{step.name} " + _OVERRUNS[step.overrun].format(**values) + told
+        values, source = {"cpu_s": budget.cpu_s}, f"; {budget}"
+    return f"{step.name} " + _OVERRUNS[step.overrun].format(**values) + source
 
 
 def compile_reasons(text: str) -> tuple[str, ...]:

@@ -102,7 +102,9 @@ def is_hopeless(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str,
     return bool(missing) and not missing.isdisjoint(harness_use(harness).names)
 
 
-def owned_inputs(problem: Problem, got: Iterable[Port], answer: Mapping[str, str]) -> tuple[InterfaceMismatch, ...]:
+def undeclared_inputs(
+    problem: Problem, got: Iterable[Port], answer: Mapping[str, str]
+) -> tuple[InterfaceMismatch, ...]:
     """Return the ports that the harness drives and the answer does not declare as inputs. Such an answer can set what the
     harness reads back, so a passing harness proves nothing.
 
@@ -120,19 +122,21 @@ def owned_inputs(problem: Problem, got: Iterable[Port], answer: Mapping[str, str
         for port in expected.ports
         if port.direction == "input" and port.name in moved and theirs.get(port.name) != "input"
         if expected.source is not InterfaceSource.HARNESS
-        or not _may_be(port.name, theirs.get(port.name), problem, answer)
+        or not _may_have_direction(port.name, theirs.get(port.name), problem, answer)
     )
 
 
-def _may_be(name: str, direction: str | None, problem: Problem, answer: Mapping[str, str]) -> bool:
+def _may_have_direction(name: str, direction: str | None, problem: Problem, answer: Mapping[str, str]) -> bool:
     """Whether a name known only from the harness may be a port of this direction, or an inner object (None)."""
     documents = [problem.prompt, *(t for path, t in problem.context.items() if not path.endswith(HDL_SUFFIXES))]
     text = "\n".join(documents)
     if direction == "inout":
         return bool(_BOTH_WAYS.search(text))
     if direction == "output":
-        return _is_called(name, "output", text)
-    inside = _declared(name, answer) and bool(re.search(rf"\b{name}\b", text)) and not _is_called(name, "input", text)
+        return _is_described_as(name, "output", text)
+    inside = (
+        _declared(name, answer) and bool(re.search(rf"\b{name}\b", text)) and not _is_described_as(name, "input", text)
+    )
     return inside and not _is_read(name, problem.harness)
 
 
@@ -144,7 +148,7 @@ def _is_read(name: str, harness: Mapping[str, str]) -> bool:
     return bool(unnamed) or written < len(re.findall(rf"\b{name}\b", python))
 
 
-def _is_called(name: str, direction: str, text: str) -> bool:
+def _is_described_as(name: str, direction: str, text: str) -> bool:
     """Whether a text has the direction next to the name: in a declaration, a list or a table."""
     bits = r"(?:\[[^\]\n]*\])?"
     before = rf"\b{direction}\b(?:\s+(?:reg|wire|logic|signed))*[\s`*]*{bits}[\s`*]*{name}\b"

@@ -80,7 +80,7 @@ runner.test(hdl_toplevel=settings["top"], test_module="activity")
 '''
 
 
-def until_one_fails(steps: Iterable[Step]) -> tuple[Step, ...]:
+def stop_at_first_failure(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Return the services of a harness with pytest stopping at the first failing test."""
     return tuple(
         replace(step, env={**step.env, "PYTEST_ADDOPTS": f"{step.env.get('PYTEST_ADDOPTS', '')} -x".strip()})
@@ -109,7 +109,7 @@ def sources(problem: Problem, files: Mapping[str, str]) -> list[str]:
     return [f"/code/{path}" for path in found or sorted(design)]
 
 
-def placed(harness: Mapping[str, str]) -> dict[str, str]:
+def workspace_files(harness: Mapping[str, str]) -> dict[str, str]:
     """Files of a harness that go into the workspace, which docker-compose.yml and Dockerfile do not."""
     return {path: text for path, text in harness.items() if path.split("/")[0] in DIRECTORIES}
 

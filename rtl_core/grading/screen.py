@@ -138,12 +138,12 @@ class _File:
     def findings(self) -> list[ScreenFinding]:
         self.tree.root.visit(self._visit)
         if self.rules.several_tools:
-            self._past_the_gate()
+            self._find_outside_access()
         if parsers := _PARSERS.search(self.text):
             self._add(f"a macro of the parser ({parsers[0][:40]})", self.text.count("\n", 0, parsers.start()) + 1)
         return self.found
 
-    def _past_the_gate(self) -> None:
+    def _find_outside_access(self) -> None:
         """Add tasks and file names that reach outside, in all conditional branches: the gate does not see a harness' own Verilator builds."""
         seen, _ = bare(self.text)
         for match in _REACHING.finditer(seen):
@@ -156,15 +156,17 @@ class _File:
                 # If the name is not a literal, it comes from a string elsewhere in the file.
                 literals = literals or [text for text in _LITERAL.findall(self.text) if _DATA_PATH.search(text)]
             for literal in filter(None, literals):
-                if self._reaches_out(match[1], literal):
+                if self._is_outside(match[1], literal):
                     line = seen.count("\n", 0, match.start()) + 1
                     self._add(f"${match[1]} of a file that was not given ({literal[:60]})", line)
 
-    def _reaches_out(self, task: str, literal: str) -> bool:
+    def _is_outside(self, task: str, literal: str) -> bool:
         if task == "dumpfile":
             return not WAVES.fullmatch(literal)
         name = literal.rsplit("/", 1)[-1]
-        return name not in self.rules.given and (_leads_out(literal) or ".." in literal or name in self.rules.harness)
+        return name not in self.rules.given and (
+            _is_outside_path(literal) or ".." in literal or name in self.rules.harness
+        )
 
     def _add(self, what: str, line: int) -> None:
         if len(self.found) < MAX_FINDINGS:
@@ -191,7 +193,7 @@ class _File:
         line = _line(self.manager, node.sourceRange.start)  # type: ignore[attr-defined]
         if kind == "IncludeDirective":
             name = str(node.fileName).strip().strip('"<>')  # type: ignore[attr-defined]
-            if name.rsplit("/", 1)[-1] not in self.rules.given or _leads_out(name):
+            if name.rsplit("/", 1)[-1] not in self.rules.given or _is_outside_path(name):
                 self._add(f"an include of what was not given ({name[:60]})", line)
         elif kind in _CONDITIONS:
             for name in re.findall(r"\w+", str(node.expr)):  # type: ignore[attr-defined]
@@ -209,7 +211,7 @@ class _File:
             self._add(f"the tool macro {name}", line)
 
 
-def _leads_out(path: str) -> bool:
+def _is_outside_path(path: str) -> bool:
     """Whether it is an absolute path outside the design's own directories."""
     return path.startswith("/") and not re.match(r"/code/(?!src/)[\w/]", path)
 

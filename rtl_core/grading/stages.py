@@ -20,8 +20,15 @@ from rtl_core.grading.compose import read_services
 from rtl_core.grading.design import as_graded
 from rtl_core.grading.evidence import CONSTANT, HARNESS_FAILED, compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.executors.base import Job, Mount, Step, StepResult
-from rtl_core.grading.interface_check import compare, demanded_values, is_fatal, is_hopeless, owned_inputs
-from rtl_core.grading.jobs import activity_check, compile_step, instructions, placed, sources, until_one_fails
+from rtl_core.grading.interface_check import compare, demanded_values, is_fatal, is_hopeless, undeclared_inputs
+from rtl_core.grading.jobs import (
+    activity_check,
+    compile_step,
+    instructions,
+    sources,
+    stop_at_first_failure,
+    workspace_files,
+)
 from rtl_core.grading.limits import Budget
 from rtl_core.grading.requirements import cocotb_generation, uses_cocotb
 from rtl_core.problems.interface import HDL_SUFFIXES
@@ -154,10 +161,10 @@ class Grading:
         # If a port that the harness drives is missing, one failing test is enough.
         hopeless = is_hopeless(self.mismatches, self.problem.harness)
         services, mounts = read_services(self.problem.harness)
-        results = self._run(until_one_fails(services) if hopeless else services, mounts)
+        results = self._run(stop_at_first_failure(services) if hopeless else services, mounts)
         cheat = evidence.refusals(results) or evidence.cheating(results, self.problem.harness)
         if cheat:
-            return self._unpaid(Outcome.REJECTED, cheat, results)
+            return self._fail(Outcome.REJECTED, cheat, results)
         if all(result.exit_code == 0 for result in results):
             return self._all_services_passed(results)
         return self._a_service_failed(results, hopeless)
@@ -165,13 +172,13 @@ class Grading:
     def _all_services_passed(self, results: tuple[StepResult, ...]) -> Verdict:
         """Pass the answer, whatever its interface, unless it fooled the harness or the harness cannot tell it from a constant."""
         changed = evidence.changed_parameters(results, lambda settings: demanded_values(self.problem, settings))
-        changed += () if self.ports is None else owned_inputs(self.problem, self.ports, self.files)
+        changed += () if self.ports is None else undeclared_inputs(self.problem, self.ports, self.files)
         if changed:
             self._add_mismatches(changed)
-            return self._unpaid(Outcome.INTERFACE_MISMATCH, tuple(map(str, changed)), results)
+            return self._fail(Outcome.INTERFACE_MISMATCH, tuple(map(str, changed)), results)
         passed, total = evidence.count_tests(results)
         if evidence.never_changed(results) and not self._is_active(evidence.pacer(results)):
-            return self._unpaid(Outcome.TESTS_FAILED, (CONSTANT,), results, total)
+            return self._fail(Outcome.TESTS_FAILED, (CONSTANT,), results, total)
         self._add(Stage.SYNTAX, "passed")
         self._add(Stage.TESTS, "passed", (), _wall_s(results))
         if self.mismatches:
@@ -192,7 +199,7 @@ class Grading:
                 return self._verdict(Outcome.TIMEOUT, (self._overrun(overrun),))
             return self._verdict(Outcome.COMPILE_FAILED, self.stages[Stage.SYNTAX].reasons)
         if not simulated and overrun is None and uses_cocotb(self.problem.harness):
-            self._raise_if_no_answer_comes_further(results)
+            self._raise_if_the_harness_failed(results)
         if Stage.SYNTAX not in self.stages:
             self._add(Stage.SYNTAX, "passed")
         reasons: tuple[str, ...] = ()
@@ -208,7 +215,7 @@ class Grading:
             outcome, reasons = Outcome.INTERFACE_MISMATCH, self._interface_reasons + reasons
         return self._verdict(outcome, reasons, *evidence.count_tests(results))
 
-    def _raise_if_no_answer_comes_further(self, results: tuple[StepResult, ...]) -> None:
+    def _raise_if_the_harness_failed(self, results: tuple[StepResult, ...]) -> None:
         """Blame the harness if an answer compiles, no simulator was started, and no other answer gets further either."""
         reach = max(result.reach for result in results)
         if reach < 2 and self.grader.reach(self.problem) <= reach:
@@ -244,7 +251,7 @@ class Grading:
         harness = problem.harness if harness is None else harness
         job = Job(
             files={**problem.context, **self.files},
-            harness=placed(harness),
+            harness=workspace_files(harness),
             steps=tuple(replace(step, env={**step.env, **self._instructions}) for step in steps),
             mounts=mounts,
             limits=self.grader.limits,
@@ -272,7 +279,7 @@ class Grading:
     def _interface_reasons(self) -> tuple[str, ...]:
         return self.stages[Stage.INTERFACE].reasons
 
-    def _unpaid(
+    def _fail(
         self, outcome: Outcome, reasons: tuple[str, ...], results: tuple[StepResult, ...], total: int = 0
     ) -> Verdict:
         """The verdict on an answer that fails although it compiled, whatever the harness reported."""

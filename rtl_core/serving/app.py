@@ -84,23 +84,24 @@ def create_app(queue: GradingQueue, token: str) -> FastAPI:
                 lines.append(line_of(answer.model_dump(exclude_none=True), number, queue.problems, {}, Counter()))
             except ValueError as error:
                 return _refused(422, f"answers.{number}.{error}")
-        told = json.dumps({"verdicts": await queue.grade(lines)})  # in ASCII: an answer may contain lone surrogates
-        return Response(told, media_type="application/json")
+        # ASCII, since an answer may contain lone surrogates.
+        return Response(json.dumps({"verdicts": await queue.grade(lines)}), media_type="application/json")
 
     @app.get("/v1/problems", dependencies=locked)
     async def problems() -> dict[str, Any]:
         """Executor, tools, and for each problem its fingerprint and the conditions of grading."""
+        grader = queue.grader
         found = {
-            name: {"fingerprint": p.fingerprint, "conditions": conditions_of(queue.grader, p).model_dump(mode="json")}
+            name: {"fingerprint": p.fingerprint, "conditions": conditions_of(grader, p).model_dump(mode="json")}
             for name, p in queue.problems.items()
         }
-        return {"executor": queue.grader.executor.name, "tools": queue.grader.tools, "problems": found}
+        return {"executor": grader.executor.name, "tools": grader.tools, "problems": found}
 
     @app.get("/health")
     async def health() -> Response:
         """200 while gradings succeed, 503 after several consecutive failures."""
-        told = {"status": "ok" if queue.healthy else "the executor fails", "verdicts": len(queue.store)}
-        return JSONResponse(told, 200 if queue.healthy else 503)
+        status = {"status": "ok" if queue.healthy else "the executor fails", "verdicts": len(queue.store)}
+        return JSONResponse(status, 200 if queue.healthy else 503)
 
     @app.get("/metrics", dependencies=locked)
     async def metrics() -> Response:
@@ -159,8 +160,8 @@ class _Guard:
         except ConnectionError:
             return self._meters.hung_up.inc()
         if len(body) > MAX_BODY_BYTES:
-            told = f"the body has more than {MAX_BODY_BYTES >> 20} MiB: send fewer answers at once"
-            return await _refused(413, told)(scope, receive, counted)
+            detail = f"the body has more than {MAX_BODY_BYTES >> 20} MiB: send fewer answers at once"
+            return await _refused(413, detail)(scope, receive, counted)
         waiting: list[Message] = [{"type": "http.request", "body": body}]
 
         async def replay() -> Message:

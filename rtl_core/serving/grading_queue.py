@@ -131,8 +131,8 @@ class GradingQueue:
     problems: Mapping[str, Problem]
     store: VerdictStore
     pool: ThreadPoolExecutor
-    at_once: int
-    """Threads of `pool`."""
+    threads: int
+    """Size of `pool`."""
     capacity: int
     """Maximum number of answers that wait or are being graded."""
     meters: Meters = field(factory=Meters)
@@ -162,7 +162,7 @@ class GradingQueue:
         there = known.keys() | self._under_way.keys()
         new = {key: line for key, line in zip(keys, lines, strict=True) if key not in there}
         if new and len(self._under_way) + len(new) > self.capacity:
-            wait_s = math.ceil(self._mean_s * (len(self._under_way) + 1) / self.at_once)
+            wait_s = math.ceil(self._mean_s * (len(self._under_way) + 1) / self.threads)
             raise QueueFullError(len(self._under_way), self.capacity, min(LONGEST_WAIT_S, max(1, wait_s)))
         for key, line in new.items():
             self._under_way[key] = asyncio.create_task(self._grade(key, line))
@@ -193,15 +193,15 @@ def open_queue(config: RunConfig, cluster: Cluster | None, output: Path, capacit
 
     Raises the errors of `problems_of`, `make_executor` and `VerdictStore`.
     """
-    loaded, at_once = problems_of(config), graders_of(config, cluster)
+    loaded, threads = problems_of(config), graders_of(config, cluster)
     with ExitStack() as stack:
         store = stack.enter_context(closing(VerdictStore(output)))
-        pool = ThreadPoolExecutor(at_once, thread_name_prefix="grade")
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="grade")
         stack.callback(pool.shutdown, cancel_futures=True)
         executor = cluster or stack.enter_context(closing(executor_of(config)))
         grader = stack.enter_context(closing(grader_of(config, executor, KnownGood(passing=store.passing))))
         problems = {problem.id: problem for problem in loaded.every}
-        yield GradingQueue(grader, problems, store, pool, at_once, capacity)
+        yield GradingQueue(grader, problems, store, pool, threads, capacity)
 
 
 def _named(record: dict[str, Any], line: AnswerLine) -> dict[str, Any]:
