@@ -58,9 +58,7 @@ class Graded(BaseModel):
 
 def create_app(queue: GradingQueue, token: str) -> FastAPI:
     """The application around a queue; requests carry `Authorization: Bearer TOKEN`."""
-    about = (
-        "Verdicts of real simulators on answers to RTL problems. Repeated requests are free: an answer is graded once."
-    )
+    about = "Verdicts of real simulators on answers to RTL problems. Repeats are free: an answer is graded once."
     app = FastAPI(
         title="rtl-distill grader", version=version("rtl-distill"), description=about, docs_url=None, redoc_url=None
     )

@@ -55,12 +55,9 @@ def test_a_harness_that_fails_in_its_own_code_is_recognised(single, grader):
     assert kind(grader.grade(broken, Answer(files=stand_in(problem)))) is Kind.OWN_CODE
 
 
-def test_a_stand_in_has_clocks_of_one_bit(single):
+def test_a_stand_in_has_clocks_of_one_bit_and_the_parameters_that_the_harness_sets(single):
     (text,) = stand_in(single["cvdp_copilot_secure_ALU_0001"]).values()
     assert "input i_clk" in text
-
-
-def test_a_stand_in_has_the_parameters_that_the_harness_sets(single):
     (text,) = stand_in(single["cvdp_copilot_prbs_gen_0003"]).values()
     assert all(f"parameter {name} = 8" in text for name in ("CHECK_MODE", "POLY_LENGTH", "POLY_TAP", "WIDTH"))
 

@@ -5,9 +5,9 @@ import pytest
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.executors.base import Mount
-from rtl_core.problems.cvdp import problem_from_record
 from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome
+from tests.nouns import a_problem
 
 
 def services(compose, **files):
@@ -78,19 +78,7 @@ def test_lint():
     ("body", "outcome"), [("assign q = a;", Outcome.PASSED), ("assign q = b;", Outcome.COMPILE_FAILED)]
 )
 def test_a_lint_service_with_its_own_directory_gives_a_verdict(grader, body, outcome):
-    record = {
-        "id": "lint_0001",
-        "categories": ["cid007", "easy"],
-        "input": {"prompt": "Mend it.", "context": {}},
-        "output": {"response": "", "context": {"rtl/m.sv": ""}},
-        "harness": {
-            "files": {
-                "docker-compose.yml": LINT,
-                "src/lint.py": LINT_PY,
-                "src/.env": "VERILOG_SOURCES = /code/rtl/m.sv\nTOPLEVEL = m\n",
-            }
-        },
-    }
-    problem = problem_from_record(record, source="cvdp")
+    env = "VERILOG_SOURCES = /code/rtl/m.sv\nTOPLEVEL = m\n"
+    problem = a_problem(harness={"docker-compose.yml": LINT, "src/lint.py": LINT_PY, "src/.env": env})
     verdict = grader.grade(problem, Answer(files={"rtl/m.sv": f"module m(input a, output q); {body} endmodule\n"}))
     assert verdict.outcome is outcome, verdict.reasons

@@ -100,14 +100,12 @@ def test_the_budget_is_a_multiple_between_floor_and_ceiling(problem, golden_s, p
 
 @pytest.mark.slow
 def test_a_cached_timeout_is_valid_until_the_budget_is_much_larger(executor, problem):
-    grader = Grader(executor, limits=LIMITS, cache=MemoryCache())
-    endless, passing = changed(problem, *HANGING["huge loop in initial"]), grader.known_good.passing
-    served = []
-    for good_s in (0.01, 0.05, 0.09, 0.2):  # budgets of .5, .5, .9 and 2 s
-        passing[problem.fingerprint] = good_s
-        served.append(grader.grade(problem, endless).cached)
-    grader.close()
-    assert served == [False, True, True, False]
+    endless, cached = changed(problem, *HANGING["huge loop in initial"]), []
+    with closing(Grader(executor, limits=LIMITS, cache=MemoryCache())) as grader:
+        for good_s in (0.01, 0.05, 0.09, 0.2):  # budgets of .5, .5, .9 and 2 s
+            grader.known_good.passing[problem.fingerprint] = good_s
+            cached.append(grader.grade(problem, endless).cached)
+    assert cached == [False, True, True, False]
 
 
 def test_a_cached_pass_is_valid_under_any_budget_and_sets_the_budget_of_others(executor, problem):

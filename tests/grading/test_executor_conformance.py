@@ -122,13 +122,10 @@ def test_a_path_outside_the_workspace_is_never_written(executor, path):
 # Results
 
 
-def test_exit_codes_and_signals_are_reported(shell):
+def test_exit_codes_signals_and_missing_programs_are_reported(executor, shell):
     assert shell("exit 3").exit_code == 3
     assert shell("kill -SEGV $$").exit_code == -signal.SIGSEGV
     assert shell("true").exit_code == 0
-
-
-def test_a_missing_program_is_exit_code_127(executor):
     done = executor.run(Job({}, {}, (Step("direct", ("no-such-tool", "x")),))).steps[0]
     assert done.exit_code == 127
     assert "no-such-tool" in done.output
@@ -289,10 +286,7 @@ def test_a_full_disk_affects_only_its_own_job(shell):
     for place in ("/code/rundir", "/tmp", "/dev/shm", "/rundir"):
         assert shell(command.replace("$1", place), limits=SMALL).output.strip() != "0", place
     assert shell("head -c 7000000 /dev/zero > f && ls /tmp /dev/shm /rundir").exit_code == 0
-
-
-def test_a_single_file_is_limited(shell):
-    assert shell("head -c 20000000 /dev/zero > f", limits=SMALL).exit_code != 0
+    assert shell("head -c 20000000 /dev/zero > f", limits=SMALL).exit_code != 0, "the size of one file is limited"
 
 
 def test_endless_output_is_stopped_and_shortened(shell):

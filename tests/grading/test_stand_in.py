@@ -3,7 +3,8 @@
 import subprocess
 
 from rtl_core.grading.stand_in import stand_in
-from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Port, Problem
+from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Port
+from tests.nouns import a_problem
 
 RUNNER = """
 from cocotb_tools.runner import get_runner
@@ -19,11 +20,8 @@ def problem(**changed):
         ports=(Port(name="clk"), Port(name="a", direction="input"), Port(name="y", width=3)),
         parameters=(Parameter(name="ZERO", default=0),),
     )  # fmt: skip
-    given = {
-        "id": "p", "source": "s", "category": "cid003", "difficulty": "easy", "prompt": "?", "targets": ("rtl/top.sv", "rtl/part.sv"),
-        "harness": {"src/test_runner.py": RUNNER}, "interface": interface,
-    }  # fmt: skip
-    return Problem.model_validate({**given, **changed})
+    harness = {"src/test_runner.py": RUNNER}
+    return a_problem(targets=("rtl/top.sv", "rtl/part.sv"), harness=harness, interface=interface, **changed)
 
 
 def test_an_empty_module_has_the_demanded_ports_and_every_parameter_that_the_harness_may_set(tmp_path):

@@ -5,9 +5,9 @@ import pytest
 from rtl_core.grading.design import without_test_benches
 from rtl_core.grading.screen import MAX_FILE_CHARS
 from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage
 from tests.growth import assert_linear
+from tests.nouns import a_problem
 
 DESIGN = "module m(input clk, output reg q);\n  always @(posedge clk) q <= ~q; // not tb\nendmodule\n"
 BENCH = """module tb;
@@ -24,13 +24,8 @@ PARAMETERS = BENCH.replace("module tb;", "module tb #(parameter N = (2), M = 3) 
 CALM = "module tb;\n  m dut();\n  initial begin\n    $stop;\n  end\nendmodule : tb\n"
 
 
-def problem(**changes):
-    given = {"id": "p", "source": "cvdp", "category": "cid003", "difficulty": "easy", "prompt": "", "targets": ("rtl/m.sv",), "harness": {}}  # fmt: skip
-    return Problem(**{**given, **changes})
-
-
 def left(text, **changes):
-    return without_test_benches(problem(**changes), {"rtl/m.sv": text})[0]["rtl/m.sv"]
+    return without_test_benches(a_problem(**changes), {"rtl/m.sv": text})[0]["rtl/m.sv"]
 
 
 @pytest.mark.parametrize("bench", [BENCH, PARAMETERS, CALM])
@@ -47,10 +42,10 @@ def left(text, **changes):
     ],
 )
 def test_a_bench_is_replaced_by_empty_lines_and_the_rest_is_unchanged(frame, bench):
-    files, told = without_test_benches(problem(), {"rtl/m.sv": frame.format(design=DESIGN, bench=bench)})
+    files, told = without_test_benches(a_problem(), {"rtl/m.sv": frame.format(design=DESIGN, bench=bench)})
     assert files == {"rtl/m.sv": frame.format(design=DESIGN, bench="\n" * bench.count("\n"))}
     assert told == ["rtl/m.sv: the test bench tb was left out"]
-    assert without_test_benches(problem(), files) == (files, [])
+    assert without_test_benches(a_problem(), files) == (files, [])
 
 
 def test_benches_and_their_helpers_without_ports_are_removed():
@@ -110,9 +105,8 @@ def test_a_module_that_the_problem_names_is_kept():
 
 
 def test_a_bench_that_another_file_of_the_answer_uses_is_kept():
-    two = problem(targets=("rtl/m.sv", "rtl/n.sv"))
     files = {"rtl/m.sv": DESIGN + BENCH, "rtl/n.sv": "module n;\n  tb t();\nendmodule\n"}
-    assert without_test_benches(two, files) == (files, [])
+    assert without_test_benches(a_problem(targets=tuple(files)), files) == (files, [])
 
 
 @pytest.mark.parametrize(

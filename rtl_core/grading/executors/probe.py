@@ -42,13 +42,7 @@ def probe(cocotb1):
     }
 
 
-def packages():
-    """Top-level modules of all installed packages, and package name as in pip -> version."""
-    return {
-        "modules": sorted({name.split(".")[0] for name in metadata.packages_distributions()}),
-        "packages": {d.metadata["Name"].lower().replace("_", "-"): d.version for d in metadata.distributions()},
-    }
-
-
 if __name__ == "__main__":
-    print(json.dumps({**probe(COCOTB1), **packages()}))
+    modules = sorted({name.split(".")[0] for name in metadata.packages_distributions()})
+    packages = {d.metadata["Name"].lower().replace("_", "-"): d.version for d in metadata.distributions()}
+    print(json.dumps({**probe(COCOTB1), "modules": modules, "packages": packages}))

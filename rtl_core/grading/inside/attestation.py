@@ -7,7 +7,6 @@ the simulator has ended, the results file is compared with what cocotb wrote, to
 import hashlib
 import json
 import os
-import select
 import socket
 
 ADDRESS = "\0rtl-attest"
@@ -38,11 +37,6 @@ class Reports:
 
     def begin(self, connection):
         self.buffers[connection] = {"data": bytearray(), "session": None}
-
-    @staticmethod
-    def waiting(connection):
-        """Whether a connection has data or has ended."""
-        return bool(select.select([connection], [], [], 0)[0])
 
     def receive(self, connection):
         """Read from a connection; return False if it has ended."""

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import resource
+import select
 import selectors
 import signal
 import socket
@@ -266,7 +267,7 @@ class Running:
         while self.on_connection(None):
             pass
         for connection in list(self.reports.buffers):
-            while connection in self.reports.buffers and self.reports.waiting(connection):
+            while connection in self.reports.buffers and select.select([connection], [], [], 0)[0]:
                 self.on_report(connection)
         with contextlib.suppress(OSError):
             requests.send(str(code).encode())
