@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from rtl_core.grading.requirements import python_of
 from rtl_core.problems.harness_use import harness_use
 from rtl_core.problems.interface import (
     HDL_SUFFIXES,
@@ -142,7 +143,7 @@ def _may_have_direction(name: str, direction: str | None, problem: Problem, answ
 
 def _is_read(name: str, harness: Mapping[str, str]) -> bool:
     """Whether the harness' Python may read `dut.name`, that is, does more with the name than set it."""
-    python = "\n".join(text for path, text in harness.items() if path.endswith(".py"))
+    python = python_of(harness)
     unnamed = _ANY_NAME.search(python)
     written = len(re.findall(rf"\.{name}(?:\[[^\]\n]*\])?\.value\s*=(?!=)", python))
     return bool(unnamed) or written < len(re.findall(rf"\b{name}\b", python))
@@ -184,8 +185,7 @@ def demanded_values(problem: Problem, settings: Mapping[str, int] | None = None)
     if problem.interface is None:
         return {}
     # Some harnesses do not call the design `dut`, or guard their reads.
-    python = "\n".join(text for path, text in problem.harness.items() if path.endswith(".py"))
-    read = harness_use(problem.harness).parameters & set(re.findall(r"\.(\w+)", python))
+    read = harness_use(problem.harness).parameters & set(re.findall(r"\.(\w+)", python_of(problem.harness)))
     if not read:
         return {}
     given = {path: text for path, text in problem.context.items() if path.endswith(HDL_SUFFIXES)}

@@ -114,7 +114,9 @@ def workspace_files(harness: Mapping[str, str]) -> dict[str, str]:
     return {path: text for path, text in harness.items() if path.split("/")[0] in DIRECTORIES}
 
 
-def instructions(problem: Problem, ports: Sequence[Port] | None, demanded: Mapping[str, list[int]]) -> dict[str, str]:
+def witness_environment(
+    problem: Problem, ports: Sequence[Port] | None, demanded: Mapping[str, list[int]]
+) -> dict[str, str]:
     """Return environment variables for witness and gate: the answer's ports to watch (none if None), system tasks that the
     problem's own files call, and the right values of parameters.
     """

@@ -17,23 +17,25 @@ _HINTS = {
 }
 
 
+def python_of(harness: Mapping[str, str]) -> str:
+    """The text of all Python files of a harness."""
+    return "\n".join(text for path, text in harness.items() if path.endswith(".py"))
+
+
 def cocotb_generation(harness: Mapping[str, str]) -> int:
     """1 for a harness that needs cocotb 1.x (2.0 moved the runner to `cocotb_tools`), else 2."""
-    text = "\n".join(text for path, text in harness.items() if path.endswith(".py"))
-    return 1 if re.search(r"^\s*(?:from|import)\s+cocotb\.runner\b", text, re.M) else 2
+    return 1 if re.search(r"^\s*(?:from|import)\s+cocotb\.runner\b", python_of(harness), re.M) else 2
 
 
 def draws_random(harness: Mapping[str, str]) -> bool:
     """Whether the harness' Python imports a random number generator, so that verdicts may depend on the seed."""
-    python = (text for path, text in harness.items() if path.endswith(".py"))
-    return any(
-        re.search(r"^\s*(?:import|from)\s[^\n]*\brandom\b|\bnp\.random\b|\bnumpy\.random\b", t, re.M) for t in python
-    )
+    imports = r"^\s*(?:import|from)\s[^\n]*\brandom\b|\bnp\.random\b|\bnumpy\.random\b"
+    return bool(re.search(imports, python_of(harness), re.M))
 
 
 def uses_cocotb(harness: Mapping[str, str]) -> bool:
     """Whether the harness has cocotb tests, so that it cannot pass without a simulation."""
-    return any("@cocotb.test" in text for path, text in harness.items() if path.endswith(".py"))
+    return "@cocotb.test" in python_of(harness)
 
 
 def uses_several_tools(harness: Mapping[str, str]) -> bool:

@@ -24,9 +24,9 @@ from rtl_core.grading.interface_check import compare, demanded_values, is_fatal,
 from rtl_core.grading.jobs import (
     activity_check,
     compile_step,
-    instructions,
     sources,
     stop_at_first_failure,
+    witness_environment,
     workspace_files,
 )
 from rtl_core.grading.limits import Budget
@@ -252,7 +252,7 @@ class Grading:
         job = Job(
             files={**problem.context, **self.files},
             harness=workspace_files(harness),
-            steps=tuple(replace(step, env={**step.env, **self._instructions}) for step in steps),
+            steps=tuple(replace(step, env={**step.env, **self._environment}) for step in steps),
             mounts=mounts,
             limits=self.grader.limits,
             budget_s=None if self._budget is None else self._budget.cpu_s,
@@ -270,8 +270,8 @@ class Grading:
         return self.grader.budget(self.problem, self.answer)
 
     @cached_property
-    def _instructions(self) -> dict[str, str]:
-        return instructions(self.problem, self.ports, self.grader.demanded(self.problem))
+    def _environment(self) -> dict[str, str]:
+        return witness_environment(self.problem, self.ports, self.grader.demanded(self.problem))
 
     # Verdicts
 

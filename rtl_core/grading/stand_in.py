@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from rtl_core.grading.jobs import SOURCE_SUFFIXES
+from rtl_core.grading.requirements import python_of
 from rtl_core.problems.harness_use import harness_use
 from rtl_core.problems.interface import module_names, top_levels
 from rtl_core.problems.tree import SourceTree, tokens
@@ -68,8 +69,7 @@ def _possible_parameters(harness: Mapping[str, str]) -> set[str]:
     """Every name that the harness may set as a parameter. Icarus 12 rejects parameters that a module lacks; extra ones are
     harmless. Includes the keys of all dictionaries, since some harnesses pass parameters through variables.
     """
-    python = "\n".join(text for path, text in harness.items() if path.endswith(".py"))
-    keys = re.findall(r"[\"']([A-Za-z_]\w*)[\"']\s*(?::|\]\s*=[^=])", python)
+    keys = re.findall(r"[\"']([A-Za-z_]\w*)[\"']\s*(?::|\]\s*=[^=])", python_of(harness))
     return {*keys, *harness_use(harness).parameters}
 
 

@@ -8,7 +8,7 @@ import pytest
 from rtl_core.grading.evidence import CONSTANT, refused_parameters
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.inside.lib import compiled
-from rtl_core.grading.jobs import instructions
+from rtl_core.grading.jobs import witness_environment
 from rtl_core.grading.limits import Limits
 from rtl_core.problems.cvdp import problem_from_record
 from rtl_core.types.answer import Answer
@@ -337,4 +337,4 @@ def test_a_service_without_simulation_counts_as_one_test(grader):
 
 def test_a_task_in_a_given_header_is_allowed():
     context = {"rtl/gray.sv": "", "rtl/dump.vh": 'initial f = $fopen("x");\n'}
-    assert instructions(gray_problem(context=context), (), {})["RTL_TASKS"] == "fopen"
+    assert witness_environment(gray_problem(context=context), (), {})["RTL_TASKS"] == "fopen"

@@ -74,7 +74,7 @@ class DockerExecutor(CellExecutor):
         (self._folder / "owner").write_text(self._owner)
         self._folder.chmod(0o711)
         try:
-            self.sweep()
+            self._sweep()
             self.toolchain = image_toolchain(self._api, image, {LABEL: self._owner})
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -117,16 +117,14 @@ class DockerExecutor(CellExecutor):
         shutil.rmtree(self._folder, ignore_errors=True)
         self._api.close()
 
-    def sweep(self) -> int:
-        """Remove containers whose grader on this host has ended; return how many."""
-        removed = 0
+    def _sweep(self) -> None:
+        """Remove containers and directories whose grader on this host has ended."""
         for entry in self._api.containers(all=True, filters={"label": LABEL}):
             if is_gone(entry["Labels"][LABEL]):
-                removed += self._remove(entry["Id"])
-        for folder in Path(self._folder.parent).glob("rtl-distill-docker-*"):
+                self._remove(entry["Id"])
+        for folder in self._folder.parent.glob("rtl-distill-docker-*"):
             if _is_orphan(folder):
                 shutil.rmtree(folder, ignore_errors=True)
-        return removed
 
     def _start(self, kind: Hashable) -> Cell:
         assert isinstance(kind, Kind)
@@ -146,12 +144,9 @@ class DockerExecutor(CellExecutor):
         step = {"name": job.steps[0].name, "exit_code": None, "output": "", "wall_s": wall_s, "overrun": "memory"}
         return {"steps": [step]}
 
-    def _remove(self, container: str) -> int:
-        try:
+    def _remove(self, container: str) -> None:
+        with contextlib.suppress(Exception):
             self._api.remove_container(container, force=True, v=True)
-        except Exception:
-            return 0
-        return 1
 
 
 def is_gone(owner: str) -> bool:
