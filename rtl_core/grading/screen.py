@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyslang  # the module only: classes held by our globals would be reported as leaked at exit
 from pydantic import BaseModel, ConfigDict
@@ -172,7 +172,7 @@ class _File:
         if len(self.found) < MAX_FINDINGS:
             self.found.append(ScreenFinding(what=what, path=self.path, line=line))
 
-    def _visit(self, item: object) -> None:
+    def _visit(self, item: Any) -> None:
         if isinstance(item, slang_parsing.Token):
             if self.rules.several_tools and item.kind == slang_parsing.TokenKind.SystemIdentifier:
                 name = item.valueText.lstrip("$")
@@ -182,26 +182,26 @@ class _File:
                 if trivia.kind == slang_parsing.TriviaKind.Directive:
                     self._directive(trivia.syntax())
             return
-        kind = item.kind.name  # type: ignore[attr-defined]
+        kind = item.kind.name
         if kind in _NODES:
-            self._add(_NODES[kind], _line(self.manager, item.sourceRange.start))  # type: ignore[attr-defined]
-        elif kind == "AttributeSpec" and item.name.valueText in ("blackbox", "whitebox"):  # type: ignore[attr-defined]
-            self._add(f"the attribute `{item.name.valueText}`", _line(self.manager, item.name.location))  # type: ignore[attr-defined]
+            self._add(_NODES[kind], _line(self.manager, item.sourceRange.start))
+        elif kind == "AttributeSpec" and item.name.valueText in ("blackbox", "whitebox"):
+            self._add(f"the attribute `{item.name.valueText}`", _line(self.manager, item.name.location))
 
-    def _directive(self, node: object) -> None:
-        kind = node.kind.name  # type: ignore[attr-defined]
-        line = _line(self.manager, node.sourceRange.start)  # type: ignore[attr-defined]
+    def _directive(self, node: Any) -> None:
+        kind = node.kind.name
+        line = _line(self.manager, node.sourceRange.start)
         if kind == "IncludeDirective":
-            name = str(node.fileName).strip().strip('"<>')  # type: ignore[attr-defined]
+            name = str(node.fileName).strip().strip('"<>')
             if name.rsplit("/", 1)[-1] not in self.rules.given or _is_outside_path(name):
                 self._add(f"an include of what was not given ({name[:60]})", line)
         elif kind in _CONDITIONS:
-            for name in re.findall(r"\w+", str(node.expr)):  # type: ignore[attr-defined]
+            for name in re.findall(r"\w+", str(node.expr)):
                 self._macro(name, line)
         elif kind in ("DefineDirective", "UndefDirective"):
-            self._macro(node.name.valueText, line)  # type: ignore[attr-defined]
+            self._macro(node.name.valueText, line)
         elif kind == "MacroUsage":
-            name = node.directive.valueText.lstrip("`").strip("\\ ")  # type: ignore[attr-defined]
+            name = node.directive.valueText.lstrip("`").strip("\\ ")
             if name.startswith(("systemc_", "verilator")):
                 self._add(f"the tool macro {name}", line)
             self._macro(name, line)
@@ -236,5 +236,5 @@ def _hierarchical(sources: Mapping[str, str], top: str | None) -> Iterator[Scree
             yield ScreenFinding(what=what, path=path, line=_line(manager, place))
 
 
-def _line(manager: pyslang.SourceManager, location: object) -> int:
-    return manager.getLineNumber(manager.getFullyOriginalLoc(location))  # type: ignore[arg-type]
+def _line(manager: pyslang.SourceManager, location: Any) -> int:
+    return manager.getLineNumber(manager.getFullyOriginalLoc(location))
