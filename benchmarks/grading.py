@@ -44,7 +44,7 @@ from benchmarks.common import ROOT, in_turns, options, show, write_jsonl
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.compose import read_services
-from rtl_core.grading.executors.docker_images import IMAGE
+from rtl_core.grading.executors.docker import IMAGE
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.starter import starter_problems

@@ -25,7 +25,7 @@ from rtl_core.errors import ConfigError, InfrastructureError
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.executors import NAMES, make_executor
 from rtl_core.grading.grader import Grader
-from rtl_core.grading.jobs import placed
+from rtl_core.grading.jobs import workspace_files
 from rtl_core.problems.cvdp import problem_from_record
 from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome
@@ -187,7 +187,7 @@ class Bare:
                 command = f"iverilog -g2012 -o rundir/a.out tb.sv {case.target} && vvp rundir/a.out"
                 code, said = _run(root, ("sh", "-c", command), {}, "/code")
                 return code == 0 and re.search(case.passes or "", said) is not None
-            for path, content in placed(case.harness).items():
+            for path, content in workspace_files(case.harness).items():
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_text(content)
             return all(_run(root, step.argv, step.env, step.cwd)[0] == 0 for step in read_services(case.harness)[0])

@@ -16,7 +16,7 @@ from rtl_core.debugging.again import Case, executor_of, grade_again, open_case
 from rtl_core.debugging.checks import Check, first_failing_check
 from rtl_core.errors import HistoryError
 from rtl_core.grading.executors.base import Executor, Job, JobResult, Wave
-from rtl_core.grading.jobs import Watched, until_one_fails
+from rtl_core.grading.jobs import Watched, stop_at_first_failure
 from rtl_core.grading.vcd import Changes, Dump, Variable, read_vcd
 from rtl_core.history.store import History
 from rtl_core.types.problem import Port
@@ -122,7 +122,7 @@ def dump(case: Case, executor: Executor) -> Waves:
 
 def _with_waves(job: Job, *, patient: bool) -> Job:
     """The job with waves. Pytest stops at the first failing test, so its simulation is the last one."""
-    steps = until_one_fails(job.steps)
+    steps = stop_at_first_failure(job.steps)
     slower = SLOWER if patient else 1
     seconds = min(3600.0, job.limits.wall_s * slower)
     more = {"wall_s": seconds, "cpu_s": seconds, "file_mb": 1024, "disk_mb": 2048, "output_kb": 8192}

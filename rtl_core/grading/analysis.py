@@ -1,7 +1,7 @@
-"""Static analysis of an answer in a bounded process of its own: pyslang meets hostile text only there.
+"""Static analysis of an answer in a child process with limits; pyslang parses hostile text only there.
 
-A macro that doubles itself forty times, or an expression nested a million deep, takes down this process and not the
-grader. Both talk as an executor and its agent do (executors/wire.py); the process ends with its socket.
+A macro that doubles itself forty times, or an expression nested a million deep, crashes the child and not the grader. They
+talk like an executor and its agent (executors/wire.py). The child ends when its socket is closed.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ CPU_S = 4.0
 TIMEOUT_S = 60.0
 START_S = 60.0
 END_S = 60.0
-"""In which a process that has closed its end is gone, on a machine that stalls: without memory it first writes its traceback."""
+"""Time for a child that closed its socket to exit on a stalled machine: without memory it first writes its traceback."""
 IDLE_S = 7 * 24 * 3600.0
-"""A process that is not asked for so long ends; the next question starts another."""
+"""Time without requests after which a child ends; the next request starts another."""
 TRIES = 3
-BY_THE_TEXT = (1, -signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
-"""Ends that a text can cause: an exception (no memory), no CPU time left, a crash of the parser. A kill says nothing about it."""
+TEXT_EXIT_CODES = (1, -signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
+"""Exit codes that a text can cause: an exception (no memory), CPU time exceeded, a parser crash. A kill is not among them."""
 
 
 @dataclass(frozen=True)
 class AnalysisRequest:
-    """What is to be analysed: the interface of `top`, and the `design` files among the answer's."""
+    """A request to read the interface of `top` and screen the `design` files of an answer."""
 
     answer: Mapping[str, str]
     top: str | None
     design: Sequence[str]
     context: Mapping[str, str] = field(default_factory=dict)
-    """The problem's own files; of those that are no HDL only the names matter."""
+    """The problem's own files; only the names matter for files other than HDL."""
     harness: Sequence[str] = ()
     """Base names of the harness' files."""
     several_tools: bool = True
@@ -56,32 +56,31 @@ class AnalysisRequest:
 
 
 class Analysis(BaseModel):
-    """What an answer's text shows without running it."""
+    """Results of the static analysis of an answer."""
 
     model_config = ConfigDict(frozen=True)
     interface: Interface | None = None
-    """The interface of the module that was asked for; None when it is not there."""
+    """The interface of the requested module; None if the module is missing."""
     findings: tuple[ScreenFinding, ...] = ()
-    """What a design may not hold."""
+    """Forbidden constructs in the design."""
     failed: str | None = None
-    """Why the text could not be analysed within the bounds, in words; the other fields are then empty."""
+    """Why the text could not be analysed within the limits; the other fields are then empty."""
 
 
 class Analyst:
-    """Asks a bounded child process. Thread-safe: as many children as calls were ever made at one time."""
+    """A pool of child processes, one per concurrent call. Thread-safe."""
 
     def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
-        """`timeout_s` is wall time, for a machine that stalls; what bounds an analysis is CPU_S of CPU time."""
+        """`timeout_s` is wall time, for stalled machines; the actual limit of an analysis is CPU_S of CPU time."""
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._free: list[_Child] = []
         self._closed = False
 
     def analyse(self, request: AnalysisRequest) -> Analysis:
-        """Reads the interface of `top` from the answer, with the context beside it, and screens its design files.
+        """Read the interface of `top` from the answer and its context, and screen the answer's design files.
 
-        Raises:
-            InfrastructureError: children were killed from outside, or got no CPU time, several times in a row.
+        Raises InfrastructureError if children are repeatedly killed from outside or get no CPU time.
         """
         for _ in range(TRIES):
             with self._lock:
@@ -89,18 +88,16 @@ class Analyst:
             child = child or _Child()
             reply = child.ask(request, self._timeout_s)
             if reply is not None:
-                self._give_back(child)
+                with self._lock:
+                    kept = not self._closed
+                    if kept:
+                        self._free.append(child)
+                if not kept:
+                    child.close()
                 return Analysis.model_validate(reply)
-            if child.end() in BY_THE_TEXT:
+            if child.end() in TEXT_EXIT_CODES:
                 return Analysis(failed=f"the text cannot be parsed within {CPU_S:g} s and {MEMORY_MB} MiB")
         raise InfrastructureError(f"the analysis of an answer was broken off {TRIES} times")
-
-    def _give_back(self, child: _Child) -> None:
-        with self._lock:
-            if not self._closed:
-                self._free.append(child)
-                return
-        child.close()
 
     def close(self) -> None:
         with self._lock:
@@ -131,7 +128,7 @@ class _Child:
             ) from error
 
     def ask(self, request: AnalysisRequest, timeout_s: float) -> dict[str, Any] | None:
-        """Its reply, or None when it ended or was too slow."""
+        """Return the reply, or None if the child ended or was too slow."""
         deadline = time.monotonic() + timeout_s
         with contextlib.suppress(ExecutorDiedError):
             return ask(self._connection, asdict(request), timeout_s)
@@ -139,7 +136,7 @@ class _Child:
         return None
 
     def end(self) -> int | None:
-        """How it ended by itself, as `Popen.returncode` tells; None when it had to be ended."""
+        """Return the exit code (`Popen.returncode`), or None if the child had to be killed."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(0.0 if self._too_slow else END_S)
         code = self._process.returncode
@@ -153,7 +150,7 @@ class _Child:
 
 
 def analyse_here(request: AnalysisRequest) -> Analysis:
-    """The analysis itself, unbounded: for the child process."""
+    """Analyse in this process, without limits; for the child."""
     design = {path: text for path, text in request.answer.items() if path in request.design}
     findings = screen(
         design, request.context, request.top, harness=request.harness, several_tools=request.several_tools
@@ -168,7 +165,7 @@ def analyse_here(request: AnalysisRequest) -> Analysis:
 
 def _serve() -> None:
     if len(sys.argv) < 2:
-        sys.exit("the analysis process starts; it waits for requests only where the grader has started it")
+        sys.exit("the analysis process can start; only the grader can use it")
     limit = MEMORY_MB << 20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -177,7 +174,7 @@ def _serve() -> None:
     with contextlib.suppress(ExecutorDiedError):  # the grader has closed its end
         while True:
             request = AnalysisRequest(**receive(grader, IDLE_S))
-            # SIGPROF ends the process when the CPU time is over, whatever it is doing.
+            # SIGPROF ends the process when its CPU time is used up.
             signal.setitimer(signal.ITIMER_PROF, CPU_S)
             send(grader, analyse_here(request).model_dump(mode="json"))
             signal.setitimer(signal.ITIMER_PROF, 0)

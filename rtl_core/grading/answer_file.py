@@ -1,4 +1,4 @@
-"""The input of `rtl-distill grade`: one answer a line, as a model's response or as files."""
+"""The input of `rtl-distill grade`: one answer per line, as a model's response or as files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_LINE_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class AnswerLine:
-    """One usable line of an answers file."""
+    """One valid line of an answers file."""
 
     line: int
     problem: Problem
@@ -30,7 +30,7 @@ class AnswerLine:
 
 
 def read_answers(path: Path, found: ProblemSet) -> tuple[list[AnswerLine], list[str]]:
-    """Usable lines, and a sentence with file and line for each other one. `sample` counts up per id when not given."""
+    """Return the valid lines, and an error with file and line for each invalid one. `sample` defaults to a counter per id."""
     problems = {problem.id: problem for problem in found.problems}
     why_not = {left.id: left.reason for left in found.left_out}
     why_not.update({broken.id: str(broken) for broken in found.broken if broken.id})
@@ -61,33 +61,30 @@ def line_of(
     why_not: Mapping[str, str],
     counted: Mapping[str, int],
 ) -> AnswerLine:
-    """An answer as it was written: `id`, `response` or `files`, and perhaps `sample`. Raises ValueError that says what is wrong with it.
+    """Parse an answer: `id`, `response` or `files`, and optionally `sample`. Raises ValueError with the field and the error.
 
-    Args:
-        number: of its line or place.
-        why_not: id -> why a problem that there is cannot be answered.
-        counted: id -> its sample where none is given.
+    `number` is that of the line, `why_not` maps ids to reasons why a problem cannot be used, `counted` to default samples.
     """
     identity = record.get("id")
     if not isinstance(identity, str):
-        raise ValueError("id: is missing or no text")
+        raise ValueError("id: is missing or not a string")
     if identity not in problems:
         reason = why_not.get(identity)
-        raise ValueError(f"id: {identity!r} " + (f"is left out: {reason}" if reason else "is none of the problems"))
+        raise ValueError(f"id: {identity!r} " + (f"is left out: {reason}" if reason else "is not one of the problems"))
     sample = record.get("sample", counted[identity])
     if not isinstance(sample, int) or isinstance(sample, bool) or sample < 0:
-        raise ValueError("sample: is no whole number from 0")
+        raise ValueError("sample: is not an integer >= 0")
     problem = problems[identity]
-    if isinstance(record.get("files"), dict) and record.get("response") is None:
-        files = record["files"]
+    files, response = record.get("files"), record.get("response")
+    if isinstance(files, dict) and response is None:
         for path, text in files.items():
             if not isinstance(text, str):
-                raise ValueError(f"files.{path[:80]}: is {type(text).__name__}, not text")
+                raise ValueError(f"files.{path[:80]}: is {type(text).__name__}, not a string")
         size = sum(len(text) for text in files.values())
-        if size > MAX_RESPONSE_CHARS:
-            too_long = f"the files have {size} characters, more than {MAX_RESPONSE_CHARS}"
-            return AnswerLine(number, problem, sample, Answer(error=too_long))
-        return AnswerLine(number, problem, sample, Answer(files=files))
-    if isinstance(record.get("response"), str) and record.get("files") is None:
-        return AnswerLine(number, problem, sample, answer_to(problem, record["response"]))
-    raise ValueError("needs either `response` (text) or `files` (an object of path and text)")
+        too_long = f"the files have {size} characters, more than {MAX_RESPONSE_CHARS}"
+        answer = Answer(error=too_long) if size > MAX_RESPONSE_CHARS else Answer(files=files)
+    elif isinstance(response, str) and files is None:
+        answer = answer_to(problem, response)
+    else:
+        raise ValueError("needs either `response` (a string) or `files` (an object of path and text)")
+    return AnswerLine(number, problem, sample, answer)

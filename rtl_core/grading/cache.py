@@ -1,9 +1,10 @@
-"""The verdict cache: the same answer to the same problem by the same tools is not graded twice."""
+"""The verdict cache: the same answer to the same problem with the same tools is graded once."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -14,21 +15,19 @@ from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 GRADER_VERSION = 11
-"""Raised whenever the grader may judge an answer differently than before."""
-
-
+"""Increased whenever the grader may judge an answer differently than before."""
 MOST_CACHED = 100_000
-"""Verdicts that a process holds, the newest: some 130 MB. A run of many days gives millions."""
+"""Number of newest verdicts that a process keeps, about 130 MB. A run of many days produces millions."""
 
 
 class MemoryCache:
-    """Verdicts by their keys, in memory: filled before a run and drained after it. Thread-safe. Keeps no infrastructure error.
+    """In-memory cache of verdicts by key, filled before a run and drained after it. Thread-safe. Ignores infrastructure errors.
 
-    They are held as JSON, which takes a quarter of the memory; of more than `most` the oldest leave.
+    Verdicts are kept as JSON, which takes a quarter of the memory. Beyond `most` entries the oldest is evicted.
     """
 
     def __init__(self, verdicts: Iterable[tuple[str, str]] = (), most: int = MOST_CACHED) -> None:
-        """`verdicts`: (key, JSON of the verdict), the oldest first."""
+        """`verdicts` are (key, verdict as JSON), the oldest first."""
         self._texts = OrderedDict(verdicts)
         self._most = most
         self._new: dict[str, Verdict] = {}
@@ -68,7 +67,7 @@ def cache_key(
     limits: Limits,
     until: Stage,
 ) -> str:
-    """SHA-256 (hex) over all that decides a verdict. Line ends and space at line ends do not."""
+    """SHA-256 (hex) of everything that decides a verdict. Line endings and trailing white space do not matter."""
     interface = problem.interface.model_dump(mode="json") if problem.interface else None
     parts = {
         "grader": GRADER_VERSION,
@@ -86,20 +85,14 @@ def cache_key(
 
 
 def sha256_of(value: Any) -> str:
-    """SHA-256 (hex) of a value as JSON, whatever the order of its keys."""
+    """SHA-256 (hex) of a value as JSON with sorted keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def normalised(text: str) -> str:
-    """The text without what no compiler sees: carriage returns, blanks and tabs at line ends, empty lines at the end.
+    """The text without what compilers ignore: carriage returns, trailing blanks and tabs, empty lines at the end.
 
-    Other white space of Unicode (no-break space, line separator, ...) is an error to a simulator and stays.
+    Other Unicode white space (no-break space, line separator, ...) is an error for simulators and stays.
     """
-    lines = (_without_end(line) for line in text.replace("\r\n", "\n").split("\n"))
-    return "\n".join(lines).rstrip("\n") + "\n"
-
-
-def _without_end(line: str) -> str:
-    bare = line.rstrip(" \t")
-    # A backslash is a continuation only when nothing follows it.
-    return line if bare.endswith("\\") else bare
+    # White space after a backslash stays: a backslash continues the line only if nothing follows it.
+    return re.sub(r"(?<![\\ \t])[ \t]+$", "", text.replace("\r\n", "\n"), flags=re.M).rstrip("\n") + "\n"

@@ -1,10 +1,10 @@
-"""The part of docker-compose.yml that CVDP's harnesses use: services with command, env files and volumes.
+"""Reads the part of docker-compose.yml that CVDP's harnesses use: services with command, env files and volumes.
 
-As CVDP's public runner has it: every service works in /code/rundir whatever `working_dir` says, and a volume under /code
-is left out, since the workspace lies there.
+As in CVDP's public runner, every service runs in /code/rundir whatever its `working_dir`, and volumes under /code are
+ignored, since the workspace is there.
 
-Not covered: builds other than FROM an image plus pip installs, networks, named volumes, host paths. What a harness
-needs and is not covered raises InfrastructureError, since it is never the answer's fault.
+Not supported: builds other than FROM an image plus pip installs, networks, named volumes, host paths. A harness that needs
+them raises InfrastructureError, since this is never the answer's fault.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*[=:]\s*(.*?)\s*$")
 
 
 def read_services(harness: Mapping[str, str]) -> tuple[tuple[Step, ...], tuple[Mount, ...]]:
-    """The services of a harness as steps, in the file's order, and all their volumes.
+    """Return the services of a harness as steps, in the file's order, and all their volumes.
 
-    `harness` maps paths (`docker-compose.yml`, `src/.env`, ...) to texts. Raises InfrastructureError naming the
-    service and key that cannot be honoured.
+    `harness` maps paths (`docker-compose.yml`, `src/.env`, ...) to texts. Raises InfrastructureError that names the
+    unsupported service and key.
     """
     try:
         entries = compose_services(harness["docker-compose.yml"]).items()
@@ -40,7 +40,7 @@ def read_services(harness: Mapping[str, str]) -> tuple[tuple[Step, ...], tuple[M
     mounts = dict.fromkeys([Mount("src", "/src")])
     for name, service in entries:
         if not isinstance(service, dict):
-            raise InfrastructureError(f"service {name} is no mapping")
+            raise InfrastructureError(f"service {name} is not a mapping")
         env = {**_env_files(name, service.get("env_file"), harness), **_environment(service.get("environment"))}
         try:
             mounts.update(dict.fromkeys(_volumes(name, service.get("volumes") or ())))
@@ -51,7 +51,7 @@ def read_services(harness: Mapping[str, str]) -> tuple[tuple[Step, ...], tuple[M
 
 
 def parse_env(text: str) -> dict[str, str]:
-    """An env file: `KEY = value` with any spacing, comments, optional `export` and quotes."""
+    """Parse an env file: `KEY = value` with any spacing, comments, optional `export` and quotes."""
     found = {}
     for line in text.splitlines():
         if line.lstrip().startswith("#"):
@@ -72,7 +72,7 @@ def _command(name: str, service: Mapping[str, Any]) -> tuple[str, ...]:
         elif isinstance(value, list):
             words += [str(word).replace("$$", "$") for word in value]
     if not words:
-        raise InfrastructureError(f"service {name} has no command; what its image would run is not known here")
+        raise InfrastructureError(f"service {name} has no command, and its image's own is not known here")
     return tuple(words)
 
 
@@ -91,15 +91,13 @@ def _env_files(name: str, value: object, harness: Mapping[str, str]) -> dict[str
 
 def _environment(value: object) -> dict[str, str]:
     if isinstance(value, dict):
-        return {str(key): _scalar(text) for key, text in value.items()}
+        return {
+            str(key): "" if entry is None else str(entry).lower() if isinstance(entry, bool) else str(entry)
+            for key, entry in value.items()
+        }
     if isinstance(value, list):
         return parse_env("\n".join(str(entry) for entry in value))
     return {}
-
-
-def _scalar(value: object) -> str:
-    """A YAML value as compose puts it into the environment."""
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _volumes(name: str, volumes: Any) -> list[Mount]:
@@ -117,9 +115,8 @@ def _volumes(name: str, volumes: Any) -> list[Mount]:
             raise InfrastructureError(f"service {name}: the volume {volume} is not a directory of the workspace")
         plain = posixpath.normpath(str(source))
         if plain.startswith("..") or plain.split("/")[0] not in (*DIRECTORIES, "."):
-            raise InfrastructureError(f"service {name}: the volume {volume} lies outside the workspace")
-        if plain == ".":
-            # The workspace is there for every service anyway.
+            raise InfrastructureError(f"service {name}: the volume {volume} is outside the workspace")
+        if plain == ".":  # every service has the workspace
             continue
         inside = posixpath.normpath(str(target))
         if inside.split("/")[1:2] not in (["code"], ["src"], ["rundir"]):

@@ -1,17 +1,16 @@
-"""The files of an answer as every tool is given them: without test benches, and without what would tell tools apart.
+"""Prepares an answer's files for the tools: removes test benches and text by which tools could see different designs.
 
-A test bench that stands behind (or before) the design in the same file is left out. Left out are whole modules that nobody
-instantiates or names, that have no ports, that are no demanded module, and that hold an `initial` block beside delays, events,
-or the end of the simulation. Such a module is not part of the design: a harness that names its top level does not even
-elaborate it. The rest of the text stays, character by character and line by line.
+A test bench in the same file as the design is removed. A test bench is a whole module without ports that nothing
+instantiates or names and the problem does not ask for, with an `initial` block beside delays, events or the end of the
+simulation. A harness that names its top level would not elaborate it. All other text and the line numbers stay.
 
-No macro is expanded and no directive followed here. Where these could move a module's boundaries, the text is left as it
-is: directives or macros inside the bench, conditionals across a module's boundary, macros that hold `module` or
-`endmodule`, continued lines, open comments and strings, nested modules.
+Macros are not expanded and directives not followed here. If they could move a module's boundaries, the text stays as it is:
+directives or macros inside the bench, conditionals across a module's boundary, macros that hold `module` or `endmodule`,
+continued lines, open comments and strings, nested modules.
 
-What would tell one tool from another in an honest design is made the same for all, rather than rejected. Where a harness uses
-several tools, conditions on tool macros are decided as Icarus decides them, and translate_off comments are taken away. Where
-Icarus is the only one, conditions stay as they are. Tasks that switch assertions, which Icarus does not have, are left out.
+Text of honest designs that tools read differently is made the same for all of them, not rejected. If a harness uses several
+tools, conditions on tool macros are decided as in Icarus, and translate_off comments are disabled. If it uses only Icarus,
+conditions stay. Assertion control tasks, which Icarus lacks, are removed.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from rtl_core.prompting.verilog_text import BOUNDARY, Module, bare, modules
 from rtl_core.types.problem import Problem
 
 PASSES = 3
-"""A bench may use a helper without ports, which nobody names once the bench is gone."""
+"""More than one: a helper of a bench has no other user once the bench is removed."""
 
 _HDL = (".v", ".sv")
 _WORD = re.compile(r"[A-Za-z_][\w$]*")
@@ -39,9 +38,9 @@ _DEFINE = re.compile(r"`define\b[^\n]*")
 _ITEM_END = re.compile(r"(?:;|\bend[a-z]+(?:\s{0,9}:\s{0,9}\w{1,99})?)\Z")
 _OPENING = frozenset({"ifdef", "ifndef"})
 _BETWEEN = frozenset({"timescale", "default_nettype", "define", "undef", "include", "resetall", "celldefine", "endcelldefine", "ifdef", "ifndef", "elsif", "else", "endif"})  # fmt: skip
-"""Directives that may stand between modules, each on a line of its own."""
+"""Directives allowed between modules, each on its own line."""
 _NEVER = "RTL_NO_TOOL"
-"""A macro that nobody defines."""
+"""A macro that is never defined."""
 _MACROS = "|".join(sorted(TOOL_MACROS - {"__ICARUS__"}))
 _CONDITION = re.compile(rf"(`(?:ifdef|ifndef|elsif)[ \t]+)(?:{_MACROS})\b")
 _ICARUS = re.compile(r"`(ifdef|ifndef)([ \t]+)__ICARUS__\b")
@@ -53,19 +52,19 @@ _SYNTHESIS_OFF = re.compile(r"((?://|/\*)[ \t]*synthesis[ \t]+)(?:off|on)\b", re
 
 
 def as_graded(problem: Problem, files: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The files without test benches and without what tells tools apart, and a sentence for each bench that was left out."""
+    """Return the files prepared for the tools (see the module), and a sentence for each test bench that was removed."""
     several = uses_several_tools(problem.harness)
     design, left_out = without_test_benches(problem, files)
     return {path: neutralise(text, several_tools=several) for path, text in design.items()}, left_out
 
 
 def neutralise(text: str, *, several_tools: bool = True) -> str:
-    """The text with what tells tools apart made the same for every tool; lines are kept."""
+    """Return the text such that every tool reads the same design; line numbers are kept."""
     if several_tools and "`" in text:
         text = _CONDITION.sub(rf"\g<1>{_NEVER}", text)
         text = _ICARUS.sub(lambda m: f"`{'ifndef' if m[1] == 'ifdef' else 'ifdef'}{m[2]}{_NEVER}", text)
     if "$assert" in text:
-        # Icarus ignores concurrent assertions and has none of the tasks that switch them.
+        # Icarus ignores concurrent assertions and lacks the tasks that control them.
         text = _ASSERTION_CONTROL.sub(lambda match: "begin end" + "\n" * match[0].count("\n"), text)
     if re.search("translate_o|synthesis", text, re.I):
         text = _TRANSLATE_OFF.sub(r"\1left-out\2", text)
@@ -74,10 +73,10 @@ def neutralise(text: str, *, several_tools: bool = True) -> str:
 
 
 def without_test_benches(problem: Problem, files: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The answer's files without their test benches, and a sentence for each that was left out."""
+    """Return the answer's files without test benches, and a sentence for each bench that was removed."""
     kept: set[str] | None = None
     result = dict(files)
-    told: list[str] = []
+    removed: list[str] = []
     for path, text in files.items():
         if not path.endswith(_HDL) or path.startswith("verif/"):
             continue
@@ -86,19 +85,19 @@ def without_test_benches(problem: Problem, files: Mapping[str, str]) -> tuple[di
             if not benches:
                 break
             if kept is None:
-                kept = _named(problem)
+                kept = _names_in(problem)
             elsewhere = _words(other for at, other in result.items() if at != path)
             benches = [bench for bench in benches if bench.name not in kept and bench.name not in elsewhere]
             if not benches:
                 break
             text = _without(text, benches)
-            told += [f"{path}: the test bench {bench.name[:60]} was left out" for bench in benches]
+            removed += [f"{path}: the test bench {bench.name[:60]} was left out" for bench in benches]
             result[path] = text
-    return result, told
+    return result, removed
 
 
 def _without(text: str, benches: Iterable[Module]) -> str:
-    """The text with empty lines where the benches stood."""
+    """The text with empty lines in place of the benches."""
     parts, at = [], 0
     for bench in benches:
         parts += [text[at : bench.start], "\n" * text.count("\n", bench.start, bench.end)]
@@ -107,7 +106,7 @@ def _without(text: str, benches: Iterable[Module]) -> str:
 
 
 def _benches(text: str) -> list[Module]:
-    """The modules of a text that can be left out, as far as the text itself tells; empty where that is not certain."""
+    """Modules that can be removed as far as this text tells; empty if that is not certain."""
     if "initial" not in text or text.count("endmodule") < 2 or len(text) > MAX_FILE_CHARS or _CONTINUED.search(text):
         return []
     code, closed = bare(text)
@@ -123,7 +122,7 @@ def _benches(text: str) -> list[Module]:
         end, gap = module.end, code[begin : module.start]
         own = code[module.start : end]
         begin = end
-        if module.start not in looks or "`" in own or not _may_begin_behind(gap):
+        if module.start not in looks or "`" in own or not _may_begin_after(gap):
             continue
         if said[module.name] == _WORD.findall(own).count(module.name) and module.name not in escaped:
             alone.append(module)
@@ -131,7 +130,7 @@ def _benches(text: str) -> list[Module]:
 
 
 def _is_plain(code: str, found: list[Module]) -> bool:
-    """Whether modules begin and end where they seem to: none nested, none cut by a conditional or made by a macro."""
+    """Whether the module boundaries are certain: no module is nested, cut by a conditional, or made by a macro."""
     if not all(module.closed for module in found) or len(BOUNDARY.findall(code)) != 2 * len(found):
         return False
     if any(BOUNDARY.search(macro) for macro in _DEFINE.findall(code)):
@@ -144,13 +143,13 @@ def _is_plain(code: str, found: list[Module]) -> bool:
                 return False
             at += 1
         if not directive[1]:
-            return False  # pasted tokens, or a macro's quotes
+            return False  # token pasting, or quotes inside a macro
         depth += (directive[1] in _OPENING) - (directive[1] == "endif")
     return depth == 0
 
 
-def _may_begin_behind(gap: str) -> bool:
-    """Whether a module that follows `gap`, the code since the last module, begins there by itself."""
+def _may_begin_after(gap: str) -> bool:
+    """Whether a module can begin right after `gap`, the code since the last module."""
     lines = []
     for line in gap.split("\n"):
         directive = _DIRECTIVE.match(line.strip())
@@ -162,13 +161,13 @@ def _may_begin_behind(gap: str) -> bool:
     return not rest or bool(_ITEM_END.search(rest[-200:]))
 
 
-def _named(problem: Problem) -> set[str]:
-    """Modules that the problem asks for, or names in what stands beside the answer."""
+def _names_in(problem: Problem) -> set[str]:
+    """Names of modules that the problem asks for, and all words in the HDL beside the answer and in the harness."""
     names = {*demanded_modules(problem), *(path.rsplit("/", 1)[-1].rsplit(".", 1)[0] for path in problem.targets)}
     given = [text for path, text in problem.context.items() if path.endswith(_HDL) and path not in problem.targets]
     for path, text in problem.harness.items():
         if path.endswith(".py"):
-            # Python has words of its own for a bench (`tb = TB(dut)`); a module is named in quotes.
+            # Python code names a module in quotes; other words, as in `tb = TB(dut)`, are its own.
             names.update(_QUOTED.findall(text))
         else:
             given.append(text)

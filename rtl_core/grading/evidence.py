@@ -1,4 +1,4 @@
-"""What the results of a harness' services show, and the reasons of a verdict in few words. Pure functions; a session is one simulation
+"""Evaluates the results of a harness' services and words a verdict's reasons. Pure functions. A session is one simulation
 (executors/base.py).
 """
 
@@ -8,21 +8,21 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rtl_core.grading.executors.base import Session, StepResult
+from rtl_core.grading.executors.base import StepResult
 from rtl_core.grading.limits import Budget, Limits
 from rtl_core.grading.requirements import uses_cocotb
 from rtl_core.types.verdict import InterfaceMismatch, MismatchKind
 
 _SETTING = re.compile(r"-P\w+\.(\w+)=(.*)", re.S)
 _NOT_TAKEN = re.compile(r"error: (?:parameter `(\w+)` not found in|Cannot override localparam `(\w+)` in)")
-"""What Icarus 13 says of a `-P` option; before, it went on with a warning."""
+"""Errors of Icarus 13 about a `-P` option; earlier versions only warn."""
 _NUMBER = re.compile(r"-?\d{1,18}")
 ENOUGH_CHANGES = 16
-"""Fewer changes of inputs say nothing about outputs that stay."""
+"""With fewer input changes, constant outputs prove nothing."""
 CONSTANT = "no output ever changed its value, though the inputs did; the harness cannot tell it from a constant"
-"""The reason of an answer that its harness passes and that is refused all the same."""
+"""The reason for failing an answer that passes its harness."""
 HARNESS_FAILED = "the harness failed before it ran anything"
-"""How the reason of an infrastructure error begins that no other answer and no second try can mend."""
+"""Prefix of the reason of an infrastructure error that neither another answer nor a retry can fix."""
 MAX_REASONS = 12
 MAX_CHARS = 400
 _OVERRUNS = {
@@ -46,7 +46,7 @@ def has_failing_test(result: StepResult) -> bool:
 def count_tests(results: Sequence[StepResult]) -> tuple[int, int]:
     """(passed, all) tests that were not skipped.
 
-    A service that passed without a simulation, or that failed without a failing test, is itself one test.
+    A service that passed without a simulation, or failed without a failing test, counts as one test.
     """
     run = [test for result in results for session in result.sessions for test in session.tests]
     passed = sum(test["status"] == "passed" for test in run)
@@ -57,21 +57,22 @@ def count_tests(results: Sequence[StepResult]) -> tuple[int, int]:
 
 
 def refusals(results: Sequence[StepResult]) -> tuple[str, ...]:
-    """Why compiled programs were not simulated, each reason once."""
+    """Distinct reasons why compiled programs were not simulated."""
     return tuple(dict.fromkeys(reason for result in results for reason in result.refused))
 
 
 def cheating(results: Sequence[StepResult], harness: Mapping[str, str]) -> tuple[str, ...]:
-    """What shows that the results are not the simulators' own; empty when nothing does.
+    """Evidence that the results are not the simulators' own; empty if there is none.
 
-    A results file that changed is held against an answer only where the harness passed and the simulation, as it told itself,
-    did not: tests are counted from what simulations told, so any other change gains nothing, and a harness that runs the next
-    simulation on the same file changes it as well.
+    A changed results file counts as evidence only if the harness passed and the simulation itself did not report success.
+    Any other change gains nothing, since tests are counted from the simulators' reports; and a harness that runs another
+    simulation on the same file changes it, too.
     """
     passed = all(result.exit_code == 0 for result in results)
     for result in results:
         for session in result.sessions:
-            if passed and session.forged and not _told_success(session):
+            succeeded = session.complete and all(test["status"] != "failed" for test in session.tests)
+            if passed and session.forged and not succeeded:
                 return (f"{result.name}: the results file is not the one that cocotb wrote",)
             if any(not test["file"].startswith(("/src/", "/code/src/")) for test in session.tests):
                 return (f"{result.name}: a test did not come from the harness",)
@@ -80,16 +81,12 @@ def cheating(results: Sequence[StepResult], harness: Mapping[str, str]) -> tuple
     return ()
 
 
-def _told_success(session: Session) -> bool:
-    return session.complete and all(test["status"] != "failed" for test in session.tests)
-
-
 def changed_parameters(
     results: Sequence[StepResult], demanded: Callable[[Mapping[str, int]], Mapping[str, Sequence[int]]]
 ) -> tuple[InterfaceMismatch, ...]:
-    """Parameters that a build of the harness set, or that it reads back, and that have another value in the design.
+    """Parameters that the harness sets in a build or reads back, and whose value in the design is wrong.
 
-    `demanded` says which values of those that are only read are right beside what a build set (interface_check.py).
+    `demanded` maps a build's settings to the right values of the parameters that are only read (interface_check.py).
     """
     found: dict[tuple[str, str, str], None] = {}
     for build in (build for result in results for build in result.builds if build["parameters"]):
@@ -107,7 +104,7 @@ def changed_parameters(
 
 
 def refused_parameters(build: Mapping[str, Any]) -> tuple[InterfaceMismatch, ...]:
-    """Parameters that a build of the harness set and that the compiler refused, for the design has none such."""
+    """Parameters that a build of the harness set and the compiler refused because the design lacks them."""
     settings = _settings(build["argv"])
     names = dict.fromkeys(first or second for first, second in _NOT_TAKEN.findall(build["output"]))
     return tuple(
@@ -117,15 +114,15 @@ def refused_parameters(build: Mapping[str, Any]) -> tuple[InterfaceMismatch, ...
 
 
 def _settings(argv: Sequence[str]) -> dict[str, str]:
-    """Name -> text of the parameters that an Icarus command sets by `-Ptop.NAME=VALUE`."""
+    """Name -> text of parameters that an Icarus command sets by `-Ptop.NAME=VALUE`."""
     found = (_SETTING.fullmatch(word) for word in argv)
     return {match[1]: match[2] for match in found if match}
 
 
 def never_changed(results: Sequence[StepResult]) -> bool:
-    """Whether no watched output moved through all simulations although the inputs were moved enough.
+    """Whether no watched output changed in any simulation although the inputs changed often enough.
 
-    An honest design does something under any harness worth the name; a constant passes some weak ones.
+    An honest design changes some output under any useful harness; a constant passes some weak harnesses.
     """
     sessions = [session for result in results for session in result.sessions]
     changes = sum(session.changes for session in sessions)
@@ -133,31 +130,31 @@ def never_changed(results: Sequence[StepResult]) -> bool:
 
 
 def pacer(results: Sequence[StepResult]) -> str:
-    """The input that the harness changed most, see `Session.pacer`; empty where no simulation had one."""
+    """The input that the harness changed most, see `Session.pacer`; empty if no simulation had one."""
     return next((session.pacer for result in results for session in result.sessions if session.pacer), "")
 
 
 def overrun_reason(step: StepResult, limits: Limits, budget: Budget | None) -> str:
-    """Which limit a step went over."""
+    """Description of the limit that a step exceeded."""
     assert step.overrun is not None
-    values, told = limits.model_dump(), ""
+    values, source = limits.model_dump(), ""
     if budget is not None and step.overrun in ("cpu", "asleep"):
-        values, told = {"cpu_s": budget.cpu_s}, f"; {budget}"
-    return f"{step.name} " + _OVERRUNS[step.overrun].format(**values) + told
+        values, source = {"cpu_s": budget.cpu_s}, f"; {budget}"
+    return f"{step.name} " + _OVERRUNS[step.overrun].format(**values) + source
 
 
 def compile_reasons(text: str) -> tuple[str, ...]:
-    """The lines of a compiler's output that tell of errors, with paths as in the workspace."""
+    """Error lines of a compiler's output, with paths relative to the workspace."""
     lines = [line.strip().replace("/code/", "") for line in _ANSI.sub("", text).splitlines() if line.strip()]
-    # A file or a port may be called error_x: its warnings tell of no error.
+    # A warning about a file or port named error_x is no error.
     telling = [
         line for line in lines if "warning:" not in line and _COMPILE_ERROR.search(_PLACE.sub("", line))
     ] or lines
-    return _few(telling) or ("the compiler failed without a word",)
+    return _shortened(telling) or ("the compiler failed without a word",)
 
 
 def test_reasons(step: StepResult) -> tuple[str, ...]:
-    """Which tests of a step failed, with their messages; else what pytest or the program said last."""
+    """The failed tests of a step with their messages; else the last output of pytest or the program."""
     failed = [
         f"{test['name']}: {test['message'] or 'failed'}"
         for session in step.sessions
@@ -166,18 +163,18 @@ def test_reasons(step: StepResult) -> tuple[str, ...]:
     ]
     lines = [line.rstrip() for line in _ANSI.sub("", step.output).splitlines() if line.strip()]
     if failed and all("Test failed with RANDOM_SEED" in line for line in failed):
-        # cocotb 1 keeps the message out of its results; the log has it.
+        # cocotb 1 writes the message only to the log.
         failed += [line.strip() for line in lines if re.match(r"\s*\w*(?:Error|Exception|Failure): ", line)]
     if failed:
-        return _few(failed)
+        return _shortened(failed)
     telling = [
         line.strip() for line in lines if re.match(r"E\s{2,}|FAILED |ERROR |\w*(?:Error|Exception): ", line.strip())
     ]
-    return _few(telling or lines[-3:] or [f"{step.name} ended with exit code {step.exit_code}"])
+    return _shortened(telling or lines[-3:] or [f"{step.name} ended with exit code {step.exit_code}"])
 
 
-def _few(lines: list[str]) -> tuple[str, ...]:
-    """The first few different lines, cut to a readable length."""
+def _shortened(lines: list[str]) -> tuple[str, ...]:
+    """The first few distinct lines, cut to a readable length."""
     short = [" ".join(line.split())[:MAX_CHARS] for line in dict.fromkeys(lines)]
     if len(short) > MAX_REASONS:
         short = [*short[: MAX_REASONS - 1], f"and {len(short) - MAX_REASONS + 1} more"]

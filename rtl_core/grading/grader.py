@@ -1,4 +1,4 @@
-"""From an answer to a verdict: one grading (stages.py), with the cache, the seeds and what is known of a problem."""
+"""Turns answers into verdicts: gradings (stages.py) under one or more seeds, a verdict cache, and facts cached per problem."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
 
-MUCH = 2.0
-"""A cached verdict on an answer that ran out of CPU time is not served where it may use more than so many times as much."""
-PATIENCE = 0.25
-"""An answer is tried with further seeds only when the first took no more than this part of the limit of CPU time."""
+REGRADE_FACTOR = 2.0
+"""A cached CPU-time overrun is graded again when the answer may now use more than this multiple of its old limit."""
+MORE_SEEDS_SHARE = 0.25
+"""Further seeds are tried only when the first grading used at most this share of the CPU limit."""
 _T = TypeVar("_T")
 
 
 class Grader:
     """Grades answers. Thread-safe: call it from as many threads as there are cores.
 
-    `until` is the last stage to be graded (`Stage.SYNTAX` compiles only, for early training); an answer that gets
-    through all graded stages is `passed` only when that stage is TESTS, else `not_tested`.
+    `until` is the last stage to grade (`Stage.SYNTAX` only compiles, for early training). An answer that passes all graded
+    stages is `passed` if that stage is TESTS, else `not_tested`.
 
-    `seed` is what harnesses draw their random numbers from. Some fail right designs under some seeds. A golden answer shows
-    that when the problem is validated; without one, an answer whose tests fail is tried with further seeds until a
-    majority of `seeds` says the same. 1 asks the first seed alone, as the public runner does.
+    `seed` seeds the harness' random numbers. Some harnesses fail right designs under some seeds. Validation shows this where
+    there is a golden answer. Without one, an answer whose tests fail is graded under further seeds until a majority of
+    `seeds` agrees. With 1, only the first seed is used, as in the public runner.
 
-    `known_good` tells what CPU time known-good answers took, by which others are limited (limits.py). The grader adds what
-    it sees pass.
+    `known_good` holds the CPU time of known-good answers, which limits other answers (limits.py). The grader adds answers
+    that pass.
     """
 
     def __init__(
@@ -66,18 +66,18 @@ class Grader:
         self.tools = executor.tools()
         self._analyst = Analyst()
         self._known: dict[tuple[object, ...], Any] = {}
-        """What was looked up of problems, see `_once`."""
+        """Facts about problems, see `_once`."""
 
     def but(self, **changes: Any) -> Grader:
-        """A grader with other settings or another executor, which shares the analysis processes and all else with this one."""
+        """Return a grader with some attributes replaced. It shares everything else with this one."""
         other = copy.copy(self)
         vars(other).update(changes)
         return other
 
     def grade(self, problem: Problem, answer: Answer, until: Stage | None = None) -> Verdict:
-        """The verdict on one answer, graded to the stage `until` (None: the grader's own).
+        """Grade one answer up to the stage `until` (default: the grader's own).
 
-        Never raises for what a model wrote or for what fails underneath.
+        Never raises: a failure of the grader or the sandbox is an `infrastructure_error` verdict.
         """
         started = time.monotonic()
         until = until or self.until
@@ -85,22 +85,32 @@ class Grader:
         key = "" if cache is None else self.key(problem, answer, until)
         known = None if cache is None else cache.get(key)
         if known is not None and self._still_holds(known, problem, answer):
-            self._learn(problem, answer, known)
-            return known.model_copy(update={"cached": True, "wall_s": time.monotonic() - started})
-        try:
-            verdict = self._under_seeds(problem, answer, until)
-        except InfrastructureError as error:
-            verdict = self._infrastructure_error(error.message)
-        except Exception as error:
-            verdict = self._infrastructure_error(f"the grader failed: {type(error).__name__}: {error}")
+            verdict = known.model_copy(update={"cached": True})
+        else:
+            try:
+                verdict = self._under_seeds(problem, answer, until)
+            except Exception as error:
+                verdict = Verdict(
+                    outcome=Outcome.INFRASTRUCTURE_ERROR,
+                    stages=tuple(StageResult(stage=stage, status="skipped") for stage in Stage),
+                    reasons=(
+                        error.message
+                        if isinstance(error, InfrastructureError)
+                        else f"the grader failed: {type(error).__name__}: {error}",
+                    ),
+                    executor=self.executor.name,
+                    tools=self.tools,
+                    seed=self.seed,
+                )
         verdict = verdict.model_copy(update={"wall_s": time.monotonic() - started})
-        self._learn(problem, answer, verdict)
-        if cache is not None:
+        if verdict.passed:
+            self.known_good.learn(problem, answer, verdict.cpu_s)
+        if cache is not None and not verdict.cached:
             cache.put(key, verdict)
         return verdict
 
     def key(self, problem: Problem, answer: Answer, until: Stage | None = None) -> str:
-        """See `cache_key`: a hash over all that decides this grader's verdict on the answer's files."""
+        """Return the cache key of this grader's verdict on the answer's files, see `cache_key`."""
         return cache_key(
             problem,
             answer.files,
@@ -113,10 +123,10 @@ class Grader:
         )
 
     def _under_seeds(self, problem: Problem, answer: Answer, until: Stage) -> Verdict:
-        """The verdict under the first seed or, where that may hang on the seed, what the majority of seeds says."""
+        """Return the verdict of the first seed or, where the seed may decide, the verdict of the majority."""
         first = Grading(self, problem, answer, until, self.seed)
         verdict = first.run()
-        if not first.failed_tests or verdict.cpu_s > PATIENCE * self.limits.cpu_s:
+        if not first.failed_tests or verdict.cpu_s > MORE_SEEDS_SHARE * self.limits.cpu_s:
             return verdict
         seeds = seeds_for(problem, self.seeds)
         verdicts = [verdict]
@@ -134,58 +144,50 @@ class Grader:
         return verdict.model_copy(update={"reasons": (*verdict.reasons, said)})
 
     def budget(self, problem: Problem, answer: Answer) -> Budget | None:
-        """What an answer may use of CPU time, as far as known-good answers tell."""
+        """Return the CPU budget of an answer; None when no known-good answer sets one."""
         return self.known_good.budget(problem, answer, self.limits)
 
     def limit_s(self, budget: Budget | None) -> float:
-        """The CPU seconds of an answer with that budget."""
+        """CPU seconds that an answer with this budget may use."""
         return self.limits.cpu_s if budget is None else budget.cpu_s
 
-    def _learn(self, problem: Problem, answer: Answer, verdict: Verdict) -> None:
-        if verdict.passed:
-            self.known_good.learn(problem, answer, verdict.cpu_s)
-
     def _still_holds(self, known: Verdict, problem: Problem, answer: Answer) -> bool:
-        """Whether grading would say the same as a cached verdict: where CPU time ran out, only if there is not much more of it now."""
-        return known.cpu_limit_s is None or self.limit_s(self.budget(problem, answer)) <= MUCH * known.cpu_limit_s
+        """Whether a cached verdict is still valid: it did not run out of CPU time, or the limit has not grown much."""
+        limit_s = self.limit_s(self.budget(problem, answer))
+        return known.cpu_limit_s is None or limit_s <= REGRADE_FACTOR * known.cpu_limit_s
 
     def close(self) -> None:
-        """Ends the helpers of the grader; the executor belongs to the caller."""
+        """End the analysis processes. The executor belongs to the caller."""
         self._analyst.close()
 
     def lacking(self, problem: Problem) -> list[str]:
-        """What the harness needs and the executor lacks, in words; looked up once a problem."""
+        """Descriptions of what the harness needs and the executor lacks; cached per problem."""
         return self._once(
-            "lacking",
-            problem,
-            lambda: missing_requirements(problem.harness, self.tools, self._has_module(problem)),
+            "lacking", problem, lambda: missing_requirements(problem.harness, self.tools, self._has_module(problem))
         )
 
     def demanded(self, problem: Problem) -> dict[str, list[int]]:
-        """See `demanded_values`; looked up once a problem."""
+        """See `demanded_values`; cached per problem."""
         return self._once("demanded", problem, lambda: demanded_values(problem))
 
     def reach(self, problem: Problem) -> int:
-        """How far the harness comes with an answer that no model wrote (`StepResult.reach`); looked up once a problem.
+        """How far the harness gets with an answer that no model wrote (`StepResult.reach`); cached per problem.
 
-        It tells the harness' own failure from one that an answer brought about.
+        It separates failures of the harness itself from failures that an answer causes.
         """
-        return self._once(
-            "reach",
-            problem,
-            lambda: Grading(self, problem, Answer(files=stand_in(problem)), Stage.TESTS, self.seed).reach(),
-        )
+        answer = Answer(files=stand_in(problem))
+        return self._once("reach", problem, lambda: Grading(self, problem, answer, Stage.TESTS, self.seed).reach())
 
     def _once(self, what: str, problem: Problem, find: Callable[[], _T]) -> _T:
-        """What `find` returns, remembered for the problem. Two threads may both look; they find the same."""
-        # A golden answer that was found in samples brings an interface with it, and changes no fingerprint.
+        """Return the result of `find`, cached per problem. Two threads may both compute it; the results are equal."""
+        # A golden answer found among samples comes with an interface but does not change the fingerprint.
         key = (what, problem.fingerprint, problem.interface, problem.golden is None)
         if key not in self._known:
             self._known[key] = find()
         return self._known[key]
 
     def _has_module(self, problem: Problem) -> Callable[[str], bool]:
-        """Modules that the executor has; where it derives images, what the harness' Dockerfile installs is found out then."""
+        """Return a check for the executor's modules. It accepts any module where an image with the harness' own is built later."""
         if self.executor.derives_images and re.search(
             r"^\s*RUN\b.*\binstall\b", problem.harness.get("Dockerfile", ""), re.M
         ):
@@ -199,35 +201,25 @@ class Grader:
                 answer=dict(files),
                 context={p: text if p.endswith(HDL_SUFFIXES) else "" for p, text in problem.context.items()},
                 top=problem.interface.module if problem.interface else None,
-                # A testbench that no harness compiles may do what testbenches do.
+                # Testbenches that no harness compiles are not screened.
                 design=tuple(p for p in files if p.startswith("rtl/") or p.rsplit("/", 1)[-1] in python),
                 harness=tuple(path.rsplit("/", 1)[-1] for path in problem.harness),
                 several_tools=uses_several_tools(problem.harness),
             )
         )
 
-    def _infrastructure_error(self, reason: str) -> Verdict:
-        return Verdict(
-            outcome=Outcome.INFRASTRUCTURE_ERROR,
-            stages=tuple(StageResult(stage=stage, status="skipped") for stage in Stage),
-            reasons=(reason,),
-            executor=self.executor.name,
-            tools=self.tools,
-            seed=self.seed,
-        )
-
 
 def seeds_for(problem: Problem, seeds: int) -> int:
-    """Under how many of `seeds` an answer may be tried: one, where a golden answer has shown that the seed decides nothing."""
+    """Number of seeds to try: one if the harness draws no random numbers or the problem has a golden answer."""
     return seeds if problem.golden is None and draws_random(problem.harness) else 1
 
 
 async def grade_all(
     grader: Grader, pool: ThreadPoolExecutor, problem: Problem, answers: Sequence[Answer], until: Stage | None = None
 ) -> list[Verdict]:
-    """Verdicts on answers to one problem, in order. Equal answers are graded once; the verdicts of all but the first are `cached`.
+    """Return verdicts on answers to one problem, in order. Equal answers are graded once; repeats are marked `cached`.
 
-    `until` is the last stage that is graded (None: the grader's own). Does not raise: a failure of grading is a verdict, too.
+    `until` is the last stage to grade (default: the grader's own). Never raises, like `Grader.grade`.
     """
     names = [repr(answer) for answer in answers]
     distinct = dict(zip(names, answers, strict=True))

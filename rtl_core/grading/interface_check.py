@@ -1,9 +1,9 @@
-"""Compares an answer's interface with the demanded one, difference by difference: ports, parameters, and their values.
+"""Compares an answer's interface with the demanded one: ports, parameters, and parameter values.
 
-A design may not choose freely the parameters that a harness reads from it and does not set. A test bench that asks
-`dut.WIDTH` how wide the design is believes the answer: a design of one bit would pass most of them. So such a parameter keeps
-the default of the golden answer, the specification, or the file that is to be changed, unless the prompt names another number
-for it. Where the default is computed from parameters that the harness does set, it follows them.
+A design must not choose parameters that a harness reads from it and does not set. A test bench that reads `dut.WIDTH`
+trusts the answer, so a design of one bit would pass most of them. Such a parameter must keep the default of the golden
+answer, the specification, or the file to be changed, unless the prompt names another number for it. A default computed from
+parameters that the harness sets follows them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from rtl_core.grading.requirements import python_of
 from rtl_core.problems.harness_use import harness_use
 from rtl_core.problems.interface import (
     HDL_SUFFIXES,
@@ -27,16 +28,16 @@ _NUMBER = re.compile(r"(?<![\w'+*/-])(?<![+*/-]\s)\d+(?![\w'])")
 _ANY_NAME = re.compile(
     r"getattr\(\s*[\w.]+\s*,\s*(?![\"']\w+[\"']\s*[,)])|\bin\s+[\w.]*dut\b|\bdut\[|__getattr__|\b_id\(|_handles\b"
 )
-"""Python that may read an object of the design without naming it."""
+"""Python code that may read an object of the design without naming it."""
 _BOTH_WAYS = re.compile(r"inout|bi-?direction|tri-?state", re.I)
 
 
 def compare(expected: Interface, got: Interface | None, answer: Mapping[str, str]) -> tuple[InterfaceMismatch, ...]:
-    """Every difference that the demand forbids; `got` None means that the module is not there.
+    """Return every forbidden difference; `got` None means that the module is missing.
 
-    What the expected side does not know (direction or width None) is not compared. Further parameters with defaults
-    are harmless and are named only beside other differences. A name that only the harness tells of may be any object
-    of the module, so there it is enough that the answer declares it.
+    Unknown directions and widths (None) are not compared. Extra parameters with defaults are harmless and listed only next
+    to other differences. A name known only from the harness may be any object of the module, so the answer only has to
+    declare it.
     """
     if got is None:
         names = sorted({name for text in answer.values() for name in module_names(text)})
@@ -84,10 +85,10 @@ def _parameter_differences(expected: Interface, got: Interface) -> Iterator[Inte
 
 
 def is_fatal(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str, str], sources: Iterable[str]) -> bool:
-    """Whether the harness cannot even build: no source has the module that the harness names as its top level.
+    """Whether the harness cannot build because no source has the module that it names as its top level.
 
-    `sources` are the texts of all design files. Every other mismatch is advice, since the demand was only derived: what
-    a name in a specification or in the harness' code is worth, the harness itself shows.
+    `sources` are the texts of all design files. Every other mismatch is only advice, since the demand was derived from a
+    specification or the harness' code; running the harness decides.
     """
     missing = [m.name for m in mismatches if m.kind is MismatchKind.WRONG_MODULE]
     named = set(top_levels(harness))
@@ -97,18 +98,20 @@ def is_fatal(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str, st
 
 
 def is_hopeless(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str, str]) -> bool:
-    """Whether the harness' executed code touches a port that the answer lacks, so that one failing test tells all."""
+    """Whether the harness' executed code uses a port that the answer lacks, so that one failing test is enough."""
     missing = {m.name for m in mismatches if m.kind is MismatchKind.MISSING_PORT}
     return bool(missing) and not missing.isdisjoint(harness_use(harness).names)
 
 
-def owned_inputs(problem: Problem, got: Iterable[Port], answer: Mapping[str, str]) -> tuple[InterfaceMismatch, ...]:
-    """What the harness moves, and the answer has as something else than an input: it can put there what the harness reads
-    back, so a harness that passes shows nothing.
+def undeclared_inputs(
+    problem: Problem, got: Iterable[Port], answer: Mapping[str, str]
+) -> tuple[InterfaceMismatch, ...]:
+    """Return the ports that the harness drives and the answer does not declare as inputs. Such an answer can set what the
+    harness reads back, so a passing harness proves nothing.
 
-    Where only the harness tells of a port, that it is an input is a guess, and better evidence wins: documents that call it
-    an output or speak of ports that go both ways; or documents that name it and call it no input, beside a harness that never
-    reads back what it puts there, as it does with an object inside the module.
+    A port known only from the harness is an input by guess. Better evidence overrides it: documents that call it an output
+    or mention bidirectional ports; or documents that name it but not as an input, if the harness never reads its value back,
+    as with an object inside the module.
     """
     expected = problem.interface
     if expected is None:
@@ -120,32 +123,34 @@ def owned_inputs(problem: Problem, got: Iterable[Port], answer: Mapping[str, str
         for port in expected.ports
         if port.direction == "input" and port.name in moved and theirs.get(port.name) != "input"
         if expected.source is not InterfaceSource.HARNESS
-        or not _may_be(port.name, theirs.get(port.name), problem, answer)
+        or not _may_have_direction(port.name, theirs.get(port.name), problem, answer)
     )
 
 
-def _may_be(name: str, direction: str | None, problem: Problem, answer: Mapping[str, str]) -> bool:
-    """Whether a name that only the harness tells of may be a port of this direction, or an object inside (None)."""
+def _may_have_direction(name: str, direction: str | None, problem: Problem, answer: Mapping[str, str]) -> bool:
+    """Whether a name known only from the harness may be a port of this direction, or an inner object (None)."""
     documents = [problem.prompt, *(t for path, t in problem.context.items() if not path.endswith(HDL_SUFFIXES))]
     text = "\n".join(documents)
     if direction == "inout":
         return bool(_BOTH_WAYS.search(text))
     if direction == "output":
-        return _is_called(name, "output", text)
-    inside = _declared(name, answer) and bool(re.search(rf"\b{name}\b", text)) and not _is_called(name, "input", text)
+        return _is_described_as(name, "output", text)
+    inside = (
+        _declared(name, answer) and bool(re.search(rf"\b{name}\b", text)) and not _is_described_as(name, "input", text)
+    )
     return inside and not _is_read(name, problem.harness)
 
 
 def _is_read(name: str, harness: Mapping[str, str]) -> bool:
-    """Whether the harness' Python may read the value of `dut.name`: it does more with the name than to set it."""
-    python = "\n".join(text for path, text in harness.items() if path.endswith(".py"))
+    """Whether the harness' Python may read `dut.name`, that is, does more with the name than set it."""
+    python = python_of(harness)
     unnamed = _ANY_NAME.search(python)
     written = len(re.findall(rf"\.{name}(?:\[[^\]\n]*\])?\.value\s*=(?!=)", python))
     return bool(unnamed) or written < len(re.findall(rf"\b{name}\b", python))
 
 
-def _is_called(name: str, direction: str, text: str) -> bool:
-    """Whether a text has the direction right beside the name: in a declaration, a list or a table."""
+def _is_described_as(name: str, direction: str, text: str) -> bool:
+    """Whether a text has the direction next to the name: in a declaration, a list or a table."""
     bits = r"(?:\[[^\]\n]*\])?"
     before = rf"\b{direction}\b(?:\s+(?:reg|wire|logic|signed))*[\s`*]*{bits}[\s`*]*{name}\b"
     behind = rf"\b{name}\b[\s`*|:(-]*{bits}[\s`*|:(-]*{direction}\b"
@@ -174,21 +179,28 @@ def _describe(port: Port) -> str:
 
 
 def demanded_values(problem: Problem, settings: Mapping[str, int] | None = None) -> dict[str, list[int]]:
-    """Name -> values that are right once the harness has set `settings`, the default first; empty where nothing is known.
+    """Name -> right values when the harness has set `settings`, the default first; empty if nothing is known.
     Parses the problem's own files.
     """
     if problem.interface is None:
         return {}
-    # A harness may call the design otherwise than `dut`, and guard what it reads.
-    python = "\n".join(text for path, text in problem.harness.items() if path.endswith(".py"))
-    read = harness_use(problem.harness).parameters & set(re.findall(r"\.(\w+)", python))
+    # Some harnesses do not call the design `dut`, or guard their reads.
+    read = harness_use(problem.harness).parameters & set(re.findall(r"\.(\w+)", python_of(problem.harness)))
     if not read:
         return {}
     given = {path: text for path, text in problem.context.items() if path.endswith(HDL_SUFFIXES)}
     module, demand = problem.interface.module, problem.interface
     before = parse_interface(given, module, InterfaceSource.CONTEXT, settings) if given else None
     if settings:
-        demand = _with(problem, settings) or demand
+        again = derive_interface(
+            prompt=problem.prompt,
+            context=problem.context,
+            targets=problem.targets,
+            harness=problem.harness,
+            golden=problem.golden,
+            parameters=settings,
+        )
+        demand = again or demand
     known = (*(before.parameters if before else ()), *demand.parameters)
     defaults = {p.name: p.default for p in known if p.default is not None}
     lines = problem.prompt.splitlines()
@@ -197,14 +209,3 @@ def demanded_values(problem: Problem, settings: Mapping[str, int] | None = None)
         for name, default in defaults.items()
         if name in read
     }
-
-
-def _with(problem: Problem, settings: Mapping[str, int]) -> Interface | None:
-    return derive_interface(
-        prompt=problem.prompt,
-        context=problem.context,
-        targets=problem.targets,
-        harness=problem.harness,
-        golden=problem.golden,
-        parameters=settings,
-    )

@@ -1,4 +1,4 @@
-"""What is run for an answer, and how: the harness' services, a compile, and what witness and gate inside are told."""
+"""Jobs of a grading: the harness' services, our own compile and activity check, and the environment of witness and gate."""
 
 from __future__ import annotations
 
@@ -14,11 +14,74 @@ from rtl_core.problems.interface import HDL_SUFFIXES, top_levels
 from rtl_core.types.problem import Port, Problem
 
 SOURCE_SUFFIXES = (".v", ".sv")
-"""Files that a compiler is given by name; headers are included."""
+"""Files that a compiler gets by name; headers are included by them."""
+ACTIVITY_TEST = '''\
+"""Drives every input at random and passes when an output took two values; with a clock, at its rising edges."""
+
+import json
+import random
+
+import cocotb
+from cocotb.triggers import ReadOnly, Timer
+
+PORTS = json.loads({ports!r})
+CYCLES = 600
+APART = 1_000_000
 
 
-def until_one_fails(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """The services of a harness, in which pytest stops at the first failing test: whether all pass is told all the same."""
+@cocotb.test()
+async def moves(dut):
+    rng = random.Random(1)
+    inputs = [(getattr(dut, name), width) for name, width in PORTS["inputs"]]
+    outputs = [(name, getattr(dut, name)) for name in PORTS["outputs"]]
+    clock = getattr(dut, PORTS["clock"]) if PORTS["clock"] else None
+    seen = {{}}
+
+    def look(kind):
+        """Whether an output has had another value at an earlier look of this kind."""
+        for name, handle in outputs:
+            value = str(handle.value)
+            if set(value) <= {{"0", "1"}} and seen.setdefault((kind, name), value) != value:
+                return True
+        return False
+
+    density = [0.5] * len(inputs)
+    await Timer(APART)
+    for cycle in range(CYCLES):
+        if cycle % 50 == 0:
+            # For a while each single bit is mostly high or mostly low: resets of either level are let go, enables stay.
+            density = [rng.choice((0.05, 0.5, 0.95)) for _ in inputs]
+        for (handle, width), high in zip(inputs, density):
+            handle.value = rng.getrandbits(width) if width > 1 else int(rng.random() < high)
+        if clock is not None:
+            clock.value = 0
+            await Timer(APART)
+            if look("before the edge"):
+                return
+            clock.value = 1
+        # At the end of this very time step: what a design does between the edges is not looked at.
+        await ReadOnly()
+        if look("after it"):
+            return
+        await Timer(APART)
+    raise AssertionError("no output moves")
+'''
+ACTIVITY_RUNNER = '''\
+"""Builds the design with Icarus and runs the test beside it."""
+
+import json
+
+from cocotb_tools.runner import get_runner
+
+settings = json.loads({settings!r})
+runner = get_runner("icarus")
+runner.build(sources=settings["sources"], hdl_toplevel=settings["top"], includes=["/code/rtl"], always=True)
+runner.test(hdl_toplevel=settings["top"], test_module="activity")
+'''
+
+
+def stop_at_first_failure(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Return the services of a harness with pytest stopping at the first failing test."""
     return tuple(
         replace(step, env={**step.env, "PYTEST_ADDOPTS": f"{step.env.get('PYTEST_ADDOPTS', '')} -x".strip()})
         for step in steps
@@ -26,14 +89,14 @@ def until_one_fails(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def compile_step(problem: Problem, files: Mapping[str, str], *, top_level: bool) -> Step:
-    """Elaboration with Icarus, as the harness' runner would: its sources, and with `top_level` from the one that it names."""
+    """Elaboration with Icarus of the harness' sources, and with `top_level` from the top level that it names."""
     tops = top_levels(problem.harness)[:1] if top_level else []
     argv = ["iverilog", "-g2012", "-t", "null", "-I", "/code/rtl", *(word for top in tops for word in ("-s", top))]
     return Step("compile", (*argv, *sources(problem, files)))
 
 
 def sources(problem: Problem, files: Mapping[str, str]) -> list[str]:
-    """The source files that the harness names, or all of the design's; absolute paths inside."""
+    """Source files that the harness names, else all of the design; absolute paths in the sandbox."""
     design = {p for p in (*problem.context, *files) if p.endswith(SOURCE_SUFFIXES) and not p.startswith("verif/")}
     named = [
         word.removeprefix("/code/")
@@ -46,14 +109,16 @@ def sources(problem: Problem, files: Mapping[str, str]) -> list[str]:
     return [f"/code/{path}" for path in found or sorted(design)]
 
 
-def placed(harness: Mapping[str, str]) -> dict[str, str]:
-    """The files of a harness that stand in the workspace; docker-compose.yml and Dockerfile do not."""
+def workspace_files(harness: Mapping[str, str]) -> dict[str, str]:
+    """Files of a harness that go into the workspace, which docker-compose.yml and Dockerfile do not."""
     return {path: text for path, text in harness.items() if path.split("/")[0] in DIRECTORIES}
 
 
-def instructions(problem: Problem, ports: Sequence[Port] | None, demanded: Mapping[str, list[int]]) -> dict[str, str]:
-    """What witness and gate are told through the environment: the answer's ports to watch (none if None), the tasks that the problem's own
-    files call, and the values of parameters that are right.
+def witness_environment(
+    problem: Problem, ports: Sequence[Port] | None, demanded: Mapping[str, list[int]]
+) -> dict[str, str]:
+    """Return environment variables for witness and gate: the answer's ports to watch (none if None), system tasks that the
+    problem's own files call, and the right values of parameters.
     """
     watch = ";".join(",".join(p.name for p in ports or () if p.direction == d) for d in ("input", "output"))
     given = [text for p, text in (*problem.context.items(), *problem.harness.items()) if p.endswith(HDL_SUFFIXES)]
@@ -67,9 +132,29 @@ def instructions(problem: Problem, ports: Sequence[Port] | None, demanded: Mappi
     }
 
 
+def activity_check(
+    top: str, sources: Sequence[str], ports: Sequence[Port], pacer: str
+) -> tuple[dict[str, str], Step] | None:
+    """Return the harness files and the command of the activity check; None if no output or no input's width is known.
+
+    `sources` are absolute paths inside the workspace; `pacer` is the input that the harness changed most, or empty.
+    """
+    inputs = [(port.name, port.width) for port in ports if port.direction == "input" and port.width]
+    clock = pacer if (pacer, 1) in inputs else ""
+    outputs = [port.name for port in ports if port.direction == "output"]
+    if not inputs or not outputs:
+        return None
+    given = {"inputs": [entry for entry in inputs if entry[0] != clock], "outputs": outputs, "clock": clock}
+    files = {
+        "src/activity.py": ACTIVITY_TEST.format(ports=json.dumps(given)),
+        "src/run_activity.py": ACTIVITY_RUNNER.format(settings=json.dumps({"sources": list(sources), "top": top})),
+    }
+    return files, Step("activity", ("python3", "/code/src/run_activity.py"), env={"PYTHONPATH": "/code/src"})
+
+
 @dataclass
 class Watched:
-    """An executor that keeps the jobs that ran the problem's own harness, and may change them before."""
+    """An executor that records the jobs that run the problem's harness; `change` may alter them first."""
 
     executor: Executor
     problem: Problem
@@ -78,14 +163,9 @@ class Watched:
 
     def __post_init__(self) -> None:
         self.name, self.derives_images = self.executor.name, self.executor.derives_images
+        self.tools, self.has_module, self.close = self.executor.tools, self.executor.has_module, self.executor.close
         self.cpu_s = 0.0
         self._services = {step.name for step in read_services(self.problem.harness)[0]}
-
-    def tools(self) -> dict[str, str]:
-        return self.executor.tools()
-
-    def has_module(self, name: str) -> bool:
-        return self.executor.has_module(name)
 
     def run(self, job: Job) -> JobResult:
         if {step.name for step in job.steps} != self._services:
@@ -95,6 +175,3 @@ class Watched:
         self.cpu_s += result.cpu_s
         self.runs.append((job, result))
         return result
-
-    def close(self) -> None:
-        self.executor.close()

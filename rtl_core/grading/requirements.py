@@ -1,4 +1,4 @@
-"""What a harness needs that may not be here: Python modules and programs. Its absence is never the answer's fault."""
+"""Finds Python modules and programs that a harness needs and the executor lacks, which is never the answer's fault."""
 
 from __future__ import annotations
 
@@ -17,37 +17,39 @@ _HINTS = {
 }
 
 
+def python_of(harness: Mapping[str, str]) -> str:
+    """The text of all Python files of a harness."""
+    return "\n".join(text for path, text in harness.items() if path.endswith(".py"))
+
+
 def cocotb_generation(harness: Mapping[str, str]) -> int:
-    """1 for a harness that needs cocotb 1.x (its runner moved to `cocotb_tools` in 2.0), else 2."""
-    text = "\n".join(text for path, text in harness.items() if path.endswith(".py"))
-    return 1 if re.search(r"^\s*(?:from|import)\s+cocotb\.runner\b", text, re.M) else 2
+    """1 for a harness that needs cocotb 1.x (2.0 moved the runner to `cocotb_tools`), else 2."""
+    return 1 if re.search(r"^\s*(?:from|import)\s+cocotb\.runner\b", python_of(harness), re.M) else 2
 
 
 def draws_random(harness: Mapping[str, str]) -> bool:
-    """Whether the harness' Python imports a generator of random numbers, so that a verdict may depend on the seed."""
-    python = (text for path, text in harness.items() if path.endswith(".py"))
-    return any(
-        re.search(r"^\s*(?:import|from)\s[^\n]*\brandom\b|\bnp\.random\b|\bnumpy\.random\b", t, re.M) for t in python
-    )
+    """Whether the harness' Python imports a random number generator, so that verdicts may depend on the seed."""
+    imports = r"^\s*(?:import|from)\s[^\n]*\brandom\b|\bnp\.random\b|\bnumpy\.random\b"
+    return bool(re.search(imports, python_of(harness), re.M))
 
 
 def uses_cocotb(harness: Mapping[str, str]) -> bool:
     """Whether the harness has cocotb tests, so that it cannot pass without a simulation."""
-    return any("@cocotb.test" in text for path, text in harness.items() if path.endswith(".py"))
+    return "@cocotb.test" in python_of(harness)
 
 
 def uses_several_tools(harness: Mapping[str, str]) -> bool:
-    """Whether a tool other than Icarus reads the design: a linter or a synthesiser, which may see another text."""
+    """Whether a linter or synthesiser reads the design besides Icarus; it may see different text."""
     return any(re.search(r"\b(?:verilator|yosys)\b", text) for text in harness.values())
 
 
 def missing_requirements(
     harness: Mapping[str, str], available: Mapping[str, str], has_module: Callable[[str], bool]
 ) -> list[str]:
-    """What the harness' Python files import or call and the executor lacks, in words; files that nothing runs do not count.
+    """Descriptions of what the harness' used Python files import or call and the executor lacks.
 
-    `available` are the executor's tools, `has_module` says what its Python can import. An import inside `try` is not
-    counted as needed.
+    `available` are the executor's tools; `has_module` tells whether its Python can import a module. Imports inside `try`
+    are optional.
     """
     lacking = []
     older = "cocotb1" in available and cocotb_generation(harness) == 1
@@ -71,19 +73,18 @@ def _imported(harness: Mapping[str, str]) -> list[str]:
         if not path.endswith(".py") or not is_used(path, harness):
             continue
         tree = parse_python(text)
-        # Those at the top level: an import that a `try` guards is not needed.
+        names: list[str] = []
         for node in tree.body if tree else []:
-            if not isinstance(node, ast.Import | ast.ImportFrom):
-                continue
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            for name in names:
-                if name and name.split(".")[0] not in own and not (isinstance(node, ast.ImportFrom) and node.level):
-                    found[name] = None
+            if isinstance(node, ast.Import):
+                names += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.append(node.module)
+        found.update(dict.fromkeys(name for name in names if name.split(".")[0] not in own))
     return list(found)
 
 
 def _calls(program: str, harness: Mapping[str, str]) -> bool:
-    """Whether a command of the harness names the program: as a word of a string in Python, or in a compose command."""
+    """Whether the harness runs the program: named in a Python string, a compose command, or SIM of an env file."""
     word = re.compile(rf"(?<![\w./-]){program}(?![\w./-])")
     for path, text in harness.items():
         if path.endswith(".py"):

@@ -1,22 +1,22 @@
-"""The static screen: what no honest design holds, found with pyslang's own preprocessor and parser.
+"""The static screen: finds constructs that no honest design has, with pyslang's preprocessor and parser.
 
-Rejected in design code: DPI; `bind` and configurations; `force`; includes of what was not given; where the harness brings HDL
-of its own, names that lead out of the design; and, where a harness uses several tools, macros that tell them apart, and system
-tasks and file names that reach out of the simulation. What the problem's own context does is allowed to the answer too.
+Rejected in design code: DPI; `bind` and configurations; `force`; includes of files that were not given; if the harness has
+HDL, hierarchical names out of the design; and, if it uses several tools, macros that distinguish tools, and system tasks and
+file names that reach outside the simulation. Whatever the problem's own context uses is allowed.
 
-What honest designs do for synthesis is made the same for every tool beforehand (design.py), not rejected.
+Constructs that honest designs use for synthesis are not rejected but neutralised before (design.py).
 
-This reading of the text is not the simulator's. It says early and in words what is wrong; which system tasks and files a
-design may use in Icarus is judged by the compiled program (inside/lib/compiled.py), and results are attested.
+The simulator may read the text differently. The screen only gives early, readable errors. System tasks and files in Icarus
+are checked in the compiled program (inside/lib/compiled.py), and results are attested.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import pyslang  # whole: classes that our globals held would be listed as leaked when the process ends
+import pyslang  # the module only: classes held by our globals would be reported as leaked at exit
 from pydantic import BaseModel, ConfigDict
 from pyslang import ast as slang_ast
 from pyslang import parsing as slang_parsing
@@ -30,7 +30,7 @@ MAX_FINDINGS = 20
 TOOL_MACROS = frozenset([
     "SYNTHESIS", "YOSYS", "VERILATOR", "verilator", "verilator3", "__ICARUS__", "ICARUS", "IVERILOG", "COCOTB_SIM", "COCOTB", "SYSTEMVERILOG",
 ])  # fmt: skip
-"""Macros by which a design could show each tool of a harness another text."""
+"""Macros by which a design could show different text to each tool of a harness."""
 
 _NODES = {
     "DPIImport": "a DPI import",
@@ -43,7 +43,7 @@ _NODES = {
     "LibraryDeclaration": "a library declaration",
 }
 _TASKS = ALLOWED_TASKS | TIMING_CHECKS | {"root", "unit"}
-"""Without the dollar sign. A harness may build with Verilator by itself, past the gate; `$root` and `$unit` begin names."""
+"""Without the dollar sign. For harnesses that run Verilator themselves, which the gate does not see; `$root` and `$unit` begin names."""
 _CONDITIONS = ("IfDefDirective", "IfNDefDirective", "ElsIfDirective")
 _REACHING = re.compile(
     r"(?<![\w$])\$(?:f(?:open|close|read|scanf|gets|getc|seek|tell|(?:write|display|strobe|monitor)[bho]?)|ungetc|rewind|writemem[bh]|system|c)\b"
@@ -52,11 +52,11 @@ _NAMING = re.compile(r"\$(readmem[bh]|dumpfile)\s*\(([^;]*)")
 _LITERAL = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"")
 _DATA_PATH = re.compile(r"/|\.(?:hex|mem|memh|memb|txt|dat|data|bin|init|mif|coe|py|xml|sh|env|so)$")
 _PARSERS = re.compile(r"__slang\w*|\bSV_COV_\w+")
-"""Macros that the parser used here defines and no simulator does."""
+"""Macros that pyslang defines and simulators do not."""
 
 
 class ScreenFinding(BaseModel):
-    """One thing that gets an answer rejected, and where."""
+    """A construct that gets an answer rejected, and its place."""
 
     model_config = ConfigDict(frozen=True)
     what: str
@@ -76,13 +76,13 @@ def screen(
     harness: Collection[str] = (),
     several_tools: bool = True,
 ) -> list[ScreenFinding]:
-    """Findings in the answer's HDL files, in order; empty for an honest answer.
+    """Return the findings in the answer's HDL files, in order; empty for an honest answer.
 
-    What the same words find in `context` (the problem's own files) is no finding in the answer. `harness` are the base names of
-    the harness' files, which no design reads, and into whose HDL no name of it leads; `several_tools` says whether it uses more
-    than Icarus. `top` is the module that is asked for.
+    Findings that also occur in `context` (the problem's own files) are allowed. `harness` are the base names of the harness'
+    files: a design must not read them or have names that lead into their HDL. `several_tools` tells whether the harness uses
+    more than Icarus. `top` is the requested module.
     """
-    found = [finding for path, text in answer.items() for finding in _plain(path, text)]
+    found = [finding for path, text in answer.items() for finding in _unreadable(path, text)]
     if found:
         return found
     hdl = {path: text for path, text in answer.items() if path.endswith(HDL_SUFFIXES)}
@@ -92,14 +92,20 @@ def screen(
         beside = {p: t for p, t in {**context, **hdl}.items() if p != path and p.endswith((".vh", ".svh", ".h"))}
         found += _File(path, text, beside, rules).findings()
     if found:
-        habits = _habits(context, rules)
-        found = [finding for finding in found if finding.what not in habits]
+        allowed = {
+            finding.what
+            for path, text in context.items()
+            if path.endswith(HDL_SUFFIXES) and len(text) <= MAX_FILE_CHARS
+            for finding in _File(path, text, {}, rules).findings()
+        }
+        found = [finding for finding in found if finding.what not in allowed]
     if not found and any(name.endswith(HDL_SUFFIXES) for name in harness):
-        found = [finding for finding in _leading_out({**context, **hdl}, top) if finding.path in hdl]
+        found = [finding for finding in _hierarchical({**context, **hdl}, top) if finding.path in hdl]
     return found[:MAX_FINDINGS]
 
 
-def _plain(path: str, text: str) -> Iterator[ScreenFinding]:
+def _unreadable(path: str, text: str) -> Iterator[ScreenFinding]:
+    """Findings that make a file unfit for the parser: its size, characters that cannot be encoded, NUL bytes."""
     if len(text) > MAX_FILE_CHARS:
         yield ScreenFinding(what=f"the file has {len(text)} characters, more than {MAX_FILE_CHARS}", path=path, line=1)
         return
@@ -113,24 +119,15 @@ def _plain(path: str, text: str) -> Iterator[ScreenFinding]:
 
 
 class _Rules(NamedTuple):
-    """What decides whether a name of a file or macro is a finding: base names of given and of harness files, the tools."""
+    """Base names of the given files and of the harness' files, and whether the harness uses more than Icarus."""
 
     given: Collection[str]
     harness: Collection[str]
     several_tools: bool
 
 
-def _habits(context: Mapping[str, str], rules: _Rules) -> set[str]:
-    """What the problem's own files do, and an answer may therefore do too."""
-    habits: set[str] = set()
-    for path, text in context.items():
-        if path.endswith(HDL_SUFFIXES) and len(text) <= MAX_FILE_CHARS:
-            habits.update(finding.what for finding in _File(path, text, {}, rules).findings())
-    return habits
-
-
 class _File:
-    """One walk over the tokens and nodes of one file."""
+    """Screens the tokens and nodes of one file."""
 
     def __init__(self, path: str, text: str, beside: Mapping[str, str], rules: _Rules) -> None:
         self.path, self.text, self.rules = path, text, rules
@@ -141,13 +138,13 @@ class _File:
     def findings(self) -> list[ScreenFinding]:
         self.tree.root.visit(self._visit)
         if self.rules.several_tools:
-            self._past_the_gate()
+            self._find_outside_access()
         if parsers := _PARSERS.search(self.text):
             self._add(f"a macro of the parser ({parsers[0][:40]})", self.text.count("\n", 0, parsers.start()) + 1)
         return self.found
 
-    def _past_the_gate(self) -> None:
-        """Tasks and names of files that reach out, in every branch of a condition: what a harness builds with Verilator by itself no gate sees."""
+    def _find_outside_access(self) -> None:
+        """Add tasks and file names that reach outside, in all conditional branches: the gate does not see a harness' own Verilator builds."""
         seen, _ = bare(self.text)
         for match in _REACHING.finditer(seen):
             line = seen.count("\n", 0, match.start()) + 1
@@ -156,24 +153,26 @@ class _File:
         for match in _NAMING.finditer(seen):
             literals = _LITERAL.findall(self.text[match.start(2) : match.end(2)])
             if match[1] != "dumpfile":
-                # A name that is no literal comes from a string elsewhere in the file.
+                # If the name is not a literal, it comes from a string elsewhere in the file.
                 literals = literals or [text for text in _LITERAL.findall(self.text) if _DATA_PATH.search(text)]
             for literal in filter(None, literals):
-                if self._reaches_out(match[1], literal):
+                if self._is_outside(match[1], literal):
                     line = seen.count("\n", 0, match.start()) + 1
                     self._add(f"${match[1]} of a file that was not given ({literal[:60]})", line)
 
-    def _reaches_out(self, task: str, literal: str) -> bool:
+    def _is_outside(self, task: str, literal: str) -> bool:
         if task == "dumpfile":
             return not WAVES.fullmatch(literal)
         name = literal.rsplit("/", 1)[-1]
-        return name not in self.rules.given and (_leads_out(literal) or ".." in literal or name in self.rules.harness)
+        return name not in self.rules.given and (
+            _is_outside_path(literal) or ".." in literal or name in self.rules.harness
+        )
 
     def _add(self, what: str, line: int) -> None:
         if len(self.found) < MAX_FINDINGS:
             self.found.append(ScreenFinding(what=what, path=self.path, line=line))
 
-    def _visit(self, item: object) -> None:
+    def _visit(self, item: Any) -> None:
         if isinstance(item, slang_parsing.Token):
             if self.rules.several_tools and item.kind == slang_parsing.TokenKind.SystemIdentifier:
                 name = item.valueText.lstrip("$")
@@ -183,26 +182,26 @@ class _File:
                 if trivia.kind == slang_parsing.TriviaKind.Directive:
                     self._directive(trivia.syntax())
             return
-        kind = item.kind.name  # type: ignore[attr-defined]
+        kind = item.kind.name
         if kind in _NODES:
-            self._add(_NODES[kind], _line(self.manager, item.sourceRange.start))  # type: ignore[attr-defined]
-        elif kind == "AttributeSpec" and item.name.valueText in ("blackbox", "whitebox"):  # type: ignore[attr-defined]
-            self._add(f"the attribute `{item.name.valueText}`", _line(self.manager, item.name.location))  # type: ignore[attr-defined]
+            self._add(_NODES[kind], _line(self.manager, item.sourceRange.start))
+        elif kind == "AttributeSpec" and item.name.valueText in ("blackbox", "whitebox"):
+            self._add(f"the attribute `{item.name.valueText}`", _line(self.manager, item.name.location))
 
-    def _directive(self, node: object) -> None:
-        kind = node.kind.name  # type: ignore[attr-defined]
-        line = _line(self.manager, node.sourceRange.start)  # type: ignore[attr-defined]
+    def _directive(self, node: Any) -> None:
+        kind = node.kind.name
+        line = _line(self.manager, node.sourceRange.start)
         if kind == "IncludeDirective":
-            name = str(node.fileName).strip().strip('"<>')  # type: ignore[attr-defined]
-            if name.rsplit("/", 1)[-1] not in self.rules.given or _leads_out(name):
+            name = str(node.fileName).strip().strip('"<>')
+            if name.rsplit("/", 1)[-1] not in self.rules.given or _is_outside_path(name):
                 self._add(f"an include of what was not given ({name[:60]})", line)
         elif kind in _CONDITIONS:
-            for name in re.findall(r"\w+", str(node.expr)):  # type: ignore[attr-defined]
+            for name in re.findall(r"\w+", str(node.expr)):
                 self._macro(name, line)
         elif kind in ("DefineDirective", "UndefDirective"):
-            self._macro(node.name.valueText, line)  # type: ignore[attr-defined]
+            self._macro(node.name.valueText, line)
         elif kind == "MacroUsage":
-            name = node.directive.valueText.lstrip("`").strip("\\ ")  # type: ignore[attr-defined]
+            name = node.directive.valueText.lstrip("`").strip("\\ ")
             if name.startswith(("systemc_", "verilator")):
                 self._add(f"the tool macro {name}", line)
             self._macro(name, line)
@@ -212,13 +211,13 @@ class _File:
             self._add(f"the tool macro {name}", line)
 
 
-def _leads_out(path: str) -> bool:
-    """Whether it is an absolute path to another place than the design's own directories."""
+def _is_outside_path(path: str) -> bool:
+    """Whether it is an absolute path outside the design's own directories."""
     return path.startswith("/") and not re.match(r"/code/(?!src/)[\w/]", path)
 
 
-def _leading_out(sources: Mapping[str, str], top: str | None) -> Iterator[ScreenFinding]:
-    """Dotted names whose first part nothing in the design declares."""
+def _hierarchical(sources: Mapping[str, str], top: str | None) -> Iterator[ScreenFinding]:
+    """Dotted names whose first part is not declared in the design."""
     tree, manager, options = syntax_tree(sources)
     if top is not None:
         options.compilationOptions = compilation_options(top, {})
@@ -237,5 +236,5 @@ def _leading_out(sources: Mapping[str, str], top: str | None) -> Iterator[Screen
             yield ScreenFinding(what=what, path=path, line=_line(manager, place))
 
 
-def _line(manager: pyslang.SourceManager, location: object) -> int:
-    return manager.getLineNumber(manager.getFullyOriginalLoc(location))  # type: ignore[arg-type]
+def _line(manager: pyslang.SourceManager, location: Any) -> int:
+    return manager.getLineNumber(manager.getFullyOriginalLoc(location))

@@ -1,9 +1,9 @@
-"""One grading: the stages format, screen and interface, syntax, tests, and the verdict that they come to.
+"""One grading: the stages format, screen and interface, syntax, tests, and the resulting verdict.
 
-The verdict is CVDP's: an answer passes if and only if every service of the harness exits with 0 - provided that the
-simulators themselves, over a channel that HDL cannot reach, say the same. What the earlier stages find decides which
-word a failing answer gets. Only where the harness' top level is not there at all is it not run. A harness that passes
-in full overrules the demanded interface, whatever it was read from; the differences are then still named in their stage.
+The verdict is CVDP's: an answer passes if and only if every service of the harness exits with 0, provided that the
+simulators report the same over a channel that HDL cannot reach. The earlier stages decide which outcome a failing answer
+gets. The harness is skipped only if its top level is missing. If all of it passes, interface differences do not fail the
+answer; their stage still lists them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,19 @@ from typing import TYPE_CHECKING
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading import evidence
-from rtl_core.grading.activity import activity_check
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.design import as_graded
 from rtl_core.grading.evidence import CONSTANT, HARNESS_FAILED, compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.executors.base import Job, Mount, Step, StepResult
-from rtl_core.grading.interface_check import compare, demanded_values, is_fatal, is_hopeless, owned_inputs
-from rtl_core.grading.jobs import compile_step, instructions, placed, sources, until_one_fails
+from rtl_core.grading.interface_check import compare, demanded_values, is_fatal, is_hopeless, undeclared_inputs
+from rtl_core.grading.jobs import (
+    activity_check,
+    compile_step,
+    sources,
+    stop_at_first_failure,
+    witness_environment,
+    workspace_files,
+)
 from rtl_core.grading.limits import Budget
 from rtl_core.grading.requirements import cocotb_generation, uses_cocotb
 from rtl_core.problems.interface import HDL_SUFFIXES
@@ -36,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Grading:
-    """One grading of one answer under one seed; `run` adds stage after stage until one decides."""
+    """Grades one answer under one seed; `run` adds stages until one decides."""
 
     grader: Grader
     problem: Problem
@@ -46,22 +52,21 @@ class Grading:
     stages: dict[Stage, StageResult] = field(default_factory=dict)
     mismatches: tuple[InterfaceMismatch, ...] = ()
     ports: tuple[Port, ...] | None = None
-    """The answer's own ports as its text shows them; None before it was read, or where no interface is demanded."""
+    """Ports that the answer's text declares; None before the analysis, or if no interface is demanded."""
     failed_tests: bool = False
-    """Whether a simulation came to its end and a test of it failed, though no port that it needs is missing."""
+    """Whether a simulation completed with a failing test, although no port that it needs is missing."""
     cpu_s: float = 0.0
-    """What all jobs have used so far; where their processes all slept, the longest stretch of that, too."""
+    """CPU seconds of all jobs so far, plus the longest stretch of each step in which all its processes slept."""
     ran_out: bool = False
-    """Whether a step ran out of its CPU time, or slept for as long."""
+    """Whether a step exceeded its CPU limit, or slept for as long."""
 
     @property
     def files(self) -> dict[str, str]:
-        """The answer's files that the problem asks for, the same for every tool; no other is ever written."""
+        """The answer's files at the problem's target paths, as every tool gets them; no other file is written."""
         return self._design[0]
 
     @cached_property
     def _design(self) -> tuple[dict[str, str], list[str]]:
-        """See `as_graded`."""
         asked = {path: text for path, text in self.answer.files.items() if path in self.problem.targets}
         return as_graded(self.problem, asked)
 
@@ -80,7 +85,6 @@ class Grading:
             return self._verdict(Outcome.REJECTED, refused)
         if self.until is Stage.INTERFACE:
             return self._not_tested()
-        # All design files that a harness could build.
         files = {**self.problem.context, **self.files, **self.problem.harness}
         design = [text for path, text in files.items() if path.endswith(HDL_SUFFIXES)]
         if is_fatal(self.mismatches, self.problem.harness, design):
@@ -92,17 +96,17 @@ class Grading:
         return self._test()
 
     def reach(self) -> int:
-        """How far the harness comes with these files, see `StepResult.reach`."""
+        """How far the harness gets with these files, see `StepResult.reach`."""
         return max(result.reach for result in self._run(*read_services(self.problem.harness)))
 
     # Screen and interface
 
     def _analyse(self) -> tuple[str, ...]:
-        """Adds the interface stage; why the answer is refused before it, empty when it is not."""
+        """Add the interface stage. Return the reasons to reject the answer, empty if there are none."""
         started = time.monotonic()
         found = self.grader.analyse(self.problem, self.files)
         spent = time.monotonic() - started
-        refused = (found.failed,) if found.failed else tuple(str(finding) for finding in found.findings)
+        refused = (found.failed,) if found.failed else tuple(map(str, found.findings))
         expected = self.problem.interface
         if refused:
             self._add(Stage.INTERFACE, "skipped", (), spent)
@@ -111,15 +115,15 @@ class Grading:
         else:
             self.ports = found.interface.ports if found.interface else ()
             self.mismatches = compare(expected, found.interface, self.files)
-            reasons = tuple(str(mismatch) for mismatch in self.mismatches)
+            reasons = tuple(map(str, self.mismatches))
             self._add(Stage.INTERFACE, "failed" if reasons else "passed", reasons, spent)
         return refused[:20]
 
     # Syntax
 
     def _compile(self) -> bool:
-        """A compile of our own, where no harness run tells; whether it succeeded."""
-        # Where the interface differs or is unknown, the module that the harness names may be missing.
+        """Compile the answer ourselves and add the syntax stage; return whether it compiles."""
+        # If the interface differs or is unknown, the module that the harness names may be missing.
         step = compile_step(self.problem, self.files, top_level=not self._interface_reasons)
         (result,) = self._run((step,))
         reasons: tuple[str, ...] = ()
@@ -131,17 +135,16 @@ class Grading:
         return not reasons
 
     def _compiled(self, failed: Sequence[StepResult], overrun: StepResult | None) -> bool:
-        """Whether the answer compiles, by the harness' own build commands if it made any, else by one of ours.
+        """Whether the answer compiles: by the harness' build commands if it ran any, else by our own compile.
 
-        A harness that ran out of a limit before it simulated anything was still compiling.
+        A harness that exceeded a limit before any simulation was still compiling.
         """
         builds = [build for result in failed for build in result.builds]
         broken = next((build for build in builds if build["exit_code"] != 0), None)
         if broken is not None:
             self._add(Stage.SYNTAX, "failed", compile_reasons(broken["output"] or failed[0].output))
             if refused := evidence.refused_parameters(broken):
-                self.mismatches = tuple(dict.fromkeys(self.mismatches + refused))
-                self._amend(Stage.INTERFACE, "failed", tuple(str(mismatch) for mismatch in self.mismatches))
+                self._add_mismatches(refused)
             return False
         if builds:
             return True
@@ -150,63 +153,58 @@ class Grading:
             return False
         return self._compile()
 
-    def _did_not_compile(self, overrun: StepResult | None) -> Verdict:
-        if self.mismatches:
-            return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
-        if overrun:
-            return self._verdict(Outcome.TIMEOUT, (self._overrun(overrun),))
-        return self._verdict(Outcome.COMPILE_FAILED, self.stages[Stage.SYNTAX].reasons)
-
     # Tests
 
     def _test(self) -> Verdict:
-        """Runs the harness and judges what came of it."""
-        lacking = self.grader.lacking(self.problem)
-        if lacking:
+        if lacking := self.grader.lacking(self.problem):
             raise InfrastructureError(f"the harness needs {', '.join(lacking)}")
-        # Where a port that the harness drives is missing, the first failing test tells all.
+        # If a port that the harness drives is missing, one failing test is enough.
         hopeless = is_hopeless(self.mismatches, self.problem.harness)
         services, mounts = read_services(self.problem.harness)
-        results = self._run(until_one_fails(services) if hopeless else services, mounts)
+        results = self._run(stop_at_first_failure(services) if hopeless else services, mounts)
         cheat = evidence.refusals(results) or evidence.cheating(results, self.problem.harness)
         if cheat:
-            return self._unpaid(Outcome.REJECTED, cheat, results)
+            return self._fail(Outcome.REJECTED, cheat, results)
         if all(result.exit_code == 0 for result in results):
             return self._all_services_passed(results)
         return self._a_service_failed(results, hopeless)
 
     def _all_services_passed(self, results: tuple[StepResult, ...]) -> Verdict:
-        """The answer passes, whatever its interface, unless the design shows that the harness was fooled or could not tell."""
+        """Pass the answer, whatever its interface, unless it fooled the harness or the harness cannot tell it from a constant."""
         changed = evidence.changed_parameters(results, lambda settings: demanded_values(self.problem, settings))
-        changed += () if self.ports is None else owned_inputs(self.problem, self.ports, self.files)
+        changed += () if self.ports is None else undeclared_inputs(self.problem, self.ports, self.files)
         if changed:
-            self.mismatches = tuple(dict.fromkeys(self.mismatches + changed))
-            reasons = tuple(str(mismatch) for mismatch in changed)
-            self._amend(Stage.INTERFACE, "failed", tuple(str(mismatch) for mismatch in self.mismatches))
-            return self._unpaid(Outcome.INTERFACE_MISMATCH, reasons, results)
+            self._add_mismatches(changed)
+            return self._fail(Outcome.INTERFACE_MISMATCH, tuple(map(str, changed)), results)
         passed, total = evidence.count_tests(results)
         if evidence.never_changed(results) and not self._is_active(evidence.pacer(results)):
-            return self._unpaid(Outcome.TESTS_FAILED, (CONSTANT,), results, total)
+            return self._fail(Outcome.TESTS_FAILED, (CONSTANT,), results, total)
         self._add(Stage.SYNTAX, "passed")
         self._add(Stage.TESTS, "passed", (), _wall_s(results))
         if self.mismatches:
             accepted = tuple(f"{mismatch}, but the harness accepts it" for mismatch in self.mismatches)
-            self._amend(Stage.INTERFACE, "passed", accepted)
+            self._amend_interface("passed", accepted)
         return self._verdict(Outcome.PASSED, (), passed, total)
 
     def _a_service_failed(self, results: tuple[StepResult, ...], hopeless: bool) -> Verdict:
-        """The answer does not compile or fails tests, unless the harness fails with every answer."""
+        """Return the verdict on an answer that does not compile or fails tests, unless the harness fails for every answer."""
         failed = [result for result in results if result.exit_code != 0]
         overrun = next((result for result in failed if result.overrun), None)
         simulated = any(result.sessions for result in results)
         self.failed_tests = overrun is None and not hopeless and any(map(evidence.has_failing_test, failed))
         if not simulated and not self._compiled(failed, overrun):
-            return self._did_not_compile(overrun)
+            if self.mismatches:
+                return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
+            if overrun:
+                return self._verdict(Outcome.TIMEOUT, (self._overrun(overrun),))
+            return self._verdict(Outcome.COMPILE_FAILED, self.stages[Stage.SYNTAX].reasons)
         if not simulated and overrun is None and uses_cocotb(self.problem.harness):
-            self._raise_if_no_answer_comes_further(results)
+            self._raise_if_the_harness_failed(results)
         if Stage.SYNTAX not in self.stages:
             self._add(Stage.SYNTAX, "passed")
-        reasons = tuple(reason for result in failed for reason in self._why(result))
+        reasons: tuple[str, ...] = ()
+        for result in failed:
+            reasons += (self._overrun(result),) if result.overrun else test_reasons(result)
         if hopeless:
             self._add(Stage.TESTS, "skipped", reasons, _wall_s(results))
             return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
@@ -217,17 +215,15 @@ class Grading:
             outcome, reasons = Outcome.INTERFACE_MISMATCH, self._interface_reasons + reasons
         return self._verdict(outcome, reasons, *evidence.count_tests(results))
 
-    def _raise_if_no_answer_comes_further(self, results: tuple[StepResult, ...]) -> None:
-        """For an answer that compiles while no test began. A simulator that was started refused the design; before that, it
-        is the answer's fault only if another answer comes further.
-        """
+    def _raise_if_the_harness_failed(self, results: tuple[StepResult, ...]) -> None:
+        """Blame the harness if an answer compiles, no simulator was started, and no other answer gets further either."""
         reach = max(result.reach for result in results)
         if reach < 2 and self.grader.reach(self.problem) <= reach:
             said = "; ".join(test_reasons(result)[0] for result in results if result.exit_code != 0)
             raise InfrastructureError(f"{HARNESS_FAILED}: {said}")
 
     def _is_active(self, pacer: str) -> bool:
-        """Whether an output moves when inputs are driven at random, where the harness moved none; True where it cannot be told."""
+        """Whether an output changes when the inputs are driven at random; True if this cannot be checked."""
         assert self.problem.interface is not None, "without an interface nothing is watched"
         check = activity_check(
             self.problem.interface.module, sources(self.problem, self.files), self.ports or (), pacer
@@ -238,9 +234,6 @@ class Grading:
         (result,) = self._run((step,), harness=harness)
         compiled = all(build["exit_code"] == 0 for build in result.builds)
         return not compiled or any(t["status"] == "passed" for session in result.sessions for t in session.tests)
-
-    def _why(self, result: StepResult) -> tuple[str, ...]:
-        return (self._overrun(result),) if result.overrun else test_reasons(result)
 
     def _overrun(self, result: StepResult) -> str:
         return overrun_reason(result, self.grader.limits, self._budget)
@@ -253,13 +246,13 @@ class Grading:
         mounts: tuple[Mount, ...] = (Mount("src", "/src"),),
         harness: Mapping[str, str] | None = None,
     ) -> tuple[StepResult, ...]:
-        """Runs steps in the answer's workspace, with the problem's harness or another."""
+        """Run steps in the answer's workspace, with the problem's harness by default."""
         problem = self.problem
         harness = problem.harness if harness is None else harness
         job = Job(
             files={**problem.context, **self.files},
-            harness=placed(harness),
-            steps=tuple(replace(step, env={**step.env, **self._instructions}) for step in steps),
+            harness=workspace_files(harness),
+            steps=tuple(replace(step, env={**step.env, **self._environment}) for step in steps),
             mounts=mounts,
             limits=self.grader.limits,
             budget_s=None if self._budget is None else self._budget.cpu_s,
@@ -277,8 +270,8 @@ class Grading:
         return self.grader.budget(self.problem, self.answer)
 
     @cached_property
-    def _instructions(self) -> dict[str, str]:
-        return instructions(self.problem, self.ports, self.grader.demanded(self.problem))
+    def _environment(self) -> dict[str, str]:
+        return witness_environment(self.problem, self.ports, self.grader.demanded(self.problem))
 
     # Verdicts
 
@@ -286,10 +279,10 @@ class Grading:
     def _interface_reasons(self) -> tuple[str, ...]:
         return self.stages[Stage.INTERFACE].reasons
 
-    def _unpaid(
+    def _fail(
         self, outcome: Outcome, reasons: tuple[str, ...], results: tuple[StepResult, ...], total: int = 0
     ) -> Verdict:
-        """The verdict on an answer that the harness ran to its end and that is not paid, whatever the harness said."""
+        """The verdict on an answer that fails although it compiled, whatever the harness reported."""
         self._add(Stage.SYNTAX, "passed")
         self._add(Stage.TESTS, "failed", reasons, _wall_s(results))
         return self._verdict(outcome, reasons, 0, total)
@@ -305,9 +298,12 @@ class Grading:
     def _add(self, stage: Stage, status: StageStatus, reasons: tuple[str, ...] = (), wall_s: float = 0.0) -> None:
         self.stages[stage] = StageResult(stage=stage, status=status, reasons=reasons, wall_s=wall_s)
 
-    def _amend(self, stage: Stage, status: StageStatus, reasons: tuple[str, ...]) -> None:
-        """A later stage has shown something else; the time stays."""
-        self._add(stage, status, reasons, self.stages[stage].wall_s)
+    def _add_mismatches(self, found: tuple[InterfaceMismatch, ...]) -> None:
+        self.mismatches = tuple(dict.fromkeys(self.mismatches + found))
+        self._amend_interface("failed", tuple(map(str, self.mismatches)))
+
+    def _amend_interface(self, status: StageStatus, reasons: tuple[str, ...]) -> None:
+        self._add(Stage.INTERFACE, status, reasons, self.stages[Stage.INTERFACE].wall_s)
 
     def _verdict(self, outcome: Outcome, reasons: tuple[str, ...], passed: int = 0, total: int = 0) -> Verdict:
         return Verdict(

@@ -1,4 +1,4 @@
-"""Answers that no model wrote: they show how far a harness comes by itself."""
+"""Answers that no model wrote, to see how far a harness gets by itself."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from rtl_core.grading.jobs import SOURCE_SUFFIXES
+from rtl_core.grading.requirements import python_of
 from rtl_core.problems.harness_use import harness_use
 from rtl_core.problems.interface import module_names, top_levels
 from rtl_core.problems.tree import SourceTree, tokens
@@ -13,21 +14,21 @@ from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Proble
 
 _ONE_BIT = ("clk", "clock", "rst", "reset")
 VALUE = 8
-"""Of a parameter whose default is not known."""
+"""Default of parameters whose default is unknown."""
 
 
 def stand_in(problem: Problem) -> dict[str, str]:
-    """An answer to `problem` that elaborates and need not be right: path -> text.
+    """Return an answer to `problem` that elaborates but may be wrong: path -> text.
 
-    The golden answer where there is one, else the context's versions of the targets, else an empty module with the demanded
-    interface. Targets that are no HDL are left out.
+    This is the golden answer if there is one, else the context's versions of the targets, else an empty module with the
+    demanded interface. Targets other than HDL are omitted.
     """
     if problem.golden:
         return dict(problem.golden)
     files = {path: problem.context.get(path, "") for path in problem.targets if path.endswith(SOURCE_SUFFIXES)}
     unknown = (Interface(module=top, source=InterfaceSource.HARNESS) for top in top_levels(problem.harness))
     tops = [problem.interface] if problem.interface else unknown
-    # Documents and test benches of the context may show the module, too; no harness builds it from them.
+    # Documents and test benches of the context may contain the module, too, but no harness builds them.
     designs = [text for path, text in problem.context.items() if path.startswith("rtl/")]
     given = {name for text in (*designs, *files.values()) for name in module_names(text)}
     for top in tops:
@@ -35,12 +36,12 @@ def stand_in(problem: Problem) -> dict[str, str]:
             continue
         place = next((path for path in files if path.rsplit("/", 1)[-1].split(".")[0] == top.module), None)
         place = place or next((path for path, text in files.items() if not text.strip()), next(iter(files)))
-        files[place] += written(_completed(top, problem.harness))
+        files[place] += render_module(_completed(top, problem.harness))
     return {path: text or "// nothing\n" for path, text in files.items()}
 
 
-def written(interface: Interface, body: str = "") -> str:
-    """A module made from its interface alone; widths are those of the default parameters, one bit where none is known."""
+def render_module(interface: Interface, body: str = "") -> str:
+    """Return a module with this interface; widths are those of the default parameters, or one bit if unknown."""
     values = {p.name: VALUE if p.default is None else p.default for p in interface.parameters}
     parameters = ", ".join(f"parameter {name} = {value}" for name, value in values.items())
     ports = ",\n".join(f"  {port.direction} {port.packed}{port.name}" for port in interface.ports)
@@ -48,7 +49,7 @@ def written(interface: Interface, body: str = "") -> str:
 
 
 def _completed(interface: Interface, harness: Mapping[str, str]) -> Interface:
-    """The interface with a direction and a width for every port, and with all parameters that the harness may set."""
+    """Return the interface with a direction and width for every port, and all parameters that the harness may set."""
     ports = tuple(
         port.model_copy(
             update={
@@ -65,14 +66,13 @@ def _completed(interface: Interface, harness: Mapping[str, str]) -> Interface:
 
 
 def _possible_parameters(harness: Mapping[str, str]) -> set[str]:
-    """Every name that the harness may set as a parameter: Icarus 12 refuses to set one that a module does not have, and one
-    too many does no harm. Keys of all dictionaries are among them, as functions that are called by a variable set some.
+    """Every name that the harness may set as a parameter. Icarus 12 rejects parameters that a module lacks; extra ones are
+    harmless. Includes the keys of all dictionaries, since some harnesses pass parameters through variables.
     """
-    python = "\n".join(text for path, text in harness.items() if path.endswith(".py"))
-    keys = re.findall(r"[\"']([A-Za-z_]\w*)[\"']\s*(?::|\]\s*=[^=])", python)
+    keys = re.findall(r"[\"']([A-Za-z_]\w*)[\"']\s*(?::|\]\s*=[^=])", python_of(harness))
     return {*keys, *harness_use(harness).parameters}
 
 
 def _is_identifier(word: str) -> bool:
-    """Whether a word can name something in SystemVerilog; keywords cannot."""
+    """Whether a word is a SystemVerilog identifier and no keyword."""
     return any(str(token.kind) == "TokenKind.Identifier" for token in tokens(SourceTree(f"wire {word};").root))

@@ -1,7 +1,7 @@
-"""Reads windows of the VCD files that Icarus writes (IEEE 1364-2005, 18.2): scopes, scalars and vectors, changes of value.
+"""Reads time windows of the VCD files that Icarus writes (IEEE 1364-2005, 18.2): scopes, scalars, vectors, value changes.
 
-Of a file of many megabytes only the head and the lines around one time are taken apart; the rest is searched as bytes. Not read:
-real numbers, strings and events. A file may end anywhere, since its simulator may have been stopped.
+Large files are searched as bytes; only the header and the lines around one time are parsed. Real numbers, strings and events
+are skipped. A file may be cut off anywhere, since its simulator may have been stopped.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ _TIMESCALE = re.compile(r"(\d+)\s*([munpf]?s)")
 _SKIPPED = frozenset({"real", "realtime", "event", "string"})
 _FILL = {"0": "0", "1": "0", "x": "x", "z": "z"}
 _BLOCK = 1 << 16
-"""Bytes that are taken apart first; four times as many each time they do not hold enough."""
+"""Bytes that are parsed first; four times as many each time they do not contain enough."""
 
 Changes = tuple[tuple[int, str], ...]
-"""(time, value) in order of time; a value is as many of `01xz` as the signal has bits, the highest first."""
+"""(time, value) in order of time; a value has one of `01xz` for each bit, the highest first."""
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A signal as the file declares it; several in different scopes may be one net and share `code`."""
+    """A declared signal. Variables in different scopes that are one net share `code`."""
 
     name: str
     width: int
@@ -32,14 +32,14 @@ class Variable:
 
 @dataclass
 class Dump:
-    """A file: its head taken apart, its changes as bytes."""
+    """A VCD file: its parsed header, and its changes as bytes."""
 
     step_s: float = 1e-12
-    """Seconds of one unit of time."""
+    """Seconds per time unit."""
     scopes: dict[str, dict[str, Variable]] = field(default_factory=dict)
     """Path of a scope, `tb.dut` -> its variables by name."""
     body: bytes = field(default=b"\n", repr=False)
-    """All whole lines of changes."""
+    """All complete lines of changes."""
 
     @property
     def end(self) -> int:
@@ -47,12 +47,13 @@ class Dump:
         return self._time_before(len(self.body))
 
     def changed(self, variable: Variable) -> bool:
-        """Whether the file has any value of a variable."""
+        """Whether the file has a value of a variable."""
         return self._last(variable, len(self.body)) is not None
 
     def around(self, variables: Collection[Variable], time: int, before: int, after: int) -> dict[str, Changes]:
-        """Name of each variable -> its changes around a time: at least `before` moments at which one of them changes up to that time,
-        and `after` behind it, or as many as there are. What stands at the begin comes first."""
+        """Name of each variable -> its value at the start of a window around `time`, and its changes in the window.
+
+        The window has, if the file does, `before` distinct times with a change up to `time`, and `after` later ones."""
         codes = {variable.code for variable in variables}
         middle = self._behind(time)
         start, stop, size = middle, middle, _BLOCK
@@ -67,12 +68,15 @@ class Dump:
             if code in codes:
                 values[code][at] = value
         return {
-            one.name: tuple(_padded(one, {**self._standing(one, start), **values[one.code]}).items())
-            for one in variables
+            variable.name: tuple(
+                (at, value.rjust(variable.width, _FILL.get(value[0], "x")))
+                for at, value in {**self._value_before(variable, start), **values[variable.code]}.items()
+            )
+            for variable in variables
         }
 
     def lines(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, str, str]]:
-        """(time, code, value) of each change between two places of the body that lie between lines."""
+        """(time, code, value) of each change between two offsets of the body at line boundaries."""
         time = self._time_before(start)
         for line in self.body[start:stop].decode("utf-8", "replace").split("\n"):
             first = line[:1]
@@ -85,8 +89,8 @@ class Dump:
                 yield time, line[1:], first
 
     def _behind(self, time: int) -> int:
-        """The place behind all that stands at `time` or before."""
-        low, high = 0, len(self.body)  # all before `low` is at `time` or before
+        """The offset after all changes up to `time`."""
+        low, high = 0, len(self.body)  # everything before `low` is at `time` or earlier
         while low < high:
             middle = self.body.find(b"\n#", (low + high) // 2, high)
             if middle < 0:
@@ -103,8 +107,8 @@ class Dump:
         at = self.body.rfind(b"\n#", 0, place)
         return int(self.body[at + 2 : self.body.index(b"\n", at + 1)]) if at >= 0 else 0
 
-    def _standing(self, variable: Variable, place: int) -> dict[int, str]:
-        """{time: value} of the last change before a place; empty where there is none."""
+    def _value_before(self, variable: Variable, place: int) -> dict[int, str]:
+        """{time: value} of the last change before an offset; empty if there is none."""
         at = self._last(variable, place)
         if at is None:
             return {}
@@ -112,7 +116,7 @@ class Dump:
         return {self._time_before(at): word[1:].partition(" ")[0] if word[0] == "b" else word[0]}
 
     def _last(self, variable: Variable, place: int) -> int | None:
-        """Where the line of the last change before a place begins, at the end of the line before it."""
+        """Offset of the newline in front of the last change before `place`."""
         code, last = b"%s\n" % variable.code.encode(), -1
         if variable.width > 1:
             vector = self.body.rfind(b" " + code, 0, place + 1)
@@ -122,13 +126,9 @@ class Dump:
         return last if last >= 0 else None
 
 
-def _padded(variable: Variable, values: dict[int, str]) -> dict[int, str]:
-    return {at: value.rjust(variable.width, _FILL.get(value[0], "x")) for at, value in values.items()}
-
-
 def read_vcd(data: bytes) -> Dump:
-    """Reads a file, empty where its head is not whole: a simulator that is killed early has written nothing."""
-    head, found, body = data.partition(b"\n$enddefinitions")  # at a line's start: within one it may be part of a name
+    """Parse a file. The result is empty if its header is incomplete, as after a simulator was killed early."""
+    head, found, body = data.partition(b"\n$enddefinitions")  # within a line it may be part of a name
     if not found:
         return Dump()
     # The last line may be cut off.

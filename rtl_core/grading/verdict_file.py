@@ -1,8 +1,8 @@
-"""The output of `rtl-distill grade`: one verdict a line, written as they finish, taken up again by the next call.
+"""The output of `rtl-distill grade`: one verdict per line, written as gradings finish and resumed by the next call.
 
-While answers are graded, lines stand in the order in which they finished; each carries its problem's `id` and `sample`. When
-the last one is there, the file is put into the answers' order. Every line is flushed at once, so whatever ends the
-process leaves at most one broken line, the last, which the next call drops.
+During grading, lines are in order of completion; each has its problem's `id` and `sample`. After the last grading the file is
+sorted into the answers' order. Every line is flushed immediately, so a killed process leaves at most one broken line, the
+last, which the next call drops.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BEGINNING = b'{"id":'
 
 
 class Place(NamedTuple):
-    """What makes a stored verdict that of an answer."""
+    """Identifies the stored verdict of an answer."""
 
     id: str
     sample: int
@@ -34,53 +34,53 @@ class Place(NamedTuple):
 
 
 class VerdictFile:
-    """Open from construction to `close`; one process writes it."""
+    """An open verdict file; only one process may write it."""
 
     def __init__(self, path: Path, places: Sequence[Place]) -> None:
-        """Takes up what the file holds of `places` and drops the rest: infrastructure errors, and verdicts on other answers
-        or under other settings, `replaced` in number.
+        """Open the file, keep its verdicts on `places` and drop the other lines, `replaced` in number: infrastructure errors,
+        and verdicts on other answers or under other settings.
 
-        Raises ProblemError when the file holds something else than verdicts, another process has it, or it cannot be read or written.
+        Raises ProblemError if the file holds anything but verdicts, another process writes it, or it cannot be read or written.
         """
         self.path = path
         self.records: dict[int, dict[str, Any]] = {}
-        """Indices of `places` -> the verdicts on them, in the order of the lines."""
+        """Index in `places` -> verdict, in the order of the lines."""
         self.replaced = 0
         self._last = len(places)
         self._regular = path.is_file() or not path.exists()
-        with _told(path):
+        with _as_problem_error(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a", encoding="utf-8")
             if self._regular:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._take_up(_read(path), places)
+                self._resume(_read(path), places)
                 if self.records:
-                    self._put_in_order()
+                    self._write_in_order()
                 else:
                     self._file.truncate(0)
         self.taken_up = len(self.records)
 
     def in_words(self) -> str:
-        """What of an earlier call is used or replaced, in words; empty if nothing is."""
-        parts = [f"{self.taken_up} verdicts taken up from {self.path}"] if self.taken_up else []
+        """Summary of what is reused and replaced of an earlier call; empty if nothing is."""
+        parts = [f"{self.taken_up} verdicts reused from {self.path}"] if self.taken_up else []
         if self.replaced:
             parts.append(f"{self.replaced} lines replaced (failed gradings, other answers or other settings)")
         return "; ".join(parts)
 
     def add(self, index: int, record: dict[str, Any]) -> None:
-        """Appends the verdict on the answer of `index`."""
+        """Append the verdict on the answer `index`."""
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
         self.records[index] = record
 
     def close(self) -> None:
-        """Closes the file, and puts it into the answers' order when every answer has its verdict."""
-        with _told(self.path):
+        """Close the file; sort it into the answers' order if every answer has a verdict."""
+        with _as_problem_error(self.path):
             if self._regular and len(self.records) == self._last and list(self.records) != sorted(self.records):
-                self._put_in_order()
+                self._write_in_order()
             self._file.close()
 
-    def _take_up(self, stored: list[dict[str, Any]], places: Sequence[Place]) -> None:
+    def _resume(self, stored: list[dict[str, Any]], places: Sequence[Place]) -> None:
         usable: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
         for record in stored:
             if record["outcome"] != Outcome.INFRASTRUCTURE_ERROR and "key" in record:
@@ -91,7 +91,7 @@ class VerdictFile:
             if place.sample in by_sample:
                 found[index] = by_sample.pop(place.sample)
         for index, place in enumerate(places):
-            # The same answer under another number: lines were added or left out before it.
+            # The same answer with another sample number: lines before it were added or removed.
             others = usable.get((place.id, place.key))
             if index not in found and others:
                 _, record = others.popitem()
@@ -99,8 +99,8 @@ class VerdictFile:
         self.records = dict(sorted(found.items()))
         self.replaced = len(stored) - len(found)
 
-    def _put_in_order(self) -> None:
-        """Writes the file anew; whoever reads or kills meanwhile finds the old or the new one, whole."""
+    def _write_in_order(self) -> None:
+        """Replace the file atomically by a sorted one."""
         target = self.path.resolve()
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         fresh = os.fdopen(handle, "w", encoding="utf-8")
@@ -131,14 +131,14 @@ def _read(path: Path) -> list[dict[str, Any]]:
                 record = None
             if not (isinstance(record, dict) and {"id", "outcome"} <= record.keys()):
                 raise ProblemError(
-                    f"{path}:{number}: is no verdict, so this file is not overwritten", "choose another output file"
+                    f"{path}:{number}: not a verdict, so this file is not overwritten", "choose another output file"
                 )
             records.append(record)
     return records
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _as_problem_error(path: Path) -> Iterator[None]:
     try:
         yield
     except BlockingIOError as error:

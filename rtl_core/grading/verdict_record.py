@@ -1,7 +1,7 @@
-"""The record of a verdict: what was graded, by what and under which conditions, what came of it, and hashes of all that.
+"""Verdict records: the answer, tools, conditions and result of a grading, with hashes of all fields (the seal).
 
-A record can be checked twice. `changed_fields` names what was altered since it was sealed. `differences` holds it against a second
-grading of the same answer. A seal is no signature: whoever alters a record and seals it anew is found out by the second grading alone.
+`changed_fields` finds fields altered since the record was sealed. `differences` compares it with a second grading of the same
+answer. A seal is not a signature: only the second grading reveals a record that was altered and sealed again.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _RESULT = ("outcome", "tests_passed", "tests_total", "mismatches")
 
 
 class Conditions(BaseModel):
-    """What a verdict depends on beside problem, answer and tools."""
+    """What a verdict depends on besides problem, answer and tools."""
 
     model_config = ConfigDict(frozen=True)
     grader: int = GRADER_VERSION
     seed: int = Field(ge=0)
-    """The first seed; the record's own `seed` is the one that decided."""
+    """The first seed; the record's `seed` is the deciding one."""
     seeds: int = Field(ge=1)
-    """How many seeds the answer could be tried under."""
+    """Maximum number of seeds."""
     limits: Limits
     until: Stage
     repeat: int = Field(default=1, ge=1)
-    """How often it was graded; the worst verdict counts."""
+    """Number of gradings; the worst verdict counts."""
 
 
 class VerdictRecord(BaseModel):
-    """What a second grading reads of a record."""
+    """The fields of a record that a second grading needs."""
 
     model_config = ConfigDict(frozen=True)
     id: str
@@ -60,19 +60,15 @@ class VerdictRecord(BaseModel):
 def verdict_record(
     line: AnswerLine, verdict: Verdict, key: str, conditions: Conditions, flips: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """What is written for one answer, sealed. `key` is its `answer_key`, `flips` the outcomes when several gradings did not agree."""
+    """Return the sealed record of one answer. `key` is its `answer_key`, `flips` the outcomes of gradings that disagree."""
     record = {
         "id": line.problem.id,
         "sample": line.sample,
         "outcome": verdict.outcome.value,
         "passed": verdict.passed,
         "stages": {
-            result.stage.value: {
-                "status": result.status,
-                "reasons": list(result.reasons),
-                "wall_s": round(result.wall_s, 4),
-            }
-            for result in verdict.stages
+            r.stage.value: {"status": r.status, "reasons": list(r.reasons), "wall_s": round(r.wall_s, 4)}
+            for r in verdict.stages
         },
         "tests_passed": verdict.tests_passed,
         "tests_total": verdict.tests_total,
@@ -97,7 +93,7 @@ def verdict_record(
 
 
 def conditions_of(grader: Grader, problem: Problem, repeat: int = 1) -> Conditions:
-    """Under which conditions a grader grades answers to a problem."""
+    """The conditions under which a grader grades answers to a problem."""
     return Conditions(
         seed=grader.seed,
         seeds=seeds_for(problem, grader.seeds),
@@ -108,7 +104,7 @@ def conditions_of(grader: Grader, problem: Problem, repeat: int = 1) -> Conditio
 
 
 def answer_key(grader_key: str, answer: Answer, repeat: int = 1) -> str:
-    """SHA-256 (hex) over all that decides the verdict on an answer; `grader_key` is `Grader.key`, which knows of its files alone."""
+    """SHA-256 (hex) of everything that decides the verdict on an answer; `grader_key` is `Grader.key`, which covers its files."""
     return sha256_of((grader_key, answer.error, list(answer.ignored), repeat))
 
 
@@ -120,7 +116,7 @@ def digests(problem: Problem, answer: Answer) -> dict[str, str]:
 
 
 def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with `sums`, a short hash of each field, and `digest`, the SHA-256 (hex) of the whole."""
+    """Return the record with `sums`, a short hash of each field, and `digest`, the SHA-256 (hex) of all fields."""
     fields = {name: value for name, value in record.items() if name not in _SEAL}
     return {
         **fields,
@@ -130,7 +126,7 @@ def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_fields(record: Mapping[str, Any]) -> list[str]:
-    """Fields that are not as they were when the record was sealed: altered, added or gone."""
+    """Fields that were altered, added or removed since the record was sealed."""
     again = sealed(record)
     sums = record.get("sums")
     if not isinstance(sums, dict):
@@ -140,7 +136,7 @@ def changed_fields(record: Mapping[str, Any]) -> list[str]:
 
 
 def differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What two records of one answer do not agree on: (kind, detail). Times and the words of reasons are not compared."""
+    """Yield the differences between two records of one answer: (kind, detail). Times and reasons are not compared."""
     if was["executor"] != now["executor"]:
         yield "other tools", f"executor {was['executor']}, now {now['executor']}"
     for name in sorted({*was["tools"], *now["tools"]}):

@@ -1,7 +1,7 @@
-"""The HTTP side of the grading service: who may ask, how much, and what is answered when that goes wrong.
+"""The HTTP API of the grading service: authentication, request limits, endpoints and error responses.
 
-A request is read whole, within a limit and without long pauses, before anything else happens to it. A token is asked of every path but
-`/health`, `/openapi.json` and `/docs`, which tell nothing of problems or answers.
+Each request is read completely, within a size limit and a timeout, before it is handled. All paths need the token except
+`/health`, `/openapi.json` and `/docs`, which reveal nothing about problems or answers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rtl_core.serving.grading_queue import GradingQueue, QueueFullError
 
 MAX_BODY_BYTES = 32 << 20
 STALL_S = 30.0
-"""How long a client may pause within a request."""
+"""Timeout for the next part of a request."""
 OPEN = ("/health", "/openapi.json", "/docs")
 POLICY = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"}
 
@@ -58,7 +58,7 @@ class Graded(BaseModel):
 
 def create_app(queue: GradingQueue, token: str) -> FastAPI:
     """The application around a queue; requests carry `Authorization: Bearer TOKEN`."""
-    about = "Verdicts of real simulators on answers to RTL problems. Asking again is free: an answer is graded once."
+    about = "Verdicts of real simulators on answers to RTL problems. Repeats are free: an answer is graded once."
     app = FastAPI(
         title="rtl-distill grader", version=version("rtl-distill"), description=about, docs_url=None, redoc_url=None
     )
@@ -69,8 +69,8 @@ def create_app(queue: GradingQueue, token: str) -> FastAPI:
 
     @app.post("/v1/grade", response_model=Graded, dependencies=locked)
     async def grade(asked: Asked) -> Response:
-        """Grade a batch and wait for its verdicts. 429 and 503 carry Retry-After; send the same batch again then, and after a lost
-        connection, too."""
+        """Grade a batch and wait for its verdicts. After 429 and 503, which carry Retry-After, or a lost connection, send the same
+        batch again."""
         if len(asked.answers) > queue.capacity:
             return _refused(413, f"answers: {len(asked.answers)} are more than the queue takes, {queue.capacity}")
         lines = []
@@ -82,23 +82,24 @@ def create_app(queue: GradingQueue, token: str) -> FastAPI:
                 lines.append(line_of(answer.model_dump(exclude_none=True), number, queue.problems, {}, Counter()))
             except ValueError as error:
                 return _refused(422, f"answers.{number}.{error}")
-        told = json.dumps({"verdicts": await queue.grade(lines)})  # in ASCII: an answer may hold half a surrogate pair
-        return Response(told, media_type="application/json")
+        # ASCII, since an answer may contain lone surrogates.
+        return Response(json.dumps({"verdicts": await queue.grade(lines)}), media_type="application/json")
 
     @app.get("/v1/problems", dependencies=locked)
     async def problems() -> dict[str, Any]:
-        """Executor, tools, and for each problem its fingerprint and the conditions that answers are graded under."""
+        """Executor, tools, and for each problem its fingerprint and the conditions of grading."""
+        grader = queue.grader
         found = {
-            name: {"fingerprint": p.fingerprint, "conditions": conditions_of(queue.grader, p).model_dump(mode="json")}
+            name: {"fingerprint": p.fingerprint, "conditions": conditions_of(grader, p).model_dump(mode="json")}
             for name, p in queue.problems.items()
         }
-        return {"executor": queue.grader.executor.name, "tools": queue.grader.tools, "problems": found}
+        return {"executor": grader.executor.name, "tools": grader.tools, "problems": found}
 
     @app.get("/health")
     async def health() -> Response:
-        """200 while gradings succeed, 503 once several have failed one after another."""
-        told = {"status": "ok" if queue.healthy else "the executor fails", "verdicts": len(queue.store)}
-        return JSONResponse(told, 200 if queue.healthy else 503)
+        """200 while gradings succeed, 503 after several consecutive failures."""
+        status = {"status": "ok" if queue.healthy else "the executor fails", "verdicts": len(queue.store)}
+        return JSONResponse(status, 200 if queue.healthy else 503)
 
     @app.get("/metrics", dependencies=locked)
     async def metrics() -> Response:
@@ -131,7 +132,7 @@ def _answer_errors(app: FastAPI) -> None:
 
 
 class _Guard:
-    """Asks for the token, reads the request within its limits, and counts what is answered."""
+    """Checks the token, reads the request within its limits, and counts responses."""
 
     def __init__(self, app: ASGIApp, token: str, queue: GradingQueue) -> None:
         self._app, self._token, self._meters = app, token.encode(), queue.meters
@@ -157,19 +158,19 @@ class _Guard:
         except ConnectionError:
             return self._meters.hung_up.inc()
         if len(body) > MAX_BODY_BYTES:
-            told = f"the body has more than {MAX_BODY_BYTES >> 20} MiB: send fewer answers at once"
-            return await _refused(413, told)(scope, receive, counted)
+            detail = f"the body has more than {MAX_BODY_BYTES >> 20} MiB: send fewer answers at once"
+            return await _refused(413, detail)(scope, receive, counted)
         waiting: list[Message] = [{"type": "http.request", "body": body}]
-        return await self._app(scope, lambda: _next(waiting, receive), counted)
 
+        async def replay() -> Message:
+            return waiting.pop() if waiting else await receive()
 
-async def _next(waiting: list[Message], receive: Receive) -> Message:
-    return waiting.pop() if waiting else await receive()
+        return await self._app(scope, replay, counted)
 
 
 async def _whole(receive: Receive) -> bytes:
-    """The body, of one that is too long somewhat more than `MAX_BODY_BYTES`. It is read to its end all the same: a client that still
-    sends does not see the answer. Raises TimeoutError and ConnectionError."""
+    """Return the body, cut off a little above `MAX_BODY_BYTES`. It is read to its end, since a client that is still sending does
+    not see the response. Raises TimeoutError and ConnectionError."""
     body, more = bytearray(), True
     while more:
         message = await asyncio.wait_for(receive(), STALL_S)

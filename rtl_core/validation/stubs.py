@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from rtl_core.grading.stand_in import written
+from rtl_core.grading.stand_in import render_module
 from rtl_core.problems.clocking import (
     CLOCK_LIKE,
     RESET_LIKE,
@@ -95,7 +95,7 @@ def stubs(problem: Problem) -> Stubs:
             if any(port.direction is None for port in interface.ports):
                 return Stubs({}, "the direction of a port is not known")
             path = next((p for p in targets if p.rsplit("/", 1)[-1].split(".")[0] == interface.module), targets[0])
-            text = written(interface, body)
+            text = render_module(interface, body)
         found[stub] = {**rest, path: _timed(text) if stub == "blip" else text}
     if problem.golden is not None:
         found |= _around_golden(problem, rest)

@@ -1,4 +1,4 @@
-"""The table of harnesses: how far each gets, told from its verdict."""
+"""The table of harnesses: how far each gets, derived from its verdict."""
 
 import pytest
 
@@ -43,29 +43,26 @@ def test_how_far_a_harness_got(given, expected):
     ("name", "expected"),
     [("secure_ALU_0001", Kind.JUDGES), ("elevator_control_0006", Kind.BEFORE)],
 )
-def test_harnesses_that_run_are_told_from_those_that_cannot(single, grader, name, expected):
+def test_harnesses_that_run_are_distinguished_from_those_that_cannot(single, grader, name, expected):
     problem = single[f"cvdp_copilot_{name}"]
     assert kind(grader.grade(problem, Answer(files=stand_in(problem)))) is expected
 
 
-def test_a_harness_that_fails_in_its_own_code_is_told_from_one_that_judges(single, grader):
+def test_a_harness_that_fails_in_its_own_code_is_recognised(single, grader):
     problem = single["cvdp_copilot_secure_ALU_0001"]
     test = "from cocotb import no_such_name\n" + problem.harness["src/test_alu_seq.py"]
     broken = Problem(**(dict(problem) | {"harness": {**problem.harness, "src/test_alu_seq.py": test}}))
     assert kind(grader.grade(broken, Answer(files=stand_in(problem)))) is Kind.OWN_CODE
 
 
-def test_a_stand_in_has_clocks_of_one_bit(single):
+def test_a_stand_in_has_clocks_of_one_bit_and_the_parameters_that_the_harness_sets(single):
     (text,) = stand_in(single["cvdp_copilot_secure_ALU_0001"]).values()
     assert "input i_clk" in text
-
-
-def test_a_stand_in_has_the_parameters_that_the_harness_sets(single):
     (text,) = stand_in(single["cvdp_copilot_prbs_gen_0003"]).values()
     assert all(f"parameter {name} = 8" in text for name in ("CHECK_MODE", "POLY_LENGTH", "POLY_TAP", "WIDTH"))
 
 
-def test_programs_that_only_unused_files_call_are_not_needed(single, grader):
+def test_programs_that_only_unused_files_call_are_not_required(single, grader):
     problem = single["cvdp_copilot_binary_to_gray_0013"]
     assert "yosys" in problem.harness["src/synth.py"]
     assert "synth" not in problem.harness["docker-compose.yml"]

@@ -1,4 +1,4 @@
-"""The tools of the simulation image, an executor that counts, commands in a sandbox, and the end of one."""
+"""Fixtures: the simulation image's tools, an executor that records jobs, shell commands in a sandbox, and killing sandboxes."""
 
 import contextlib
 import shutil
@@ -17,8 +17,8 @@ LFSR = "cvdp_copilot_lfsr_0001"
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory):
-    """The toolchain taken from the simulation image; one that RTL_DISTILL_TOOLS already holds is used as it is."""
-    from rtl_core.grading.executors.docker_images import IMAGE
+    """The toolchain installed from the simulation image; reuses an equal one in RTL_DISTILL_TOOLS."""
+    from rtl_core.grading.executors.docker import IMAGE
 
     image = docker.APIClient(version="auto").inspect_image(IMAGE)["Id"]
     found = Toolchain.installed()
@@ -33,7 +33,7 @@ def installed(tmp_path_factory):
 
 
 class Counting:
-    """An executor that keeps the results of its jobs."""
+    """An executor that records the results of its jobs."""
 
     def __init__(self, executor):
         self.executor, self.jobs = executor, []
@@ -64,13 +64,13 @@ def shell(executor):
 
 
 def below(pid):
-    """A process and all that it has started, on this machine."""
+    """Ids of a process and its descendants on this machine."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [pid, *(found for child in children for found in below(int(child)))]
 
 
 def kill_sandboxes(executor, chosen=lambda: True):
-    """What an operator or the kernel might do to an executor at work; `chosen` is asked before each."""
+    """Kill busy sandboxes of an executor, as an operator or the kernel might; `chosen()` decides for each."""
     if executor.name == "docker":
         for entry in executor._api.containers(filters={"label": f"rtl-distill.owner={executor._owner}"}):
             if chosen():

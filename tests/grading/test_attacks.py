@@ -1,12 +1,13 @@
-"""Answers that try to be paid for wrong RTL, or to break out. More of them, all that take time, and honest twins: tests/redteam.
+"""Answers that try to be paid for wrong RTL, or to break out. More attacks, slow ones, and honest counterparts: tests/redteam.
 
-The wrong design under every attack is a counter where an LFSR is asked for: whatever else the answer does, nothing
-of it may pass, nothing outside its workspace may change, and the next grade must be unharmed.
+The wrong design in every attack is a counter instead of the requested LFSR. Whatever else the answer does, it must not pass
+or change anything outside its workspace, and the next grading must work.
 """
 
 import hashlib
 import json
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +38,7 @@ WRITE = f'f = $fopen("{RESULTS}", "w"); $fwrite(f, "{XML}"); $fclose(f);'
 
 
 def wrong(body="", before="", after=""):
-    """The wrong design with something in its body, before it, or after it."""
+    """The wrong design with text added to its body, before it, or after it."""
     return before + HEAD + WRONG + body + TAIL + after
 
 
@@ -107,7 +108,6 @@ UNPAID = {
 
 @pytest.fixture(scope="module", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
 def executor(request):
-    """Both are attacked; `make test-docker` adds Docker."""
     with make_executor(request.param) as started:
         yield started
 
@@ -115,14 +115,13 @@ def executor(request):
 @pytest.fixture(scope="module")
 def limited(executor):
     limits = Limits(wall_s=10, cpu_s=10, memory_mb=2048, processes=64, file_mb=16, disk_mb=64, output_mb=8)
-    grader = Grader(executor, limits=limits)
-    yield grader
-    grader.close()
+    with closing(Grader(executor, limits=limits)) as grader:
+        yield grader
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_outside_changes():
-    """What this repository and the usual places hold is the same after all attacks."""
+    """This repository and the usual places are the same after all attacks."""
 
     def state():
         inside = sorted((Path(__file__).resolve().parents[2] / "rtl_core/grading/inside").rglob("*.py"))
@@ -141,7 +140,7 @@ def grade(grader, examples, text):
 
 
 @pytest.mark.parametrize("name", REJECTED)
-def test_an_attack_is_rejected_with_its_place(limited, examples, name):
+def test_an_attack_is_rejected_with_reasons(limited, examples, name):
     verdict = grade(limited, examples, REJECTED[name])
     assert verdict.outcome is Outcome.REJECTED, verdict.reasons
     assert verdict.reasons
@@ -175,21 +174,18 @@ def test_only_the_declared_target_is_written(limited, examples, path):
     assert not limited.grade(examples[LFSR], extract_answer(response, examples[LFSR].targets)).passed
 
 
-def test_a_hundred_megabytes_are_no_answer_and_cost_nothing(limited, examples):
+def test_a_hundred_megabytes_are_no_answer_and_end_quickly(limited, examples):
     started = time.monotonic()
     answer = extract_answer("```verilog\n" + "x" * 100_000_000, examples[LFSR].targets)
     assert limited.grade(examples[LFSR], answer).outcome is Outcome.NO_ANSWER
     assert time.monotonic() - started < 300
 
 
-# Behind the screen: what would happen to an answer that it let through
+# Answers that get past the screen
 
 
-FILE_TASKS = "fopen,fwrite,fclose,fseek,fread"
-
-
-def run_unscreened(executor, problem, text, allowed=FILE_TASKS):
-    """Runs the harness on a text that nobody has looked at; `allowed` opens the gate in front of the simulator, too."""
+def run_unscreened(executor, problem, text, allowed="fopen,fwrite,fclose,fseek,fread"):
+    """Run the harness on an unscreened text; the gate in front of the simulator permits the tasks in `allowed`."""
     services, mounts = read_services(problem.harness)
     services = tuple(replace(step, env={**step.env, "RTL_TASKS": allowed}) for step in services)
     files = {**problem.context, problem.targets[0]: text}
@@ -203,23 +199,19 @@ def test_results_that_hdl_wrote_are_not_attested(executor, examples, name):
     tests = [test["status"] for result in results for session in result.sessions for test in session.tests]
     assert "failed" in tests
     passed = all(result.exit_code == 0 for result in results)
-    assert not passed or cheating(results, problem.harness)
-
-
-def test_a_final_block_does_fool_the_runner_but_not_the_attestation(executor, examples):
-    """The forgery is real: the harness itself exits with 0."""
-    problem = examples[LFSR]
-    results = run_unscreened(executor, problem, REJECTED["results written at the end"])
-    assert [result.exit_code for result in results] == [0]
-    assert "not the one that cocotb" in cheating(results, problem.harness)[0]
+    cheats = cheating(results, problem.harness)
+    assert cheats or not passed
+    if name == "results written at the end":  # a `final` block does fool the runner
+        assert passed
+        assert "not the one that cocotb" in cheats[0]
 
 
 @pytest.mark.parametrize(
     ("exit_code", "status", "cheats"),
     [(0, "failed", True), (1, "failed", False), (0, "passed", False)],
-    ids=["paid for a failed test", "fails anyway", "passes by itself"],
+    ids=["passes despite a failed test", "fails anyway", "passes by itself"],
 )
-def test_another_results_file_is_held_against_an_answer_only_where_it_gained_by_it(exit_code, status, cheats):
+def test_another_results_file_is_cheating_only_if_the_answer_gains_by_it(exit_code, status, cheats):
     test = {"name": "t", "status": status, "message": "", "file": "/src/test.py", "sim_ns": 1.0}
     session = Session(results_file="/code/results.xml", complete=True, forged=True, tests=(test,))
     result = StepResult("direct", exit_code, "", 1.0, sessions=(session,))
@@ -232,7 +224,7 @@ def test_a_simulation_that_ends_early_is_no_pass(executor, examples):
         assert any(result.exit_code != 0 for result in results) or cheating(results, examples[LFSR].harness)
 
 
-def test_what_a_file_task_writes_stays_in_the_workspace(executor, examples):
+def test_files_that_a_task_writes_stay_in_the_sandbox(executor, examples):
     text = wrong('integer f; initial begin f = $fopen("/tmp/evil", "w"); $fwrite(f, "x"); $fclose(f); end\n')
     run_unscreened(executor, examples[LFSR], text)
     assert not Path("/tmp/evil").exists()
@@ -242,7 +234,7 @@ def test_what_a_file_task_writes_stays_in_the_workspace(executor, examples):
     "name", ["results written at the end", "file task from a pasted macro", "memory written to a file"]
 )
 def test_a_compiled_file_task_is_never_simulated(executor, examples, name):
-    """The gate looks at what Icarus made of the text, so no trick of macros or escapes gets by."""
+    """The gate checks the compiled program, so tricks with macros or escapes do not work."""
     results = run_unscreened(executor, examples[LFSR], REJECTED[name], allowed="")
     assert any("the system task $" in reason for result in results for reason in result.refused)
     assert not any(result.sessions for result in results)
@@ -254,10 +246,10 @@ def test_no_simulator_can_write_to_its_own_memory(executor, examples):
     assert "opened 0" in results[0].output
 
 
-# The screen by itself
+# The screen alone
 
 
-def test_what_the_problems_own_files_do_the_answer_may_do():
+def test_constructs_of_the_problems_own_files_are_allowed():
     context = {"rtl/m.sv": "module m; reg q; initial force q = 0; endmodule\n"}
     answer = {"rtl/m.sv": "module m; reg q; initial force q = 1; endmodule\n"}
     assert screen(answer, {})
@@ -265,14 +257,14 @@ def test_what_the_problems_own_files_do_the_answer_may_do():
 
 
 @pytest.mark.parametrize("task", ['$c("system(\\"id\\");")', '`T(c)("x")', '$fopen("x")'])
-def test_beside_another_tool_than_icarus_the_screen_looks_at_system_tasks(task):
-    """Verilator's programs are C++, and a harness may build one by itself."""
+def test_the_screen_checks_system_tasks_if_the_harness_uses_other_tools(task):
+    """Verilator's programs are C++, and a harness may build them without the gate."""
     answer = {"rtl/m.sv": f"`define T(a) $``a\nmodule m; initial {task}; initial $display(1); endmodule\n"}
     assert len(screen(answer, {}, "m", several_tools=True)) == 1
-    assert not screen(answer, {}, "m", several_tools=False), "the gate's affair"
+    assert not screen(answer, {}, "m", several_tools=False), "the gate checks this"
 
 
-def test_a_file_that_was_given_may_be_included():
+def test_a_given_file_may_be_included():
     answer = {"rtl/m.sv": '`include "defs.svh"\nmodule m; reg [`W-1:0] r; endmodule\n'}
     assert not screen(answer, {"rtl/defs.svh": "`define W 8\n"})
     assert len(screen(answer, {})) == 1
@@ -293,7 +285,7 @@ def test_a_file_that_was_given_may_be_included():
         ("always @* q = undeclared;", False),
     ],
 )
-def test_only_beside_hdl_of_the_harness_a_name_may_not_lead_out_of_the_design(body, led_out):
+def test_hierarchical_names_out_of_the_design_are_refused_if_the_harness_has_hdl(body, led_out):
     answer = {
         "rtl/m.sv": f"module m(input clk, output reg q);\n{body}\nendmodule\nmodule probe(input a); wire b = a; endmodule\n"
     }
@@ -302,7 +294,7 @@ def test_only_beside_hdl_of_the_harness_a_name_may_not_lead_out_of_the_design(bo
     assert not screen(answer, context, "m")
 
 
-def test_neutralising_keeps_lines_and_everything_else():
+def test_neutralising_keeps_all_other_text():
     text = "`ifndef SYNTHESIS\nx\n`endif\n// synthesis translate_off\ny\n// pragma translate_on\n`ifdef DEBUG\n"
     done = neutralise(text)
     assert done.count("\n") == text.count("\n")
@@ -325,7 +317,7 @@ def test_neutralising_keeps_lines_and_everything_else():
         ('initial $dumpfile("waves.vcd");', False),
     ],
 )
-def test_where_no_gate_judges_a_compiled_program_the_screen_looks_at_every_branch_and_at_names_of_files(body, refused):
+def test_the_screen_checks_all_branches_and_file_names_if_the_harness_uses_other_tools(body, refused):
     answer = {"rtl/m.sv": f"module m;\n{body}\nendmodule\n"}
     names = ("test_m.py", "golden.hex")
     assert bool(screen(answer, {"rtl/table.hex": ""}, "m", harness=names, several_tools=True)) == refused

@@ -1,4 +1,4 @@
-"""The gate in front of the simulators: what it reads out of compiled programs and preprocessed text."""
+"""The gate in front of the simulators: checks of compiled programs and preprocessed text."""
 
 import pytest
 
@@ -53,26 +53,21 @@ def program_of(shell, text, extra="", top="-s top"):
 
 
 @pytest.mark.parametrize("name", HIDDEN)
-def test_what_a_design_hides_from_readers_of_its_text_stands_in_the_program(shell, name):
-    # A harness need not name its top level: then every module that none instantiates is one.
+def test_calls_hidden_in_the_text_are_found_in_the_program(shell, name):
+    # If a harness names no top level, every module that is not instantiated is one.
     top = "" if name.startswith("a root") else "-s top"
     assert compiled.refusals(program_of(shell, HIDDEN[name], top=top))
 
 
 @pytest.mark.parametrize("name", HONEST)
-def test_an_honest_program_is_run(shell, name):
+def test_an_honest_program_is_allowed(shell, name):
     extra = "-s cocotb_iverilog_dump /code/verif/dump.v" if "dumper" in name else ""
     assert compiled.refusals(program_of(shell, HONEST[name], extra)) == []
 
 
-def test_tasks_of_the_problems_own_files_are_allowed(shell):
-    program = program_of(shell, HIDDEN["a task in a function"])
-    assert compiled.refusals(program, more={"fopen"}) == []
-
-
-def test_a_file_of_the_harness_is_no_memory(shell):
-    program = program_of(shell, HONEST["a given memory"])
-    assert compiled.refusals(program, harness={"rom.hex"})
+def test_tasks_of_the_problems_files_are_allowed_and_files_of_the_harness_refused(shell):
+    assert compiled.refusals(program_of(shell, HIDDEN["a task in a function"]), more={"fopen"}) == []
+    assert compiled.refusals(program_of(shell, HONEST["a given memory"]), harness={"rom.hex"})
 
 
 @pytest.mark.parametrize(
@@ -97,6 +92,6 @@ PREPROCESSED = {
 
 
 @pytest.mark.parametrize("name", PREPROCESSED)
-def test_preprocessed_text_is_read_as_verilator_reads_it(name):
+def test_preprocessed_text_is_parsed_as_verilator_parses_it(name):
     text, refused = PREPROCESSED[name]
     assert bool(compiled.refusals_of_text(f"module top; {text} endmodule\n")) is refused

@@ -1,6 +1,7 @@
-"""What an answer may use of CPU time is scaled from what a known-good answer took, and no verdict depends on the machine's load."""
+"""The CPU budget of an answer is a multiple of a known-good answer's, and verdicts do not depend on the machine's load."""
 
 import re
+from contextlib import closing
 
 import pytest
 
@@ -17,7 +18,7 @@ from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome
 
 LIMITS = Limits(wall_s=600, cpu_s=600, cpu_floor_s=0.5)
-"""What hangs under these without a budget holds the suite up for ten minutes."""
+"""Without a budget, hanging answers would take ten minutes under these."""
 HANGING = {
     **hanging.HANGING,
     "loop in elaboration": (
@@ -42,14 +43,13 @@ def problem():
 
 @pytest.fixture
 def grader(executor):
-    made = Grader(executor, limits=LIMITS)
-    yield made
-    made.close()
+    with closing(Grader(executor, limits=LIMITS)) as made:
+        yield made
 
 
 @pytest.mark.corpus
 @pytest.mark.parametrize("name", [name for name in HANGING if name != "sleeping"])
-def test_an_answer_that_hangs_ends_after_the_budget_and_is_told_both_times(grader, problem, name):
+def test_an_answer_that_hangs_ends_after_the_budget_and_the_reason_names_both_times(grader, problem, name):
     assert grader.grade(problem, golden(problem)).passed
     verdict = grader.grade(problem, changed(problem, *HANGING[name]))
     assert verdict.outcome is Outcome.TIMEOUT, verdict.reasons
@@ -64,7 +64,7 @@ def test_an_answer_that_sleeps_ends_after_the_budget(grader, problem):
     assert "slept for more than" in verdict.reasons[0]
 
 
-def test_without_a_golden_answer_those_that_pass_are_the_measure(grader, problem):
+def test_without_a_golden_answer_passing_answers_set_the_budget(grader, problem):
     unknown = problem.model_copy(update={"golden": None})
     assert grader.grade(unknown, golden(problem)).passed
     verdict = grader.grade(unknown, changed(problem, *HANGING["huge loop in initial"]))
@@ -73,9 +73,9 @@ def test_without_a_golden_answer_those_that_pass_are_the_measure(grader, problem
 
 @pytest.mark.parametrize("cpu_s", [2, pytest.param(2.9, marks=pytest.mark.slow)])
 def test_a_simulator_that_a_bench_started_and_that_runs_out_of_cpu_time_is_a_timeout(executor, cpu_s):
-    grader, bench = Grader(executor, limits=Limits(cpu_s=cpu_s)), own()["own/bench"]
-    verdict = grader.grade(bench, changed(bench, *HANGING["huge loop in initial"]))
-    grader.close()
+    bench = own()["own/bench"]
+    with closing(Grader(executor, limits=Limits(cpu_s=cpu_s))) as grader:
+        verdict = grader.grade(bench, changed(bench, *HANGING["huge loop in initial"]))
     assert verdict.outcome is Outcome.TIMEOUT, verdict.reasons
     assert f"used more than {cpu_s} s of CPU time" in verdict.reasons[0]
     assert verdict.cpu_s > verdict.cpu_limit_s == cpu_s
@@ -95,34 +95,30 @@ def test_the_budget_is_a_multiple_between_floor_and_ceiling(problem, golden_s, p
         known.learn(problem, other, slower)
     good_s = passing_s if golden_s is None else golden_s
     assert known.budget(problem, other, limits) == Budget(allowed_s, good_s, golden_s is not None)
-    assert known.budget(problem, golden(problem), limits) is None, "what it is measured by is not limited by it"
+    assert known.budget(problem, golden(problem), limits) is None, "the golden answer has no budget"
 
 
 @pytest.mark.slow
-def test_a_cached_timeout_holds_until_the_budget_is_much_larger(executor, problem):
-    grader = Grader(executor, limits=LIMITS, cache=MemoryCache())
-    endless, passing = changed(problem, *HANGING["huge loop in initial"]), grader.known_good.passing
-    served = []
-    for good_s in (0.01, 0.05, 0.09, 0.2):  # budgets of .5, .5, .9 and 2 s
-        passing[problem.fingerprint] = good_s
-        served.append(grader.grade(problem, endless).cached)
-    grader.close()
-    assert served == [False, True, True, False]
+def test_a_cached_timeout_is_valid_until_the_budget_is_much_larger(executor, problem):
+    endless, cached = changed(problem, *HANGING["huge loop in initial"]), []
+    with closing(Grader(executor, limits=LIMITS, cache=MemoryCache())) as grader:
+        for good_s in (0.01, 0.05, 0.09, 0.2):  # budgets of .5, .5, .9 and 2 s
+            grader.known_good.passing[problem.fingerprint] = good_s
+            cached.append(grader.grade(problem, endless).cached)
+    assert cached == [False, True, True, False]
 
 
-def test_a_cached_verdict_on_what_ended_is_served_under_any_budget_and_teaches(executor, problem):
+def test_a_cached_pass_is_valid_under_any_budget_and_sets_the_budget_of_others(executor, problem):
     cache = MemoryCache()
     for _ in range(2):
-        grader = Grader(executor, limits=LIMITS, cache=cache)
-        verdict = grader.grade(problem, golden(problem))
-        grader.close()
+        with closing(Grader(executor, limits=LIMITS, cache=cache)) as grader:
+            verdict = grader.grade(problem, golden(problem))
         assert grader.known_good.golden == {problem.fingerprint: verdict.cpu_s}
     assert verdict.cached
     assert verdict.cpu_s > 0
 
 
-def test_an_answer_whose_tests_pass_only_slowly_is_not_hit(grader, problem):
-    """Ten times the known-good answer's CPU time is there for everybody, whatever the load."""
+def test_a_slow_right_answer_stays_within_the_budget(grader, problem):
     assert grader.grade(problem, golden(problem)).passed
     slow = "integer slow; initial for (slow = 0; slow < 100000; slow = slow + 1) ;"
     verdict = grader.grade(problem, changed(problem, "", slow))

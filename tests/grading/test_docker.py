@@ -1,4 +1,4 @@
-"""Docker alone: images derived from a harness' own Dockerfile, what a container may not do, and the verdicts of both executors."""
+"""The Docker executor: images derived from a harness' Dockerfile, refused system calls, and agreement with bubblewrap."""
 
 import contextlib
 import io
@@ -13,31 +13,24 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-from rtl_core.grading.executors.docker_images import IMAGE, instructions
+from rtl_core.grading.executors.docker import IMAGE, instructions
 from rtl_core.grading.executors.toolchain import Toolchain
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.answer import Answer
 
-INSIDE = Toolchain(
-    "/opt/sim/bin/python3",
-    "/libs",
-    "/lib.so",
-    {},
-    modules=frozenset({"cocotb", "cocotb_bus"}),
-    packages={"cocotb": "2.0.1", "cocotb-bus": "0.3.0"},
-)
+
+def test_packages_of_the_image_are_recognised():
+    image = Toolchain(
+        "/opt/sim/bin/python3", "/libs", "/lib.so", {}, packages={"cocotb": "2.0.1", "cocotb-bus": "0.3.0"}
+    )
+    there = ["cocotb_bus", "cocotb-bus", "cocotb-bus==0.3.0", "cocotb==1.9.2", "Cocotb>=1.8"]
+    missing = ["cocotb-bus==0.2.1", "cocotbext-eth", "numpy"]
+    assert [package for package in (*there, *missing) if image.has_package(package)] == there
 
 
-def test_packages_of_the_image_are_not_installed_again():
-    there = ("cocotb_bus", "cocotb-bus", "cocotb-bus==0.3.0", "cocotb==1.9.2", "Cocotb>=1.8")
-    assert [one for one in (*there, "cocotb-bus==0.2.1", "cocotbext-eth", "numpy") if INSIDE.has_package(one)] == [
-        *there
-    ]
-
-
-def test_a_dockerfile_is_read_with_comments_and_continued_lines():
+def test_a_dockerfile_may_have_comments_and_continued_lines():
     text = "FROM __OSS_SIM_IMAGE__\n# words\nRUN pip install \\\n    a b\nWORKDIR /code\nENV X=1\nCMD pytest\n"
     assert instructions(text) == ["RUN pip install      a b", "ENV X=1"]
 
@@ -71,15 +64,15 @@ def test_additions_that_cannot_be_installed_are_an_infrastructure_error_that_nam
 
 
 @pytest.mark.docker
-def test_what_an_image_has_needs_no_other():
+def test_packages_that_the_image_has_need_no_derived_image():
     job = Job({}, {}, (Step("direct", ("true",)),), dockerfile="FROM x\nRUN pip install cocotb-bus\n")
     with make_executor("docker") as executor:
         assert executor._images.digest(job.dockerfile) == executor.toolchain.tools["image"]
 
 
 @pytest.mark.docker
-def test_an_image_that_is_not_ours_grades_with_the_python_on_its_path():
-    """As the public benchmark's own: another place of Python, no /src and /rundir."""
+def test_another_image_uses_the_python_on_its_path():
+    """Like the public benchmark's image: Python in another directory, no /src and /rundir."""
     lines = [
         f"FROM {IMAGE}",
         "RUN cp -a /opt/sim /venv && rm -rf /opt /src /rundir",
@@ -92,11 +85,9 @@ def test_an_image_that_is_not_ours_grades_with_the_python_on_its_path():
         )
         assert not [line for line in log if "error" in line]
         problem = starter_problems("train", 1, 0)[0]
-        with make_executor("docker", tag) as executor:
+        with make_executor("docker", tag) as executor, contextlib.closing(Grader(executor)) as grader:
             assert executor.toolchain.python.startswith("/venv/")
-            grader = Grader(executor)
             assert grader.grade(problem, Answer(files=problem.golden)).passed
-            grader.close()
     finally:
         with contextlib.suppress(docker.errors.APIError):
             api.remove_image(tag, force=True)

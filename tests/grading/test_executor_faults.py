@@ -1,4 +1,4 @@
-"""Graders and sandboxes are killed at random: every answer still ends with the right verdict, and nothing is left."""
+"""Killed and stalled graders, sandboxes and engines: verdicts stay right and nothing is left behind."""
 
 import os
 import random
@@ -7,6 +7,7 @@ import signal
 import socket
 import struct
 import threading
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -27,15 +28,15 @@ from tests.grading.conftest import below, kill_sandboxes
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
-    """An engine of our own, which may be ended."""
+    """An engine that tests may stop."""
     folder = tmp_path_factory.mktemp("engine")
     with Engine(folder / "docker") as started:
         yield started
-    shutil.rmtree(folder)  # it holds a copy of the image
+    shutil.rmtree(folder)  # contains a copy of the image
 
 
 @pytest.mark.slow
-def test_killed_graders_are_started_again_and_leave_nothing(tmp_path):
+def test_killed_graders_leave_nothing_behind(tmp_path):
     """A small run of `python -m benchmarks.chaos --executor bubblewrap`."""
     outcome = chaos(100, tmp_path, kill_every=25, seed=5)
     assert (outcome.graded, outcome.wrong, outcome.left) == (100, {}, [])
@@ -43,29 +44,28 @@ def test_killed_graders_are_started_again_and_leave_nothing(tmp_path):
 
 
 @pytest.mark.docker
-def test_killed_graders_and_engines_are_started_again_and_leave_nothing(tmp_path, engine):
+def test_killed_graders_and_engines_leave_nothing_behind(tmp_path, engine):
     """A small run of `python -m benchmarks.chaos`."""
     outcome = chaos(200, tmp_path, kill_every=50, seed=5, engine=engine, restarts=2)
     assert (outcome.graded, outcome.wrong, outcome.left) == (200, {}, [])
     assert outcome.kills > 0
-    assert outcome.restarts > 0  # grades go on while the engine is away, and may all be done by then
+    assert outcome.restarts > 0  # gradings continue while the engine is down, and may all be done by then
 
 
 @pytest.mark.parametrize("name", ["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
-def test_sandboxes_that_die_at_random_change_no_verdict(name):
+def test_randomly_killed_sandboxes_change_no_verdict(name):
     chance = random.Random(11)
     problems = starter_problems("train", 6, 2)
     stop = threading.Event()
-    kills = threading.Semaphore(0)  # each grade meets a few, however long it takes
-    with make_executor(name) as executor:
+    kills = threading.Semaphore(0)  # a few for each grading, however long it takes
+    with make_executor(name) as executor, closing(Grader(executor)) as grader:
 
-        def kill_now_and_then():
+        def kill_sometimes():
             while not stop.wait(chance.uniform(0.3, 1.0)):
                 kill_sandboxes(executor, lambda: chance.random() < 0.4 and kills.acquire(blocking=False))
 
-        killer = threading.Thread(target=kill_now_and_then)
+        killer = threading.Thread(target=kill_sometimes)
         killer.start()
-        grader = Grader(executor)
         try:
             for number in range(24):
                 problem = problems[number % len(problems)]
@@ -78,19 +78,18 @@ def test_sandboxes_that_die_at_random_change_no_verdict(name):
         finally:
             stop.set()
             killer.join()
-            grader.close()
 
 
-def test_an_agent_that_stands_still_within_its_answer_is_taken_for_dead(monkeypatch):
+def test_an_agent_that_stalls_within_its_answer_counts_as_dead(monkeypatch):
     monkeypatch.setattr(wire, "GRACE_S", 0.2)
     ours, theirs = socket.socketpair()
     with theirs, wire.agent_at(ours) as agent:
-        theirs.sendall(struct.pack("!i", 100) + b'{"steps"')  # a message of 100 bytes that goes no further
+        theirs.sendall(struct.pack("!i", 100) + b'{"steps"')  # the start of a message of 100 bytes
         with pytest.raises(ExecutorDiedError):
             wire.receive(agent, 5)
 
 
-def test_a_sandbox_that_stands_still_before_it_has_taken_the_job_is_replaced(monkeypatch):
+def test_a_sandbox_that_stalls_before_it_receives_the_job_is_replaced(monkeypatch):
     monkeypatch.setattr(wire, "GRACE_S", 3.0)
     with make_executor("bubblewrap") as executor:
         for pid in below(executor._free[0]._process.pid):
@@ -99,8 +98,8 @@ def test_a_sandbox_that_stands_still_before_it_has_taken_the_job_is_replaced(mon
         assert executor.run(job).steps[0].output == "well\n"
 
 
-def test_a_sandbox_whose_simulator_cannot_load_cocotb_says_so_and_names_make_setup():
-    """What cocotb 2.1 comes to under Icarus 11; the simulator then takes our arguments for files."""
+def test_the_error_of_a_simulator_that_cannot_load_cocotb_names_make_setup():
+    """As with cocotb 2.1 under Icarus 11; the simulator then treats our arguments as files."""
     tools = replace(Toolchain.of_this_machine(), libraries="/nowhere")
     with pytest.raises(InfrastructureError, match="not start: libcocotbvpi_icarus: Unable to find") as told:
         BubblewrapExecutor(tools)
@@ -108,14 +107,12 @@ def test_a_sandbox_whose_simulator_cannot_load_cocotb_says_so_and_names_make_set
 
 
 @pytest.mark.docker
-def test_an_engine_that_is_down_costs_no_verdict(engine, monkeypatch):
-    """Without an engine the word is infrastructure_error; once it is back the same grader goes on."""
+def test_a_grader_works_again_after_its_engine_was_down(engine, monkeypatch):
+    """Without an engine the outcome is infrastructure_error."""
     problem = starter_problems("train", 1, 2)[0]
     monkeypatch.setenv("DOCKER_HOST", engine.host)
-    with make_executor("docker") as executor:
-        grader = Grader(executor)
+    with make_executor("docker") as executor, closing(Grader(executor)) as grader:
         assert grader.grade(problem, Answer(files=problem.golden)).passed
         with engine.down(signal.SIGTERM):
             assert grader.grade(problem, Answer(files=problem.golden)).outcome is Outcome.INFRASTRUCTURE_ERROR
         assert grader.grade(problem, Answer(files=problem.golden)).passed
-        grader.close()

@@ -1,4 +1,4 @@
-"""`rtl-distill grade` as a user runs it."""
+"""The command `rtl-distill grade`."""
 
 import contextlib
 import io
@@ -55,7 +55,7 @@ def run(*arguments):
 
 
 def graded(problems, answers, output, **settings):
-    """The same in this process, which starts sooner; what the console is told."""
+    """Run it in this process, which is faster; return the console output."""
     told = io.StringIO()
     before = progress.set(ConsoleProgress(Console(file=told, width=200)))
     grade_file(FileGrading(problems, answers, output, **settings))
@@ -86,7 +86,7 @@ def test_a_verdict_for_every_answer_in_order(files):
 
 
 @pytest.mark.slow
-def test_passes_are_looked_at_where_that_is_asked_for(files, tmp_path):
+def test_passing_answers_are_audited_on_request(files, tmp_path):
     problems, lines, _ = files
     answers, output = write(tmp_path / "answers.jsonl", lines), tmp_path / "verdicts.jsonl"
     findings = tmp_path / "findings.jsonl"
@@ -103,32 +103,23 @@ def test_broken_answer_lines_are_named_and_the_others_graded(files):
     problems, lines, folder = files
     answers, output = folder / "broken.jsonl", folder / "broken-verdicts.jsonl"
     identity = lines[0]["id"]
-    texts = [
-        json.dumps(lines[2]),
-        "{",
-        "[]",
-        json.dumps({"id": "unknown", "response": "x"}),
-        json.dumps({"id": identity}),
-        json.dumps({"id": identity, "files": {"rtl/a.sv": 3}}),
-        json.dumps({"id": identity, "response": "x", "sample": "first"}),
-        "",
+    broken = [
+        ("{", "JSON"),
+        ("[]", "list"),
+        (json.dumps({"id": "unknown", "response": "x"}), "unknown"),
+        (json.dumps({"id": identity}), "response"),
+        (json.dumps({"id": identity, "files": {"rtl/a.sv": 3}}), "files.rtl/a.sv"),
+        (json.dumps({"id": identity, "response": "x", "sample": "first"}), "sample"),
     ]
-    answers.write_text("\n".join(texts))
+    answers.write_text("\n".join([json.dumps(lines[2]), *(text for text, _ in broken), ""]))
     done = run(problems, "--answers", answers, "--output", output, "--until", "format")
     assert done.returncode == 1
-    for number, word in (
-        (2, "JSON"),
-        (3, "list"),
-        (4, "unknown"),
-        (5, "response"),
-        (6, "files.rtl/a.sv"),
-        (7, "sample"),
-    ):
+    for number, (_, word) in enumerate(broken, 2):
         assert any(f"broken.jsonl:{number}:" in line and word in line for line in done.stderr.splitlines()), done.stderr
     assert len(output.read_text().splitlines()) == 1
 
 
-def test_a_missing_file_is_one_clear_sentence(files):
+def test_a_missing_file_or_an_unknown_executor_is_a_one_line_error(files):
     problems, _, folder = files
     done = run(problems, "--answers", folder / "none.jsonl", "--output", folder / "x.jsonl")
     assert done.returncode == 2
@@ -144,7 +135,7 @@ LIMIT = ("--timeout", "100")
 
 
 def hanging(lines):
-    """Two quick answers around one whose simulation never ends, and one more."""
+    """Four answers; the simulation of the second never ends."""
     identity, ((path, code),) = lines[1]["id"], lines[1]["files"].items()
     slow = {"id": identity, "files": {path: code.replace("endmodule", HUNG)}, "sample": 7}
     return [lines[2], slow, {**lines[0], "sample": 8}, {**lines[1], "sample": 10}]
@@ -152,8 +143,8 @@ def hanging(lines):
 
 @contextlib.contextmanager
 def started(*arguments):
-    """The command in a process group of its own, of which nothing is left."""
-    # What a shell starts in the background ignores interrupts, and so would what we start.
+    """The command in its own process group, which is killed at the end."""
+    # A background process of a shell ignores interrupts, and so would its children.
     heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     command = [sys.executable, "-c", f"{heed}; from rtl_distill.cli import main; main()", "grade", *map(str, arguments)]
     process = subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True)
@@ -182,14 +173,12 @@ def is_gone(group):
         pytest.param(signal.SIGTERM, False, marks=pytest.mark.slow),
     ],
 )
-def test_an_interrupt_ends_at_once_keeps_what_is_finished_and_the_same_command_goes_on(
-    files, tmp_path, executor, number, group
-):
+def test_an_interrupted_command_keeps_its_verdicts_and_resumes(files, tmp_path, executor, number, group):
     problems, lines, _ = files
     answers, output = write(tmp_path / "answers.jsonl", hanging(lines)), tmp_path / "verdicts.jsonl"
     call = (problems, "--answers", answers, "--output", output, "--jobs", 2, "--executor", executor, *LIMIT)
     with started(*call) as process:
-        # The third and fourth are written although the second is not done.
+        # The third and fourth are written before the second.
         wait_for(lambda: output.exists() and len(output.read_text().splitlines()) == 3, "three verdicts")
         time.sleep(1)
         (os.killpg if group else os.kill)(process.pid, number)
@@ -211,28 +200,28 @@ def test_an_interrupt_ends_at_once_keeps_what_is_finished_and_the_same_command_g
     write(answers, changed)
     again = run(*call)
     assert again.returncode == 0, again.stderr
-    assert "3 verdicts taken up" in again.stderr
+    assert "3 verdicts reused" in again.stderr
     second = read(output)
     assert [record["sample"] for record in second] == [9, 7, 8, 10]
     assert [record for record in second if record["sample"] != 7] == sorted(first, key=lambda r: (9, 7, 8, 10).index(r["sample"]))  # fmt: skip
     assert "4 answers, 1 graded now" in again.stdout
 
 
-def test_only_the_same_problem_answer_and_settings_are_taken_up(files, tmp_path):
+def test_only_verdicts_on_the_same_problem_answer_and_settings_are_reused(files, tmp_path):
     problems, lines, _ = files
     answers, output = write(tmp_path / "answers.jsonl", lines[1:4]), tmp_path / "verdicts.jsonl"
     call = (problems, answers, output)
-    assert "taken up" not in graded(*call, until=Stage.FORMAT)
+    assert "reused" not in graded(*call, until=Stage.FORMAT)
     whole = output.read_text()
-    assert "3 verdicts taken up" in graded(*call, until=Stage.FORMAT)
+    assert "3 verdicts reused" in graded(*call, until=Stage.FORMAT)
     assert output.read_text() == whole
-    # An answer before the others moves their numbers; one that changed is graded again; a broken last line is dropped.
+    # A new first answer shifts the others; a changed answer is graded again; a broken last line is dropped.
     other = {path: "// changed\n" + text for path, text in lines[3]["files"].items()}
     moved = [{"id": lines[0]["id"], "response": "Neither do I."}, lines[1], lines[2], {**lines[3], "files": other}]
     write(answers, moved)
     output.write_text(whole + whole.splitlines()[0][:40])
     told = graded(*call, until=Stage.FORMAT)
-    assert "2 verdicts taken up" in told
+    assert "2 verdicts reused" in told
     assert "1 lines replaced" in told
     assert [(record["sample"], record["outcome"]) for record in read(output)] == [
         (0, "no_answer"),
@@ -246,39 +235,38 @@ def test_only_the_same_problem_answer_and_settings_are_taken_up(files, tmp_path)
 
 
 @pytest.mark.slow
-def test_what_passed_before_an_interrupt_limits_what_is_left(files, tmp_path):
+def test_answers_that_passed_before_an_interrupt_set_the_budget_of_the_rest(files, tmp_path):
     problems, (right, *_), _ = files
     answers, output = write(tmp_path / "answers.jsonl", [{**right, "sample": 0}]), tmp_path / "verdicts.jsonl"
     limits = Limits(wall_s=600, cpu_s=600, cpu_floor_s=0.5)
     graded(problems, answers, output, limits=limits)
     text = right["response"].replace("logic q1,", "integer i; initial while (1) i = i + 1; logic q1,")
     write(answers, [{**right, "sample": 0}, {**right, "response": text, "sample": 1}])
-    assert "1 verdicts taken up" in graded(problems, answers, output, limits=limits)
+    assert "1 verdicts reused" in graded(problems, answers, output, limits=limits)
     assert "answers that pass take at most" in read(output)[1]["reasons"][0]
 
 
-def test_a_failed_grading_is_done_again(files, tmp_path):
+def test_a_failed_grading_is_repeated(files, tmp_path):
     problems, lines, _ = files
     answers, output = write(tmp_path / "answers.jsonl", lines[1:3]), tmp_path / "verdicts.jsonl"
     graded(problems, answers, output, until=Stage.INTERFACE)
     good, other = read(output)
     write(output, [{**good, "outcome": "infrastructure_error"}, other])
-    assert "1 verdicts taken up" in graded(problems, answers, output, until=Stage.INTERFACE)
+    assert "1 verdicts reused" in graded(problems, answers, output, until=Stage.INTERFACE)
     assert [record["outcome"] for record in read(output)] == ["not_tested", "no_answer"]
 
 
 @pytest.mark.parametrize("content", ['{"id": "x", "response": "y"}\n', "notes\n", '{"id": "x"\n{"id": "y"}\n'])
-def test_a_file_that_holds_no_verdicts_is_not_overwritten(files, tmp_path, content):
+def test_a_file_with_other_contents_is_not_overwritten(files, tmp_path, content):
     problems, lines, _ = files
     answers, output = write(tmp_path / "answers.jsonl", lines[2:3]), tmp_path / "mine.txt"
     output.write_text(content)
-    done = run(problems, "--answers", answers, "--output", output, "--until", "format")
-    assert done.returncode == 2
-    assert "mine.txt:1" in done.stderr
+    with pytest.raises(ProblemError, match=r"mine\.txt:1"):
+        graded(problems, answers, output, until=Stage.FORMAT)
     assert output.read_text() == content
 
 
-def test_of_two_commands_with_one_output_the_second_ends_and_no_verdict_is_lost(files, tmp_path):
+def test_a_second_command_with_the_same_output_fails_and_loses_no_verdict(files, tmp_path):
     problems, lines, _ = files
     answers, output = write(tmp_path / "answers.jsonl", lines[2:3]), tmp_path / "verdicts.jsonl"
     graded(problems, answers, output)
@@ -290,27 +278,23 @@ def test_of_two_commands_with_one_output_the_second_ends_and_no_verdict_is_lost(
     assert output.read_text() == kept
 
 
-def test_what_got_through_all_graded_stages_is_no_failure(files, tmp_path):
+def test_an_answer_that_passes_all_graded_stages_is_not_tested(files, tmp_path):
     problems, lines, _ = files
     ((path, code),) = lines[1]["files"].items()
     broken = {"id": lines[1]["id"], "files": {path: code.replace("endmodule", "")}}
     answers, output = write(tmp_path / "answers.jsonl", [lines[1], lines[2], broken]), tmp_path / "verdicts.jsonl"
-    wanted = {
-        "format": ["not_tested", "no_answer", "not_tested"],
-        "syntax": ["not_tested", "no_answer", "compile_failed"],
-    }
-    for stage, outcomes in wanted.items():
+    for stage, third in (("format", "not_tested"), ("syntax", "compile_failed")):
         done = run(problems, "--answers", answers, "--output", output, "--until", stage)
         assert done.returncode == 0, done.stderr
         records = read(output)
-        assert [record["outcome"] for record in records] == outcomes
+        assert [record["outcome"] for record in records] == ["not_tested", "no_answer", third]
         assert records[0]["stages"][stage]["status"] == "passed"
         assert records[0]["stages"]["tests"]["status"] == "skipped"
         assert records[0]["reasons"] == [f"graded until {stage} only"]
         assert (records[0]["passed"], records[0]["tests_total"]) == (False, 0)
 
 
-def test_every_quarter_of_the_way_is_told_where_there_is_no_terminal(files, tmp_path):
+def test_progress_is_reported_every_quarter_without_a_terminal(files, tmp_path):
     problems, lines, _ = files
     answers = write(tmp_path / "answers.jsonl", [lines[2] | {"sample": n} for n in range(40)])
     done = run(problems, "--answers", answers, "--output", tmp_path / "v.jsonl", "--until", "format")

@@ -1,4 +1,4 @@
-"""Differences of interface, and which of them need no harness run."""
+"""Interface differences, and which of them make a harness run needless."""
 
 import pytest
 
@@ -10,7 +10,7 @@ ENV = "TOPLEVEL = top\nMODULE = test_top\n"
 MISSING_TOP = (InterfaceMismatch(kind=MismatchKind.WRONG_MODULE, name="top"),)
 
 
-def test_a_missing_module_is_told_with_the_modules_that_are_there():
+def test_a_missing_module_is_reported_with_the_existing_ones():
     demand = Interface(module="top", source=InterfaceSource.SPECIFICATION)
     answer = {"rtl/a.sv": "// a module for sums, see module gcd_top\nmodule other; endmodule\n"}
     (mismatch,) = compare(demand, None, answer)
@@ -36,7 +36,7 @@ def test_a_comment_declares_nothing():
     ],
     ids=["the top level is missing", "no top level is named", "it may be there", "another top level"],
 )
-def test_only_a_missing_top_level_needs_no_harness(harness, sources, fatal):
+def test_only_a_missing_top_level_is_fatal(harness, sources, fatal):
     assert is_fatal(MISSING_TOP, harness, sources) is fatal
 
 
@@ -46,7 +46,7 @@ def test_no_other_difference_is_fatal(kind):
     assert not is_fatal((InterfaceMismatch(kind=kind, name="q"),), used, [])
 
 
-def test_a_port_that_the_harness_really_touches_is_hopeless_to_miss():
+def test_only_a_missing_port_that_the_harness_uses_is_hopeless():
     text = "@cocotb.test()\nasync def t(dut):\n    dut.q.value = 1\n    # dut.ghost.value = 1\n"
     harness = {"src/.env": ENV, "src/test_top.py": text}
     assert is_hopeless((InterfaceMismatch(kind=MismatchKind.MISSING_PORT, name="q"),), harness)

@@ -1,14 +1,14 @@
-"""Facts that decide a verdict: parameters that arrive, outputs that move, whose fault a failure is, what an answer costs."""
+"""Facts that decide a verdict: effective parameters, changing outputs, the cause of a failure, the cost of an answer, seeds."""
 
 import re
+from contextlib import closing
 
 import pytest
 
-from rtl_core.grading.cache import normalised
 from rtl_core.grading.evidence import CONSTANT, refused_parameters
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.inside.lib import compiled
-from rtl_core.grading.jobs import instructions
+from rtl_core.grading.jobs import witness_environment
 from rtl_core.grading.limits import Limits
 from rtl_core.problems.cvdp import problem_from_record
 from rtl_core.types.answer import Answer
@@ -88,26 +88,23 @@ def grade(grader, text, **changes):
     return grader.grade(gray_problem(**changes), Answer(files={"rtl/gray.sv": text}))
 
 
-# What the runner sets arrives
-
-
-def test_a_parameter_that_arrives_passes(grader):
-    verdict = grade(grader, RIGHT)
-    assert verdict.passed, verdict.reasons
+# Parameters that the runner sets
 
 
 @pytest.mark.parametrize(
     "text",
     [
+        RIGHT,
         "module gray #(parameter [0:0] WIDTH = 0)(input [7:0] binary, output [7:0] code); assign code = binary; endmodule\n",
         "module gray(input binary, output code); localparam WIDTH = 1; assign code = binary; endmodule\n",
         "module gray(input binary, output code); reg [3:0] WIDTH = 1; assign code = binary; endmodule\n",
     ],
 )
-def test_a_parameter_that_is_set_and_does_not_arrive_is_not_paid(grader, text):
+def test_only_a_design_that_takes_the_parameter_is_paid(grader, text):
     verdict = grade(grader, text)
-    assert verdict.outcome is Outcome.INTERFACE_MISMATCH, verdict.reasons
-    assert any(m.kind is MismatchKind.WRONG_PARAMETER and m.name == "WIDTH" for m in verdict.mismatches)
+    assert verdict.outcome is (Outcome.PASSED if text is RIGHT else Outcome.INTERFACE_MISMATCH), verdict.reasons
+    wrong = {m.name for m in verdict.mismatches if m.kind is MismatchKind.WRONG_PARAMETER}
+    assert wrong == (set() if text is RIGHT else {"WIDTH"})
 
 
 @pytest.mark.parametrize(
@@ -127,12 +124,12 @@ def test_a_parameter_that_is_set_and_does_not_arrive_is_not_paid(grader, text):
         ("if (1) begin : WIDTH localparam value = 1; end reg x", "8", False),
     ],
 )
-def test_what_a_compiled_program_says_of_a_parameter(shell, declared, wanted, arrives):
+def test_the_compiled_program_shows_whether_a_parameter_has_its_value(shell, declared, wanted, arrives):
     text = f"module top; {declared}; endmodule\n"
     done = shell(
         f"iverilog -g2012 -s top '-Ptop.WIDTH={wanted}' -o x /code/rtl/t.sv && cat x", files={"rtl/t.sv": text}
     )
-    if done.exit_code != 0:  # Icarus 13 refuses to set what is no parameter of this name
+    if done.exit_code != 0:  # Icarus 13 rejects a name that is not a parameter
         (refused,) = refused_parameters({"argv": [f"-Ptop.WIDTH={wanted}"], "output": done.output})
         assert (refused.name, refused.expected) == ("WIDTH", wanted)
         assert not re.match(r"parameter\b.*\bWIDTH", declared)
@@ -149,7 +146,7 @@ def test_what_a_compiled_program_says_of_a_parameter(shell, declared, wanted, ar
         ("t.sv:2: error: Unable to bind wire/reg/memory `x' in `top'\n", []),
     ],
 )
-def test_what_icarus_13_says_of_a_parameter_that_it_cannot_set(said, names):
+def test_errors_of_icarus_13_about_parameters_are_parsed(said, names):
     found = refused_parameters({"argv": ["iverilog", "-Ptop.WIDTH=8"], "output": said})
     assert [(one.name, one.expected, one.got) for one in found] == [(name, "8", "none") for name in names]
 
@@ -159,17 +156,20 @@ GIVEN = RIGHT.replace("binary ^ (binary >> 1)", "binary")
 
 
 @pytest.mark.parametrize(
-    ("width", "prompt", "paid"),
+    ("width", "prompt", "dut", "paid"),
     [
-        (4, "Mend it.", True),
-        (1, "Mend it.", False),
-        (1, "The output is WIDTH-1 down to 0.", False),
-        (6, "Mend it.", False),
-        (6, "Mend it and let WIDTH be 6.", True),
+        (4, "Mend it.", "dut", True),
+        (1, "Mend it.", "dut", False),
+        (1, "The output is WIDTH-1 down to 0.", "dut", False),
+        (6, "Mend it.", "dut", False),
+        (6, "Mend it and let WIDTH be 6.", "dut", True),
+        (4, "Mend it.", "device", True),
+        (1, "Mend it.", "device", False),
     ],
 )
-def test_a_parameter_that_the_harness_only_reads_keeps_its_default(grader, width, prompt, paid):
-    problem = gray_problem(runner=UNSET, prompt=prompt, context={"rtl/gray.sv": GIVEN})
+def test_a_parameter_that_the_harness_only_reads_keeps_its_default(grader, width, prompt, dut, paid):
+    test = GRAY_TEST.replace("dut", dut)
+    problem = gray_problem(test, runner=UNSET, prompt=prompt, context={"rtl/gray.sv": GIVEN})
     verdict = grader.grade(problem, Answer(files={"rtl/gray.sv": RIGHT.replace("WIDTH = 4", f"WIDTH = {width}")}))
     assert verdict.passed is paid, verdict.reasons
 
@@ -182,7 +182,7 @@ DERIVED = RIGHT.replace("WIDTH = 4", "BYTES = 1, parameter WIDTH = 8 * BYTES")
     [(DERIVED, True), (DERIVED.replace("8 * BYTES", "2"), False), (DERIVED.replace("8 * BYTES", "BYTES"), False)],
 )
 @pytest.mark.parametrize("given", ["context", "prompt"])
-def test_a_default_that_is_computed_follows_what_the_harness_sets(grader, text, paid, given):
+def test_a_computed_default_follows_the_parameters_that_the_harness_sets(grader, text, paid, given):
     sets = RUNNER.replace("[4, 8]", "[2, 1]").replace('"WIDTH": width', '"BYTES": width')
     sampled = GRAY_TEST.replace("range(1 << width)", "range(0, 1 << width, 1 + (1 << width >> 6))")
     right = DERIVED.replace("binary ^", "binary &")
@@ -191,25 +191,15 @@ def test_a_default_that_is_computed_follows_what_the_harness_sets(grader, text, 
     assert verdict.passed is paid, verdict.reasons
 
 
-def test_the_same_holds_where_the_harness_calls_the_design_otherwise(grader):
-    problem = gray_problem(runner=UNSET, test=GRAY_TEST.replace("dut", "device"), context={"rtl/gray.sv": GIVEN})
-    for width, paid in ((4, True), (1, False)):
-        answer = Answer(files={"rtl/gray.sv": RIGHT.replace("WIDTH = 4", f"WIDTH = {width}")})
-        assert grader.grade(problem, answer).passed is paid
+# Outputs that change
 
 
-# Outputs move
+def test_a_constant_that_passes_its_harness_is_not_paid(grader):
+    text = "module gray #(parameter WIDTH = 8)(input [7:0] binary, output reg [7:0] code); initial code = 0; endmodule"
+    assert grade(grader, text, test=IDLE_TEST).reasons == (CONSTANT,)
 
 
-def test_a_constant_is_not_paid_by_a_harness_that_cannot_tell(grader):
-    text = (
-        "module gray #(parameter WIDTH = 8)(input [7:0] binary, output reg [7:0] code); initial code = 0; endmodule\n"
-    )
-    verdict = grade(grader, text, test=IDLE_TEST)
-    assert verdict.reasons == (CONSTANT,)
-
-
-def test_a_design_that_only_the_harness_leaves_idle_is_paid(grader):
+def test_a_design_that_is_idle_only_under_its_harness_is_paid(grader):
     text = """module gray #(parameter WIDTH = 8)(input [7:0] binary, output [7:0] code);
   assign code = binary & (binary >> 1);
 endmodule
@@ -227,22 +217,22 @@ def test_an_output_that_changes_once_has_changed(grader):
     assert verdict.passed, verdict.reasons
 
 
-# Whose fault a failure is
+# The cause of a failure
 
 
-def test_a_harness_that_never_runs_is_nobodys_verdict(grader):
+def test_a_harness_that_never_runs_is_an_infrastructure_error(grader):
     verdict = grade(grader, RIGHT, runner=RUNNER.replace("import os", "import os\nraise OSError('no such licence')"))
     assert verdict.outcome is Outcome.INFRASTRUCTURE_ERROR
 
 
-def test_a_harness_that_fails_on_one_text_alone_gives_a_verdict(grader):
+def test_a_harness_that_fails_for_one_text_only_gives_a_verdict(grader):
     picky = RUNNER.replace("    runner = ", '    assert "casex" not in open("/code/rtl/gray.sv").read()\n    runner = ')
     assert grade(grader, RIGHT, runner=picky).passed
     verdict = grade(grader, RIGHT + "// casex\n", runner=picky)
     assert verdict.outcome is Outcome.TESTS_FAILED, verdict.reasons
 
 
-# What an answer costs
+# The cost of an answer
 
 
 @pytest.mark.corpus
@@ -264,13 +254,13 @@ def test_a_harness_that_fails_on_one_text_alone_gives_a_verdict(grader):
         ),
     ],
 )
-def test_an_answer_that_never_ends_costs_its_limit_once(counting, text):
-    grader = Grader(counting, limits=Limits(wall_s=3, cpu_s=20))
-    verdict = grade(grader, text)
-    grader.close()
+def test_an_answer_that_never_ends_uses_its_limit_in_one_service_only(counting, text):
+    second = COMPOSE.partition("services:\n")[2].replace("direct", "again")
+    problem = replace_harness(gray_problem(), {"docker-compose.yml": COMPOSE + second})
+    with closing(Grader(counting, limits=Limits(wall_s=3, cpu_s=20))) as grader:
+        verdict = grader.grade(problem, Answer(files={"rtl/gray.sv": text}))
     assert verdict.outcome is Outcome.TIMEOUT, verdict.reasons
-    steps = [step for job in counting.jobs for step in job.steps]
-    assert len(steps) == 1
+    assert len([step for job in counting.jobs for step in job.steps]) == 1
 
 
 @pytest.mark.slow
@@ -282,23 +272,11 @@ def test_the_time_of_a_killed_simulator_is_counted(shell):
     assert done.cpu_s > 0.3
 
 
-@pytest.mark.slow
-def test_no_service_runs_after_one_that_ran_out_of_time(counting):
-    problem = gray_problem()
-    second = COMPOSE.partition("services:\n")[2].replace("direct", "again")
-    problem = replace_harness(problem, {"docker-compose.yml": COMPOSE + second})
-    grader = Grader(counting, limits=Limits(wall_s=3, cpu_s=20))
-    loop = RIGHT.replace("endmodule", "integer i; initial while (1) i = i + 1;\nendmodule")
-    grader.grade(problem, Answer(files={"rtl/gray.sv": loop}))
-    grader.close()
-    assert len(counting.jobs[0].steps) == 1
-
-
 def replace_harness(problem, files):
     return problem.model_copy(update={"harness": {**problem.harness, **files}})
 
 
-# Where the seed decides
+# Seeds
 
 LUCK = """import os
 import random
@@ -318,7 +296,7 @@ async def lucky(dut):
     ("unlucky", "golden", "passes"),
     [("0, 9", "", True), ("0, 1, 9", "", False), ("2, 9", "", True), ("0, 9", RIGHT, False)],
 )
-def test_a_majority_of_seeds_decides_where_no_golden_answer_can(grader, unlucky, golden, passes):
+def test_a_majority_of_seeds_decides_without_a_golden_answer(grader, unlucky, golden, passes):
     verdict = grade(grader, RIGHT, test=LUCK.replace("SEEDS", unlucky), golden=golden)
     assert verdict.passed is passes, verdict.reasons
     if unlucky == "0, 9" and not golden:
@@ -326,15 +304,14 @@ def test_a_majority_of_seeds_decides_where_no_golden_answer_can(grader, unlucky,
 
 
 def test_a_wrong_design_is_simulated_twice_at_most(counting):
-    grader = Grader(counting)
     wrong = RIGHT.replace(">> 1", ">> 2")
-    assert not grade(grader, wrong, test=LUCK.replace("SEEDS", "9,")).passed
-    grader.close()
+    with closing(Grader(counting)) as grader:
+        assert not grade(grader, wrong, test=LUCK.replace("SEEDS", "9,")).passed
     assert len(counting.jobs) == 2
 
 
-def test_a_golden_answer_that_is_found_later_changes_what_is_known_of_a_problem(grader):
-    """Samples of a teacher can become the golden answer; the grader has graded the problem before."""
+def test_a_golden_answer_found_later_invalidates_cached_facts_about_a_problem(grader):
+    """A teacher's sample may become the golden answer after the problem was graded."""
     problem = gray_problem(runner=UNSET)
     assert grader.demanded(problem) == {}
     width = Parameter(name="WIDTH", default=4)
@@ -345,7 +322,7 @@ def test_a_golden_answer_that_is_found_later_changes_what_is_known_of_a_problem(
     assert grader.key(problem, answer) != grader.key(found, answer)
 
 
-def test_a_service_without_simulation_is_one_test_whatever_the_others_say(grader):
+def test_a_service_without_simulation_counts_as_one_test(grader):
     lint = """  lint:
     image: __OSS_SIM_IMAGE__
     env_file: ./src/.env
@@ -358,16 +335,6 @@ def test_a_service_without_simulation_is_one_test_whatever_the_others_say(grader
     assert [(verdict.tests_passed, verdict.tests_total) for verdict in verdicts] == [(3, 3), (1, 3)]
 
 
-def test_a_task_of_a_given_header_may_be_called():
+def test_a_task_in_a_given_header_is_allowed():
     context = {"rtl/gray.sv": "", "rtl/dump.vh": 'initial f = $fopen("x");\n'}
-    told = instructions(gray_problem(context=context), (), {})
-    assert told["RTL_TASKS"] == "fopen"
-
-
-# The verdict cache
-
-
-@pytest.mark.parametrize("space", ["\N{NO-BREAK SPACE}", "\v", "\x1c", "\x85", "\N{LINE SEPARATOR}", "\f"])
-def test_white_space_that_a_simulator_refuses_is_another_text(space):
-    assert normalised(f"module m;{space}\nendmodule") != normalised("module m;\nendmodule")
-    assert normalised("module m; \t\nendmodule") == normalised("module m;\nendmodule")
+    assert witness_environment(gray_problem(context=context), (), {})["RTL_TASKS"] == "fopen"

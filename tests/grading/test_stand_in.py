@@ -1,9 +1,10 @@
-"""The answer that no model wrote: it compiles, and has what a harness may ask of its interface."""
+"""Stand-in answers compile and have the interface that a harness may use."""
 
 import subprocess
 
 from rtl_core.grading.stand_in import stand_in
-from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Port, Problem
+from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Port
+from tests.nouns import a_problem
 
 RUNNER = """
 from cocotb_tools.runner import get_runner
@@ -13,17 +14,14 @@ runner.build(sources=["/code/rtl/top.sv"], hdl_toplevel="top", parameters={"WIDT
 """
 
 
-def problem(**changed) -> Problem:
+def problem(**changed):
     interface = Interface(
         module="top", source=InterfaceSource.HARNESS,
         ports=(Port(name="clk"), Port(name="a", direction="input"), Port(name="y", width=3)),
         parameters=(Parameter(name="ZERO", default=0),),
     )  # fmt: skip
-    given = {
-        "id": "p", "source": "s", "category": "cid003", "difficulty": "easy", "prompt": "?", "targets": ("rtl/top.sv", "rtl/part.sv"),
-        "harness": {"src/test_runner.py": RUNNER}, "interface": interface,
-    }  # fmt: skip
-    return Problem.model_validate({**given, **changed})
+    harness = {"src/test_runner.py": RUNNER}
+    return a_problem(targets=("rtl/top.sv", "rtl/part.sv"), harness=harness, interface=interface, **changed)
 
 
 def test_an_empty_module_has_the_demanded_ports_and_every_parameter_that_the_harness_may_set(tmp_path):
@@ -31,20 +29,19 @@ def test_an_empty_module_has_the_demanded_ports_and_every_parameter_that_the_har
     assert files["rtl/part.sv"] == "// nothing\n"
     text = files["rtl/top.sv"]
     assert all(line in text for line in ("  output clk", "  input [31:0] a", "  output [2:0] y"))
-    assert all(f"parameter {one}" in text for one in ("ZERO = 0", "WIDTH = 8", "depth = 8"))
+    assert all(f"parameter {setting}" in text for setting in ("ZERO = 0", "WIDTH = 8", "depth = 8"))
     assert not any(f"parameter {word} " in text for word in ("input", "output", "top", "a"))
     (tmp_path / "top.sv").write_text(text)
     subprocess.run(["iverilog", "-g2012", "-t", "null", tmp_path / "top.sv"], check=True)
 
 
-def test_a_module_that_only_documents_and_test_benches_show_is_written_all_the_same():
+def test_a_module_found_only_in_documents_and_test_benches_is_written():
     shown = "module top(input clk); endmodule\n"
     context = {"docs/top.md": f"```verilog\n{shown}```\n", "verif/tb.sv": shown}
     assert "module top" in stand_in(problem(context=context))["rtl/top.sv"]
     assert stand_in(problem(context={"rtl/other.sv": shown}))["rtl/top.sv"] == "// nothing\n"
 
 
-def test_the_golden_answer_stands_in_where_there_is_one():
-    assert stand_in(problem(golden={"rtl/top.sv": "module top; endmodule\n"})) == {
-        "rtl/top.sv": "module top; endmodule\n"
-    }
+def test_the_golden_answer_is_the_stand_in_if_there_is_one():
+    golden = {"rtl/top.sv": "module top; endmodule\n"}
+    assert stand_in(problem(golden=golden)) == golden

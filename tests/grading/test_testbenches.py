@@ -1,13 +1,13 @@
-"""A test bench that is appended to the design is left out, and nothing else of the text ever is."""
+"""Test benches next to a design are removed, and no other text."""
 
 import pytest
 
 from rtl_core.grading.design import without_test_benches
 from rtl_core.grading.screen import MAX_FILE_CHARS
 from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage
 from tests.growth import assert_linear
+from tests.nouns import a_problem
 
 DESIGN = "module m(input clk, output reg q);\n  always @(posedge clk) q <= ~q; // not tb\nendmodule\n"
 BENCH = """module tb;
@@ -22,16 +22,10 @@ endmodule
 """
 PARAMETERS = BENCH.replace("module tb;", "module tb #(parameter N = (2), M = 3) ();")
 CALM = "module tb;\n  m dut();\n  initial begin\n    $stop;\n  end\nendmodule : tb\n"
-GAP = "\n" * BENCH.count("\n")
-
-
-def problem(**changes):
-    given = {"id": "p", "source": "cvdp", "category": "cid003", "difficulty": "easy", "prompt": "", "targets": ("rtl/m.sv",), "harness": {}}  # fmt: skip
-    return Problem(**{**given, **changes})
 
 
 def left(text, **changes):
-    return without_test_benches(problem(**changes), {"rtl/m.sv": text})[0]["rtl/m.sv"]
+    return without_test_benches(a_problem(**changes), {"rtl/m.sv": text})[0]["rtl/m.sv"]
 
 
 @pytest.mark.parametrize("bench", [BENCH, PARAMETERS, CALM])
@@ -47,16 +41,14 @@ def left(text, **changes):
         "// synthesis translate_off\n{bench}// synthesis translate_on\n{design}",
     ],
 )
-def test_a_bench_is_replaced_by_empty_lines_and_the_rest_is_untouched(frame, bench):
-    text = frame.format(design=DESIGN, bench=bench)
-    gap = "\n" * (bench.count("\n"))
-    assert left(text) == frame.format(design=DESIGN, bench=gap)
-    files, told = without_test_benches(problem(), {"rtl/m.sv": text})
+def test_a_bench_is_replaced_by_empty_lines_and_the_rest_is_unchanged(frame, bench):
+    files, told = without_test_benches(a_problem(), {"rtl/m.sv": frame.format(design=DESIGN, bench=bench)})
+    assert files == {"rtl/m.sv": frame.format(design=DESIGN, bench="\n" * bench.count("\n"))}
     assert told == ["rtl/m.sv: the test bench tb was left out"]
-    assert without_test_benches(problem(), files) == (files, [])
+    assert without_test_benches(a_problem(), files) == (files, [])
 
 
-def test_benches_and_their_helpers_without_ports_go_together():
+def test_benches_and_their_helpers_without_ports_are_removed():
     helper = "module clocks;\n  reg c;\n  initial forever #5 c = 1;\nendmodule\n"
     user = BENCH.replace("always #5", "clocks cs(); always #5")
     assert left(DESIGN + user + helper).strip() == DESIGN.strip()
@@ -97,25 +89,24 @@ def test_benches_and_their_helpers_without_ports_go_together():
         "/*\n" + BENCH + "*/\n" + DESIGN,
     ],
 )
-def test_what_is_no_bench_for_certain_is_left_as_it_is(text):
+def test_text_that_is_not_certainly_a_bench_is_kept(text):
     assert left(text) == text
 
 
-def test_a_module_that_is_asked_for_is_no_bench():
+def test_a_module_that_the_problem_names_is_kept():
     text = DESIGN + BENCH
     assert left(text, targets=("rtl/m.sv", "rtl/tb.sv")) == text
     assert left(text, harness={"src/.env": "TOPLEVEL=tb\n"}) == text
     assert left(text, harness={"src/test_runner.py": 'runner.test(hdl_toplevel="tb")'}) == text
     assert left(text, harness={"src/top.v": "module top; tb t(); endmodule"}) == text
     assert left(text, context={"rtl/top.v": "module top; tb t(); endmodule"}) == text
-    # Python has a `tb` of its own.
-    assert left(text, harness={"src/test_m.py": "tb = TB(dut)  # tb"}) == DESIGN + GAP
+    # A Python variable `tb` is no such name.
+    assert left(text, harness={"src/test_m.py": "tb = TB(dut)  # tb"}) == DESIGN + "\n" * BENCH.count("\n")
 
 
-def test_a_bench_that_another_file_of_the_answer_uses_stays():
-    two = problem(targets=("rtl/m.sv", "rtl/n.sv"))
+def test_a_bench_that_another_file_of_the_answer_uses_is_kept():
     files = {"rtl/m.sv": DESIGN + BENCH, "rtl/n.sv": "module n;\n  tb t();\nendmodule\n"}
-    assert without_test_benches(two, files) == (files, [])
+    assert without_test_benches(a_problem(targets=tuple(files)), files) == (files, [])
 
 
 @pytest.mark.parametrize(
@@ -144,7 +135,7 @@ def test_hostile_text_takes_linear_time_and_raises_nothing(pattern):
     assert_linear(left, lambda size: (DESIGN + text(size))[: size - len(BENCH)] + BENCH)
 
 
-def test_a_file_that_the_screen_refuses_for_its_length_is_left_as_it_is():
+def test_a_file_that_is_too_long_for_the_screen_is_not_changed():
     text = DESIGN + BENCH + " " * MAX_FILE_CHARS
     assert left(text) == text
 

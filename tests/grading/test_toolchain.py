@@ -1,4 +1,4 @@
-"""Which tools the bubblewrap executor takes: the installed ones, else this machine's with a word of warning."""
+"""The tools of the bubblewrap executor: the installed toolchain, else this machine's with a warning."""
 
 import json
 import logging
@@ -27,11 +27,11 @@ def test_without_an_installed_toolchain_this_machines_tools_are_used(home):
 @pytest.mark.parametrize("place", ["/code/rtl-distill/.venv", "/src/.venv"])
 def test_an_environment_that_the_sandbox_would_hide_is_refused(home, monkeypatch, place):
     monkeypatch.setattr("sys.prefix", place)
-    with pytest.raises(ToolMissingError, match=f"{place} lies where"):
+    with pytest.raises(ToolMissingError, match=f"{place} is where"):
         BubblewrapExecutor()
 
 
-def test_a_damaged_toolchain_is_named_and_not_passed_over(home):
+def test_a_damaged_toolchain_is_an_error(home):
     (home / "root").mkdir()
     (home / "root" / "rtl-distill.json").write_text(json.dumps({"made_of": "x"}))
     with pytest.raises(ToolMissingError, match="toolchain install"):
@@ -39,7 +39,7 @@ def test_a_damaged_toolchain_is_named_and_not_passed_over(home):
 
 
 @pytest.mark.parametrize(("version", "times"), [("12.0", 1), ("13.0", 0), ("unknown", 0)])
-def test_older_tools_are_warned_of_once(version, times, caplog):
+def test_older_tools_cause_one_warning(version, times, caplog):
     warn_of_older.cache_clear()
     with caplog.at_level(logging.WARNING, "rtl_distill"):
         warn_of_older(version)
@@ -47,7 +47,7 @@ def test_older_tools_are_warned_of_once(version, times, caplog):
     assert len([record for record in caplog.records if "toolchain install" in record.getMessage()]) == times
 
 
-def test_without_root_or_engine_the_ways_to_a_toolchain_are_named(home, monkeypatch):
+def test_without_root_or_engine_the_error_names_the_ways_to_install_a_toolchain(home, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{home}/no-engine.sock")
     monkeypatch.setattr(install_module.os, "geteuid", lambda: 1000)
     with pytest.raises(ToolMissingError, match="sim-image"):
@@ -55,7 +55,7 @@ def test_without_root_or_engine_the_ways_to_a_toolchain_are_named(home, monkeypa
     assert list(home.iterdir()) == []
 
 
-def test_the_scripts_that_make_the_image_are_found():
+def test_the_scripts_that_build_the_image_are_found():
     assert (scripts() / "install.sh").is_file()
 
 

@@ -1,4 +1,4 @@
-"""Warm starts change how long a grade takes and nothing else."""
+"""Warm starts are faster than cold ones and otherwise equal."""
 
 import re
 from contextlib import closing
@@ -23,7 +23,7 @@ def cold():
         yield started
 
 
-def essence(verdict):
+def without_times(verdict):
     stages = [(result.stage, result.status, result.reasons) for result in verdict.stages]
     return verdict.outcome, stages, verdict.tests_passed, verdict.tests_total, verdict.reasons
 
@@ -44,7 +44,7 @@ def test_verdicts_are_the_same_for_right_wrong_and_broken_answers(executor, cold
         verdicts = []
         for one in (executor, cold):
             with closing(Grader(one)) as grader:
-                verdicts.append(essence(grader.grade(problem, Answer(files=files))))
+                verdicts.append(without_times(grader.grade(problem, Answer(files=files))))
         assert verdicts[0] == verdicts[1]
 
 
@@ -62,7 +62,7 @@ def test_pytest_is_configured_once_unless_a_file_configures_it(executor, cold, e
         assert "Missing required plugins: none-has-it" in refusing
 
 
-def test_what_a_harness_left_open_is_written_when_its_simulator_ends(executor, cold, examples):
+def test_files_that_a_harness_left_open_are_flushed_when_its_simulator_ends(executor, cold, examples):
     problem = examples[LFSR]
     services, mounts = read_services(problem.harness)
     left = {"src/test_lfsr.py": "\nLEFT = open('left.txt', 'w')\nLEFT.write('the end')\n"}
@@ -75,7 +75,7 @@ def test_what_a_harness_left_open_is_written_when_its_simulator_ends(executor, c
 
 
 def test_a_cold_start_attests_results_too(cold, examples):
-    """A `final` block overwrites the results of a failing design; the runner believes it, the attestation does not."""
+    """A `final` block overwrites the results of a failing design; this fools the runner but not the attestation."""
     problem = examples[LFSR]
     text = (
         "module lfsr_8bit(input clock,reset,input [7:0] lfsr_seed, output reg [7:0] lfsr_out); integer f;\n"
@@ -103,7 +103,7 @@ def test_a_cold_start_attests_results_too(cold, examples):
         ("pytest", "-q", "-p", "no:cacheprovider", "/src/test_fails.py"),
     ],
 )
-def test_a_program_sees_the_same_world(executor, cold, argv):
+def test_a_program_has_the_same_environment(executor, cold, argv):
     show = (
         "import os, random, sys\n"
         "hidden = {'PYTEST_CURRENT_TEST', 'PWD', 'SHLVL', '_', 'OLDPWD'}\n"
@@ -128,7 +128,7 @@ def test_a_program_sees_the_same_world(executor, cold, argv):
     assert warm_step.exit_code == cold_step.exit_code
 
     def plain(text):
-        """Without times, and without the frames that a warm start has below the program."""
+        """Without times, and without the stack frames of a warm start."""
         text = re.sub(r" in \d+\.\d+s", "", text)
         lines = [line for line in text.splitlines() if "/guard/warm.py" not in line]
         return [line for line in lines if not line.startswith(("    runpy.", '  File "<frozen runpy>', "    ^"))]
@@ -139,21 +139,12 @@ def test_a_program_sees_the_same_world(executor, cold, argv):
         assert plain(warm_step.output)[-1].partition(":")[0] in plain(cold_step.output)[-1] + "FileNotFoundError"
 
 
-def test_a_module_of_the_harness_that_shadows_one_of_ours_is_found_first(executor, cold):
-    harness = {
-        "src/agent.py": "NAME = 'agent'\n",
-        "src/cocotb_tools/__init__.py": "NAME = 'tools'\n",
-        "src/calendar.py": "NAME = 'calendar'\n",
-        "src/steps.py": "NAME = 'steps'\n",
-        "src/show.py": "import agent, calendar, cocotb_tools, steps\nprint(agent.NAME, cocotb_tools.NAME, calendar.NAME, steps.NAME)\n",
-    }
-    for without in ((), ("src/calendar.py",)):
-        files = {path: text for path, text in harness.items() if path not in without}
-        if without:
-            files["src/show.py"] = (
-                "import agent, cocotb_tools, steps\nprint(agent.NAME, cocotb_tools.NAME, steps.NAME)\n"
-            )
-        job = Job({}, files, (Step("direct", ("python3", "/src/show.py"), {"PYTHONPATH": "/src"}),))
-        warm_step, cold_step = executor.run(job).steps[0], cold.run(job).steps[0]
-        assert warm_step.output == cold_step.output
-        assert warm_step.exit_code == cold_step.exit_code == 0
+@pytest.mark.parametrize("names", [("agent", "cocotb_tools", "steps", "calendar"), ("agent", "cocotb_tools", "steps")])
+def test_a_module_of_the_harness_that_shadows_another_is_imported(executor, cold, names):
+    files = {f"src/{name}.py": f"NAME = '{name}'\n" for name in names}
+    files["src/cocotb_tools/__init__.py"] = files.pop("src/cocotb_tools.py")
+    files["src/show.py"] = "".join(f"import {name}\nprint({name}.NAME)\n" for name in names)
+    job = Job({}, files, (Step("direct", ("python3", "/src/show.py"), {"PYTHONPATH": "/src"}),))
+    for started in (executor, cold):
+        done = started.run(job).steps[0]
+        assert (done.exit_code, done.output.split()) == (0, list(names))

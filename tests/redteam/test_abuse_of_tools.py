@@ -1,4 +1,4 @@
-"""Abuse of an episode's tools: contained and not paid. A few always, all with `-m slow`, and in Docker with `-m docker`."""
+"""Abuse of an episode's tools is contained and not paid. A few always run, all with `-m slow`, and in Docker with `-m docker`."""
 
 from contextlib import closing
 
@@ -9,6 +9,7 @@ from benchmarks.redteam.grading import LIMITS
 from benchmarks.redteam.tools import ABUSES, play, problem
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
+from rtl_core.types.answer import Answer
 
 FAST = (
     "a process left behind", "a link out of the tree", "files for the next call", "the simulator's own files", "search for the harness",
@@ -29,12 +30,10 @@ def sandboxes(request):
 @pytest.mark.parametrize(
     "abuse", [pytest.param(a, id=a.name, marks=() if a.name in FAST else pytest.mark.slow) for a in ABUSES]
 )
-def test_it_is_contained_and_not_paid(sandboxes, abuse):
+def test_abuse_is_contained_and_not_paid(sandboxes, abuse):
     assert play(abuse, problem(), *sandboxes) == []
 
 
 def test_the_right_design_would_have_been_paid(sandboxes):
-    from rtl_core.types.answer import Answer
-
     asked = problem()
     assert sandboxes[1].grade(asked, Answer(files={asked.targets[0]: COUNTER.design(core="good")})).passed

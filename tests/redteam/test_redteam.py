@@ -1,6 +1,6 @@
-"""The red team: no attack is paid, no answer's fault is the grader's, no honest answer is refused.
+"""The red team: no attack is paid, no answer causes an infrastructure error, no honest answer is refused.
 
-A few answers of each group and the fuzzer's corpus run always; every twelfth with `-m slow`, every tenth in Docker with
+A few answers of each group and the fuzzer's corpus always run; every twelfth runs with `-m slow`, every tenth in Docker with
 `-m docker`, all of them with `make redteam`.
 """
 
@@ -77,23 +77,23 @@ def grader():
         pytest.param("resources", "busy wait @ cvdp/lfsr", marks=pytest.mark.slow),
     ],
 )
-def test_a_few_of_each_group_get_their_right_verdict(grader, group, name):
+def test_a_few_of_each_group_get_the_right_verdict(grader, group, name):
     attack = BY_NAME[group, name]
     if find(attack.problem) is None:
-        pytest.skip(f"{attack.problem} is of a published set that is not at hand")
+        pytest.skip(f"the published set of {attack.problem} is missing")
     graded = confirmed(grader, grade(grader, group, attack))
     assert not graded.faults, (graded.outcome, graded.reasons, graded.wall_s)
 
 
 @pytest.mark.parametrize("attack", fuzz.corpus(), ids=lambda attack: attack.name)
-def test_what_the_fuzzer_once_found_stays_mended(grader, attack):
+def test_past_findings_of_the_fuzzer_stay_fixed(grader, attack):
     if find(attack.problem) is None:
-        pytest.skip(f"{attack.problem} is of a published set that is not at hand")
+        pytest.skip(f"the published set of {attack.problem} is missing")
     graded = confirmed(grader, grade(grader, "corpus", attack))
     assert not graded.faults, (graded.outcome, graded.reasons)
 
 
-def test_a_wrong_design_alone_is_never_paid_and_a_right_one_always(grader):
+def test_a_plain_wrong_design_is_never_paid_and_a_right_one_always(grader):
     for base in BASES.values():
         if find(base.problem) is not None:
             for core, right in (("wrong", UNPAID), ("switched", UNPAID), ("good", PAID)):
@@ -102,11 +102,11 @@ def test_a_wrong_design_alone_is_never_paid_and_a_right_one_always(grader):
                 assert not graded.faults, (base.problem, core, graded.outcome, graded.reasons)
 
 
-def test_no_attack_is_left_out_where_the_published_sets_are_at_hand(data):
+def test_every_attack_has_its_problem_if_the_published_sets_exist(data):
     assert not {attack.problem for attack in BY_NAME.values() if find(attack.problem) is None}
 
 
-def test_the_red_team_is_as_large_as_promised_and_every_entry_says_what_it_is():
+def test_the_red_team_has_the_promised_size_and_describes_every_entry():
     attacks = [attack for attacks in GROUPS.values() for attack in attacks if not attack.honest]
     honest = [attack for attacks in GROUPS.values() for attack in attacks if attack.honest]
     assert len({(attack.idea, attack.name.split(" @ ")[0]) for attack in attacks}) >= 200
@@ -138,7 +138,7 @@ def test_each_kind_of_wrong_verdict_is_a_fault():
 
 
 @pytest.mark.parametrize(("share", "faults"), [(1.0, ["over time"]), (0.2, [])], ids=["idle", "busy"])
-def test_a_slow_grade_is_done_again_by_itself_and_the_load_of_the_machine_is_no_fault(monkeypatch, share, faults):
+def test_a_slow_grading_is_repeated_alone_and_the_load_of_the_machine_is_no_fault(monkeypatch, share, faults):
     attacks = [("g", Attack(name, "x", "own/bench", text=name)) for name in ("slow once", "slow twice", "quick")]
     walls = {"slow once": [20.0, 1.0], "slow twice": [20.0, 20.0], "quick": [1.0]}
     order = []
@@ -156,7 +156,7 @@ def test_a_slow_grade_is_done_again_by_itself_and_the_load_of_the_machine_is_no_
     assert order == ["slow once", "slow twice", "quick", "slow once", "slow twice"]
 
 
-def test_the_time_of_a_second_grade_does_not_come_from_the_cache(grader):
+def test_a_repeated_grading_does_not_use_the_cache(grader):
     attack = Attack("x", "x", "own/bench", text=INC.design())
     first = grade(grader, "g", attack)
     again = confirmed(grader, replace(first, wall_s=60.0))
@@ -164,7 +164,7 @@ def test_the_time_of_a_second_grade_does_not_come_from_the_cache(grader):
     assert grade(grader, "g", attack).wall_s < again.wall_s < 60.0
 
 
-def test_the_runner_prints_its_table_and_fails_for_an_offender(tmp_path, monkeypatch, capsys):
+def test_the_runner_prints_a_table_and_fails_if_there_are_faults(tmp_path, monkeypatch, capsys):
     offender = Attack("not honest at all", "a wrong design", "starter/counter", text=COUNTER.design(), right=PAID)
     monkeypatch.setitem(GROUPS, "offenders", [offender])
     target = tmp_path / "all.json"
@@ -182,7 +182,7 @@ def test_an_unknown_group_is_named():
     assert len(chosen(every=10)) < 200
 
 
-def test_a_case_of_the_fuzzer_follows_from_its_seed_and_number():
+def test_a_case_of_the_fuzzer_depends_only_on_seed_and_number():
     kinds = list(fuzz.KINDS)
     cases = [fuzz.case(7, number, kinds) for number in range(40)]
     assert cases == [fuzz.case(7, number, kinds) for number in range(40)]
@@ -190,7 +190,7 @@ def test_a_case_of_the_fuzzer_follows_from_its_seed_and_number():
     assert cases != [fuzz.case(8, number, kinds) for number in range(40)]
 
 
-def test_a_finding_is_made_smaller_and_can_be_kept(grader, tmp_path):
+def test_a_finding_is_reduced_and_saved(grader, tmp_path):
     text = COUNTER.design("wire a;\nwire b;\nwire c;\n", before="// one\n// two\n")
     found = grade(grader, "tasks", Attack("x", "an idea", "starter/counter", text=text, right=PAID))
     assert found.faults == ["honest refused"]
@@ -201,7 +201,7 @@ def test_a_finding_is_made_smaller_and_can_be_kept(grader, tmp_path):
     assert (kept.text, kept.problem, kept.right) == (small.attack.text, "starter/counter", PAID)
 
 
-def test_the_fuzzer_sees_which_tasks_a_program_holds():
+def test_the_fuzzer_lists_the_tasks_of_a_program():
     before, body = fuzz.TRICKS[0].hide("fopen", fuzz.FOPEN)
     hidden = COUNTER.design(body, before, core="switched")
     assert fuzz.simulator_calls(Attack("x", "x", "starter/counter", text=hidden)) == ["$fopen"]

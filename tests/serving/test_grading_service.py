@@ -1,30 +1,25 @@
-"""The grading service over real sockets: what it grades, and that whoever asks wrongly gets a clear answer and disturbs nobody."""
+"""The grading service over real sockets: its records, and clear errors for bad requests that affect no other client."""
 
 import asyncio
 import json
 import resource
 import socket
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from rtl_core.errors import ConfigError, ProblemError
 from rtl_core.grading.executors import make_executor
-from rtl_core.grading.executors.base import Executor, Job, JobResult
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.verdict_record import changed_fields
 from rtl_core.http_server import listen, serve
 from rtl_core.problems.starter import starter_problems
 from rtl_core.rollouts.reproducing import reproduce
 from rtl_core.serving import app as http
-from rtl_core.serving.grading_queue import MOST_FAILED, GradingQueue
-from rtl_core.serving.store import VerdictStore
+from rtl_core.serving.grading_queue import MOST_FAILED, GradingQueue, VerdictStore
 from tests.command import invoke
 from tests.waiting import wait_for
 
@@ -32,22 +27,22 @@ PROBLEMS = starter_problems("train", 3, 0)
 TOKEN = {"Authorization": "Bearer secret"}
 
 
-def golden(number: int, note: str) -> dict[str, Any]:
-    """The golden answer to a problem, distinct by a comment."""
+def golden(number, note):
+    """The golden answer to a problem, made distinct by a comment."""
     problem = PROBLEMS[number]
-    return {"id": problem.id, "files": {path: f"{text}\n// {note}\n" for path, text in (problem.golden or {}).items()}}
+    return {"id": problem.id, "files": {path: f"{text}\n// {note}\n" for path, text in problem.golden.items()}}
 
 
 @contextmanager
-def serving(grader: Grader, output: Path, queue: int = 64) -> Iterator[httpx.Client]:
-    """A client of a service that this process runs."""
-    address: Future[str] = Future()
+def serving(grader, output, queue=64):
+    """A client of a service in this process."""
+    address = Future()
     with closing(VerdictStore(output)) as store, ThreadPoolExecutor(2) as pool, closing(listen("127.0.0.1", 0)) as port:
         queue = GradingQueue(grader, {problem.id: problem for problem in PROBLEMS}, store, pool, 2, queue)
         loop = asyncio.new_event_loop()
         task = loop.create_task(serve(http.create_app(queue, "secret"), port, address.set_result, grace_s=10))
 
-        def run() -> None:
+        def run():
             with pytest.raises(asyncio.CancelledError):
                 loop.run_until_complete(task)
 
@@ -63,21 +58,21 @@ def serving(grader: Grader, output: Path, queue: int = 64) -> Iterator[httpx.Cli
 
 
 class Held:
-    """An executor whose jobs wait until they are let go."""
+    """An executor whose jobs wait for an event."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor):
         self._executor, self.go = executor, threading.Event()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._executor, name)
 
-    def run(self, job: Job) -> JobResult:
+    def run(self, job):
         assert self.go.wait(300)
         return self._executor.run(job)
 
 
 @contextmanager
-def held(grader: Grader, output: Path, queue: int) -> Iterator[tuple[httpx.Client, threading.Event]]:
+def held(grader, output, queue):
     """A service whose gradings wait for an event."""
     executor = Held(grader.executor)
     with closing(Grader(executor)) as waiting, serving(waiting, output, queue) as service:
@@ -87,8 +82,8 @@ def held(grader: Grader, output: Path, queue: int) -> Iterator[tuple[httpx.Clien
             executor.go.set()
 
 
-def until_waiting(service: httpx.Client, waiting: int) -> None:
-    wait_for(lambda: metric(service, "rtl_grader_waiting") == waiting, f"{waiting} gradings that wait", 60.0)
+def until_waiting(service, waiting):
+    wait_for(lambda: metric(service, "rtl_grader_waiting") == waiting, f"{waiting} waiting gradings", 60.0)
 
 
 @pytest.fixture(scope="module")
@@ -102,29 +97,28 @@ def service(grader, output):
         yield client
 
 
-def grade(service: httpx.Client, *answers: dict[str, Any]) -> list[dict[str, Any]]:
+def grade(service, *answers):
     response = service.post("/v1/grade", json={"answers": answers})
     assert response.status_code == 200, response.text
-    verdicts: list[dict[str, Any]] = response.json()["verdicts"]
-    return verdicts
+    return response.json()["verdicts"]
 
 
-def metric(service: httpx.Client, name: str) -> float:
+def metric(service, name):
     lines = service.get("/metrics").text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
 
 
 @contextmanager
-def nobody_disturbed(service: httpx.Client, note: str) -> Iterator[None]:
-    """Another client's batch is graded meanwhile, and its verdicts are right."""
+def others_unaffected(service, note):
+    """Another client's batch is graded meanwhile and gets the right verdicts."""
     with ThreadPoolExecutor(1) as pool:
         batch = pool.submit(grade, service, *(golden(number, note) for number in range(3)))
         yield
         assert [verdict["outcome"] for verdict in batch.result()] == ["passed"] * 3
 
 
-def test_half_a_character_in_an_answer_gets_its_record(service):
-    asked = json.dumps({"answers": [golden(0, "\ud800")]})  # as JSON in ASCII has it
+def test_an_answer_with_a_lone_surrogate_gets_a_record(service):
+    asked = json.dumps({"answers": [golden(0, "\ud800")]})  # as ASCII
     response = service.post("/v1/grade", content=asked, headers={"Content-Type": "application/json"})
     assert response.status_code == 200, response.text
     (verdict,) = response.json()["verdicts"]
@@ -132,7 +126,7 @@ def test_half_a_character_in_an_answer_gets_its_record(service):
     assert changed_fields(verdict) == []
 
 
-def test_a_batch_gets_sealed_records_in_order_and_an_answer_is_graded_once(service, output):
+def test_a_batch_gets_sealed_records_in_order_and_equal_answers_are_graded_once(service, output):
     answers = [
         golden(0, "a"),
         {"id": PROBLEMS[1].id, "response": "I do not know.", "sample": 7},
@@ -150,12 +144,12 @@ def test_a_batch_gets_sealed_records_in_order_and_an_answer_is_graded_once(servi
     assert metric(service, "rtl_grader_graded_total") == before + 2
     assert [claim.found for claim in reproduce(output, PROBLEMS) if claim.raw["key"] == verdicts[0]["key"]] == [[]]
     told = service.get("/v1/problems").json()["problems"]
-    assert {name: one["fingerprint"] for name, one in told.items()} == {p.id: p.fingerprint for p in PROBLEMS}
+    assert {name: problem["fingerprint"] for name, problem in told.items()} == {p.id: p.fingerprint for p in PROBLEMS}
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer other"}, {"Authorization": "secret"}])
-def test_a_wrong_token_is_401_and_only_what_tells_nothing_is_open(service, headers):
-    with nobody_disturbed(service, f"token {headers}"):
+def test_a_wrong_token_is_401_except_for_health_and_documentation(service, headers):
+    with others_unaffected(service, f"token {headers}"):
         for path in ("/v1/grade", "/v1/problems", "/metrics"):
             refused = httpx.request(
                 "POST" if path == "/v1/grade" else "GET", f"{service.base_url}{path}", headers=headers
@@ -172,7 +166,7 @@ BROKEN = {
     '{"answers": []}': "answers: ",
     '{"answers": 3}': "answers: ",
     "[]": "body: ",
-    '{"answers": [{"id": "x", "response": "y"}]}': "answers.0.id: 'x' is none of the problems",
+    '{"answers": [{"id": "x", "response": "y"}]}': "answers.0.id: 'x' is not one of the problems",
     json.dumps({"answers": [golden(0, "b"), {"id": PROBLEMS[0].id}]}): "answers.1.needs either",
     json.dumps({"answers": [{"id": PROBLEMS[0].id, "files": {"rtl/a.sv": 3}}]}): "answers.0.files.rtl/a.sv: ",
     json.dumps({"answers": [{"id": PROBLEMS[0].id, "response": "x", "sample": -1}]}): "answers.0.sample: ",
@@ -188,8 +182,8 @@ def test_a_malformed_body_is_422_and_names_the_place(service, body):
     assert metric(service, "rtl_grader_graded_total") == before
 
 
-def test_what_is_too_long_is_413(service):
-    with nobody_disturbed(service, "too long"):
+def test_too_long_answers_and_bodies_are_413(service):
+    with others_unaffected(service, "too long"):
         long = {"id": PROBLEMS[0].id, "response": "x" * 2_000_001}
         files = {"id": PROBLEMS[0].id, "files": {"rtl/a.sv": "x" * 1_500_000, "rtl/b.sv": "x" * 1_500_000}}
         for number, answers in enumerate(([long], [golden(0, "c"), files])):
@@ -200,20 +194,20 @@ def test_what_is_too_long_is_413(service):
         assert (refused.status_code, "32 MiB" in refused.text) == (413, True)
 
 
-def half_a_request(service: httpx.Client, length: int = 100, start: bytes = b"{") -> socket.socket:
-    """A connection on which a request of that length has begun."""
+def partial_request(service, length=100, start=b"{"):
+    """A connection on which a request with a body of `length` bytes has begun."""
     connection = socket.create_connection((service.base_url.host, service.base_url.port))
     head = "POST /v1/grade HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\nContent-Type: application/json\r\n"
     connection.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode() + start)
     return connection
 
 
-def test_a_client_that_hangs_up_disturbs_nobody_and_its_answer_is_graded_once(grader, tmp_path):
-    with held(grader, tmp_path / "v.jsonl", 64) as (service, go), nobody_disturbed(service, "hung up"):
+def test_a_client_that_disconnects_affects_no_other_and_its_answer_is_graded_once(grader, tmp_path):
+    with held(grader, tmp_path / "v.jsonl", 64) as (service, go), others_unaffected(service, "hung up"):
         until_waiting(service, 3)
-        half_a_request(service).close()
+        partial_request(service).close()
         body = json.dumps({"answers": [golden(2, "left alone")]}).encode()
-        connection = half_a_request(service, length=len(body), start=body)
+        connection = partial_request(service, length=len(body), start=body)
         until_waiting(service, 4)
         connection.close()
         go.set()
@@ -223,13 +217,13 @@ def test_a_client_that_hangs_up_disturbs_nobody_and_its_answer_is_graded_once(gr
         assert metric(service, "rtl_grader_graded_total") == 4
 
 
-def test_a_request_that_stands_still_is_408(service, monkeypatch):
+def test_a_request_that_stalls_is_408(service, monkeypatch):
     monkeypatch.setattr(http, "STALL_S", 0.1)
-    with closing(half_a_request(service)) as connection:
+    with closing(partial_request(service)) as connection:
         assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
 
 
-def test_more_than_the_queue_takes_is_429_and_what_is_known_takes_no_place(grader, tmp_path):
+def test_a_full_queue_is_429_and_known_answers_take_no_place(grader, tmp_path):
     nothing = [{"id": PROBLEMS[0].id, "response": text} for text in ("none", "```verilog\n")]  # needs no sandbox
     with held(grader, tmp_path / "v.jsonl", 2) as (service, go), ThreadPoolExecutor(1) as pool:
         grade(service, *nothing)
@@ -243,7 +237,7 @@ def test_more_than_the_queue_takes_is_429_and_what_is_known_takes_no_place(grade
         assert service.post("/v1/grade", json={"answers": nothing * 2}).status_code == 413
 
 
-def test_what_could_not_be_graded_is_not_kept_and_shows_in_the_health(tmp_path):
+def test_failed_gradings_are_not_stored_and_make_the_service_unhealthy(tmp_path):
     with make_executor("bubblewrap") as executor, closing(Grader(executor)) as broken:
         executor.close()
         with serving(broken, tmp_path / "v.jsonl") as service:
@@ -253,7 +247,7 @@ def test_what_could_not_be_graded_is_not_kept_and_shows_in_the_health(tmp_path):
     assert (tmp_path / "v.jsonl").read_bytes() == b""
 
 
-def test_a_disk_that_is_full_is_503_and_leaves_the_file_whole(grader, tmp_path):
+def test_a_full_disk_is_503_and_leaves_the_file_intact(grader, tmp_path):
     output = tmp_path / "v.jsonl"
     with serving(grader, output) as service:
         (kept,) = grade(service, golden(0, "kept"))
@@ -269,7 +263,7 @@ def test_a_disk_that_is_full_is_503_and_leaves_the_file_whole(grader, tmp_path):
     assert (first, second["outcome"]) == (kept, "no_answer")
 
 
-def test_a_file_is_gone_on_with_and_has_one_owner(grader, output, service, tmp_path):
+def test_a_file_is_resumed_and_has_one_owner(grader, output, service, tmp_path):
     grade(service, golden(1, "before"))
     with pytest.raises(ConfigError, match="another process has"):
         VerdictStore(output)
@@ -280,7 +274,7 @@ def test_a_file_is_gone_on_with_and_has_one_owner(grader, output, service, tmp_p
         assert (metric(again, "rtl_grader_known_total"), metric(again, "rtl_grader_graded_total")) == (1, 0)
     assert copy.read_text() == output.read_text()
     copy.write_text("notes\n")
-    with pytest.raises(ProblemError, match=r"copy\.jsonl:1: is no verdict"):
+    with pytest.raises(ProblemError, match=r"copy\.jsonl:1: not a verdict"):
         VerdictStore(copy)
     assert copy.read_text() == "notes\n"
 

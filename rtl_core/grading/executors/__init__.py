@@ -1,4 +1,4 @@
-"""Executors: where the harness of a problem is run."""
+"""Executors run the harness of a problem."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NAMES = ("bubblewrap", "docker")
 
 
 def make_executor(name: str = "bubblewrap", image: str | None = None) -> Executor:
-    """The executor of that name, started and proven to work; `image` is Docker's, None our own. Raises ConfigError for a name that is none."""
+    """Start the executor of that name and check that it works. `image` is Docker's (None: our own). ConfigError for unknown names."""
     if name == "bubblewrap":
         from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 
@@ -18,4 +18,4 @@ def make_executor(name: str = "bubblewrap", image: str | None = None) -> Executo
         from rtl_core.grading.executors.docker import IMAGE, DockerExecutor
 
         return DockerExecutor(image or IMAGE)
-    raise ConfigError(f"`{name}` is no executor", f"use one of {', '.join(NAMES)}")
+    raise ConfigError(f"`{name}` is not an executor", f"use one of {', '.join(NAMES)}")

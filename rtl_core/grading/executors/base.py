@@ -1,7 +1,7 @@
-"""The contract of an executor: run commands in a workspace that cannot harm or be harmed, and say what happened.
+"""The protocol of executors: run commands in an isolated workspace and report what happened.
 
-Every executor runs the same small agent (`rtl_core/grading/inside`) around the commands, so that mounts, limits,
-output capture and the attestation of results are the same everywhere. Executors never judge: they report facts.
+Every executor runs the same small agent (`rtl_core/grading/inside`) around the commands, so that mounts, limits, output
+capture and the attestation of results are the same everywhere. Executors report facts and do not judge.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Overrun = Literal["wall", "cpu", "asleep", "memory", "processes", "output"]
 
 
 class ExecutorDiedError(InfrastructureError):
-    """The sandbox ended without an answer: nothing is known of the job, it may be run again."""
+    """The sandbox ended without an answer; the job may be retried."""
 
 
 @dataclass(frozen=True)
 class Mount:
-    """One volume: a directory of the workspace, seen at an absolute path inside."""
+    """A volume: a directory of the workspace, mounted at an absolute path in the sandbox."""
 
     source: str
     """Relative to the workspace: `src`, `rtl`, ..."""
@@ -32,7 +32,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class Step:
-    """One command: a compose service, or a compile of our own."""
+    """One command: a compose service, or our own compile."""
 
     name: str
     argv: tuple[str, ...]
@@ -42,101 +42,101 @@ class Step:
 
 @dataclass(frozen=True)
 class Job:
-    """A workspace and the commands to run in it, in order, until one fails (when `stop_at_failure`) or all are done."""
+    """A workspace and the commands to run in it, in order; with `stop_at_failure` until one fails."""
 
     files: Mapping[str, str]
-    """What is there to be judged: context and answer. Path relative to the workspace -> text."""
+    """Context and answer: path relative to the workspace -> text."""
     harness: Mapping[str, str]
-    """What judges. Written last, so that it wins; the directory `src` is read-only at every mount."""
+    """Files of the harness. They override `files`; the directory `src` is read-only at every mount."""
     steps: tuple[Step, ...]
     mounts: tuple[Mount, ...] = (Mount("src", "/src"),)
     limits: Limits = field(default_factory=Limits)
     budget_s: float | None = None
-    """CPU seconds that all processes of a step may use together, and how long all of them may sleep at a stretch. None: they
-    may use `limits.cpu_s`, and sleep as long as `limits.wall_s` allows.
+    """CPU seconds of all processes of a step together, and the longest time in which all of them may sleep. None: only
+    `limits.cpu_s` and `limits.wall_s` apply.
     """
     seed: int = 0
     cocotb: int = 2
     """Major version of cocotb that the harness is written for."""
     dockerfile: str | None = None
-    """The harness' own Dockerfile; an executor without images ignores it."""
+    """The harness' own Dockerfile; executors without images ignore it."""
     stop_at_failure: bool = False
     trusted: bool = True
-    """Whether what the steps run is a harness' or ours. Where a model wrote it, nobody inside listens to what it reports (so `sessions`,
-    `builds` and `refused` stay empty), and it gets no channel to prepared processes.
+    """Whether the steps run only the harness' code or ours. If a model wrote it, its reports are ignored (`sessions`, `builds`
+    and `refused` stay empty), and it gets no channel to warm processes.
     """
     waves: bool = False
-    """Whether the simulations of Icarus dump their waves; what the steps say is the same, only later."""
+    """Whether Icarus simulations dump waves; the results are the same but slower."""
 
 
 @dataclass(frozen=True)
 class Wave:
-    """What one simulation dumped."""
+    """The waves of one simulation."""
 
     vcd: bytes
-    """The text of the VCD file; cut off where the simulation was ended from outside."""
+    """The VCD file; cut off if the simulation was stopped from outside."""
     modules: Mapping[str, str]
     """Path of each instance -> its module, such as `tb.dut` -> `adder`."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """One simulation as the simulator's own Python told it, over a channel that HDL cannot reach."""
+    """One simulation as reported by the simulator's Python over a channel that HDL cannot reach."""
 
     results_file: str
     complete: bool
-    """Whether the results were written, rather than the simulation having ended before."""
+    """Whether the simulation got as far as writing its results."""
     forged: bool
-    """Whether the results file, once the simulator was gone, was not the one that cocotb had written."""
+    """Whether the results file differed from what cocotb wrote once the simulator had ended."""
     tests: tuple[dict[str, Any], ...] = ()
     """Per test: name, status (`passed`, `failed`, `skipped`), message, module file, simulated nanoseconds."""
     changes: int = 0
-    """How many changes of watched inputs were looked at."""
+    """Number of changes of watched inputs."""
     moved: bool = True
-    """Whether an output took two values; true also where nothing could be watched."""
+    """Whether an output took two values; true also if nothing could be watched."""
     pacer: str = ""
-    """The input that changed most at first: the clock, if it is a single bit; empty where none changed often."""
+    """The first input that changed often, usually the clock; empty if there is none."""
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What became of one command."""
+    """The result of one command."""
 
     name: str
     exit_code: int | None
-    """None when it was stopped for an overrun; negative when a signal ended it."""
+    """None if it was stopped for an overrun; negative if a signal ended it."""
     output: str
-    """Standard output and error together, capped in the middle."""
+    """Standard output and error together, shortened in the middle."""
     wall_s: float
     cpu_s: float = 0.0
-    """CPU time of the programs that were started, without the sandbox around them."""
+    """CPU time of the command's processes, without the sandbox."""
     asleep_s: float = 0.0
     """The longest stretch in which all of them slept."""
     overrun: Overrun | None = None
     sessions: tuple[Session, ...] = ()
     builds: tuple[dict[str, Any], ...] = ()
-    """Compiles that the harness' runner made: argv, exit code, output, and as `parameters` the values that were set and did
-    not arrive ([name, what was set, what is there]).
+    """Compiles by the harness' runner: argv, exit code, output, and as `parameters` the settings that had no effect
+    ([name, value set, value in the design]).
     """
     refused: tuple[str, ...] = ()
     """Why compiled programs were not simulated, see `inside/lib/compiled.py`."""
     started: int = 0
-    """How many compiled programs Icarus' simulator was started with."""
+    """Number of starts of Icarus' simulator."""
 
     @property
     def reach(self) -> int:
-        """How far the harness came: 0 nothing was built, 1 a build was tried, 2 a simulator was started, 3 tests began."""
+        """How far the harness got: 0 nothing was built, 1 a build was tried, 2 a simulator was started, 3 tests began."""
         return 3 if self.sessions else 2 if self.started else 1 if self.builds else 0
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """The results of the steps that were run, in order. `wall_s` counts from the request to the answer."""
+    """The results of the executed steps, in order. `wall_s` is measured from request to answer."""
 
     steps: tuple[StepResult, ...]
     wall_s: float
     waves: tuple[Wave, ...] = ()
-    """Of each simulation in the order of their starts, where the job asked for them."""
+    """Waves of each simulation in the order of their starts, if the job asked for them."""
 
     @property
     def cpu_s(self) -> float:
@@ -144,16 +144,16 @@ class JobResult:
 
 
 class Executor(Protocol):
-    """Runs jobs, several at a time when called from several threads."""
+    """Runs jobs, concurrently when called from several threads."""
 
     name: str
     cpu_s: float
-    """CPU time that the programs of all jobs have used so far."""
+    """CPU seconds of all jobs so far."""
     derives_images: bool
-    """Whether it installs what a harness' Dockerfile asks for."""
+    """Whether it installs what a harness' Dockerfile adds."""
 
     def tools(self) -> dict[str, str]:
-        """Name -> version of what decides a verdict, or `image` -> digest."""
+        """Name -> version of the tools that decide verdicts, or `image` -> digest."""
         ...
 
     def has_module(self, name: str) -> bool:
@@ -161,9 +161,9 @@ class Executor(Protocol):
         ...
 
     def run(self, job: Job) -> JobResult:
-        """Runs one job. Raises InfrastructureError (or ExecutorDiedError) when nothing can be said of it."""
+        """Run one job. Raises InfrastructureError (or ExecutorDiedError) if it has no result."""
         ...
 
     def close(self) -> None:
-        """Ends every process and removes every workspace. Further runs are an error."""
+        """End all processes and remove all workspaces. The executor cannot run jobs afterwards."""
         ...

@@ -1,26 +1,29 @@
-"""The bubblewrap executor: the machine's own simulators, each grade in namespaces of its own.
+"""The bubblewrap executor: runs the machine's own simulators, each job in its own namespaces.
 
 A cell (`cells.py`) is one bwrap sandbox with a read-only root (system directories, the Python environment, the agent) and
-no network. As root the steps run as an unprivileged user that owns nothing; otherwise user namespaces are needed.
+no network. As root, the steps run as an unprivileged user that owns nothing; otherwise user namespaces are needed.
 
-Covered: network, files, processes, CPU time, memory, disk and output. Not covered: kernel bugs; a cgroup's exactness
-(memory is watched ten times a second, besides the limit on each process).
+Limited: network, files, processes, CPU time, memory, disk and output. Not covered: kernel bugs. Memory is less exact than in
+a cgroup: it is checked ten times a second, besides the limit on each process.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Pipe
 
 from rtl_core.errors import InfrastructureError, ToolMissingError
-from rtl_core.grading.executors.attached import attached
 from rtl_core.grading.executors.base import ExecutorDiedError, Job
 from rtl_core.grading.executors.cells import CAPABILITIES, Cell, CellExecutor
 from rtl_core.grading.executors.toolchain import Toolchain, warn_of_older
@@ -47,16 +50,16 @@ class BubblewrapExecutor(CellExecutor):
     tries = 2
 
     def __init__(self, toolchain: Toolchain | None = None, *, warm: bool = True) -> None:
-        """Proves with a first cell that the sandbox works here.
+        """Start a first cell to check that the sandbox works here.
 
-        Without a `toolchain` the installed one is used where there is one (`rtl-distill toolchain install`), else this
-        machine's own tools, with one warning when they are older than the simulation image's.
+        `toolchain` defaults to the installed one (`rtl-distill toolchain install`), else this machine's own tools, with one
+        warning if they are older than the simulation image's.
 
-        `warm` keeps a started Python and simulator in each cell, from which every grade is forked; without it each
-        grade starts its programs afresh. The verdicts are the same.
+        `warm` keeps a started Python and simulator in each cell and forks every job from them; otherwise jobs start their
+        programs anew. The verdicts are the same.
 
-        Raises ToolMissingError when bwrap or a simulator is missing, InfrastructureError when this machine does not
-        allow the sandbox.
+        Raises ToolMissingError if bwrap or a simulator is missing, InfrastructureError if this machine does not allow the
+        sandbox.
         """
         super().__init__()
         self.toolchain = toolchain or Toolchain.installed() or Toolchain.of_this_machine()
@@ -67,21 +70,19 @@ class BubblewrapExecutor(CellExecutor):
             raise ToolMissingError("bwrap is not installed", "apt-get install bubblewrap")
         self._bwrap = bwrap
         self.warm = warm
-        # bwrap's --die-with-parent looks at the thread that started it: one that lives as long as the executor.
+        # bwrap's --die-with-parent refers to the starting thread, which must live as long as the executor.
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cell-starter")
-        self._free.append(self._new(None))
+        self._free.append(self._start(None))
 
     def shell(self, job: Job) -> int:
-        """Runs the only step of a job on this process' terminal or streams, in a sandbox of its own; its exit code."""
+        """Run the only step of a job on this process' terminal or streams, in its own sandbox; return the exit code."""
         message = job_message(job, self.toolchain)
         plain = [self.toolchain.python, "-E", "-s", "-S", f"{GUARD}/shell.py"]
         ours, theirs = Pipe()
         with ours, theirs:
-            # Beside the start: a large workspace does not fit into the socket before somebody reads.
-            sender = threading.Thread(target=send, args=(ours, message), daemon=True)
-            sender.start()
-            command = _with_control([*self._command(plain)], theirs.fileno())
-            return attached(command, [theirs.fileno()])
+            # In a thread: a large workspace does not fit into the socket until it is read.
+            threading.Thread(target=send, args=(ours, message), daemon=True).start()
+            return _run_attached(_with_control(self._command(plain), theirs.fileno()), theirs.fileno())
 
     def close(self) -> None:
         super().close()
@@ -94,11 +95,10 @@ class BubblewrapExecutor(CellExecutor):
             raise InfrastructureError("the executor was closed") from error
 
     def _command(self, program: Sequence[str] = ()) -> list[str]:
-        """The bwrap command line; without a `program` that of a cell."""
+        """The bwrap command line of a `program`, by default of a cell."""
         command = [self._bwrap, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
         command += ["--hostname", "sandbox", "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--clearenv"]
         if os.geteuid() == 0:
-            # The agent keeps what it needs to mount, and to become nobody before anything of a job runs.
             command += ["--cap-drop", "ALL"]
             for capability in CAPABILITIES:
                 command += ["--cap-add", f"CAP_{capability}"]
@@ -121,7 +121,7 @@ class BubblewrapExecutor(CellExecutor):
 
 
 def _with_control(command: list[str], theirs: int) -> list[str]:
-    """The agent finds its socket by the environment: bwrap hands it on as it is."""
+    """Add the environment variable by which the agent finds its socket; bwrap passes the descriptor on."""
     at = command.index("--")
     return [*command[:at], "--setenv", "RTL_CONTROL_FD", str(theirs), *command[at:]]
 
@@ -159,7 +159,7 @@ class _BubblewrapCell(Cell):
         self._process.kill()
 
     def close(self) -> None:
-        """Closes the socket, upon which the agent ends; what does not end by itself is killed."""
+        """Close the socket, which ends the agent; kill the process if it does not end."""
         self.agent.close()
         try:
             self._process.wait(0.5)
@@ -169,9 +169,37 @@ class _BubblewrapCell(Cell):
 
     def _complaint(self) -> str:
         text = self._process.stderr.read().decode("utf-8", "replace") if self._process.stderr else ""
-        # A vvp that no agent takes over goes on with the design's slot, which is no file: the cause stands before that.
+        # Without an agent, vvp complains about the placeholder of the design: the cause is in an earlier line.
         lines = [line for line in text.splitlines() if line.strip() and not line.startswith("d" * DESIGN_SLOT)]
         return lines[-1].strip() if lines else ""
+
+
+def _run_attached(command: Sequence[str], keep: int) -> int:
+    """Run a command to its end and return its exit code. It inherits the descriptor `keep`.
+
+    On a terminal it gets a pseudo-terminal, so that it cannot write to ours (TIOCSTI) and has Ctrl-C and job control.
+    """
+    sys.stdout.flush()
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return subprocess.call(command, pass_fds=[keep])
+    os.set_inheritable(keep, True)
+    terminals: list[int] = []
+
+    def read(terminal: int) -> bytes:
+        if not terminals:
+            terminals.append(terminal)
+            copy_size()
+        return os.read(terminal, 1 << 14)
+
+    def copy_size(*_: object) -> None:
+        for terminal in terminals:
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, fcntl.ioctl(0, termios.TIOCGWINSZ, b"\0" * 8))
+
+    previous = signal.signal(signal.SIGWINCH, copy_size)
+    try:
+        return os.waitstatus_to_exitcode(pty.spawn(command, read))
+    finally:
+        signal.signal(signal.SIGWINCH, previous)
 
 
 if sys.platform != "linux":

@@ -1,7 +1,7 @@
-"""What the executors have in common: sandboxes that are kept and serve one job at a time, and another try when one dies.
+"""The common base of the executors: a pool of sandboxes that serve one job at a time, with retries if one dies.
 
-A *cell* is a sandbox with the agent (`rtl_core/grading/inside/agent.py`) inside. The agent gives each job mounts, IPC, processes and a
-workspace of its own within the cell, so that nothing of a job outlives it.
+A *cell* is a sandbox with the agent (`rtl_core/grading/inside/agent.py`) inside. The agent isolates the mounts, IPC, processes
+and workspace of each job within the cell, so that nothing of a job outlives it.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from rtl_core.grading.executors.toolchain import Toolchain
 from rtl_core.grading.executors.wire import ask, job_message, job_result, patience
 
 CAPABILITIES = ("SYS_ADMIN", "SETUID", "SETGID", "CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SYS_PTRACE")
-"""What the agent keeps where it is root: to mount, to look at its jobs, and to become nobody before anything of a job runs."""
+"""Capabilities of an agent that is root: to mount, watch its jobs, and drop privileges before code of a job runs."""
 
 
 class Cell(ABC):
     """One sandbox."""
 
     kind: Hashable
-    """What cells have to have in common to stand in for one another."""
+    """Cells of equal kind are interchangeable."""
     agent: Connection
-    """Our end of its agent's socket."""
+    """Our end of the agent's socket."""
 
     @property
     def alive(self) -> bool:
-        """An agent says nothing between two jobs, unless it has ended."""
+        """Whether the agent is idle; between jobs only the end of its socket can be read."""
         return not self.agent.poll(0)
 
     @abstractmethod
     def kill(self) -> None:
-        """Ends the sandbox while another thread waits for its answer; that one closes it."""
+        """End the sandbox while another thread waits for its answer; that thread closes it."""
 
     @abstractmethod
     def close(self) -> None:
-        """Ends the sandbox and removes what there is of it."""
+        """End the sandbox and remove everything it left."""
 
 
 class CellExecutor(Executor, ABC):
     """Runs jobs in cells, up to `tries` times each, with the tools of a `toolchain`. Thread-safe.
 
-    It keeps as many cells as jobs were ever run at one time. Where none fits a job, one of another kind makes room.
+    It keeps one cell per concurrent job. If no idle cell has the right kind, one of another kind is replaced.
     """
 
     tries: int
@@ -64,7 +64,7 @@ class CellExecutor(Executor, ABC):
         for attempt in range(self.tries):
             last, started = attempt + 1 == self.tries, time.monotonic()
             try:
-                # Whatever ended one sandbox may have ended those that wait as well.
+                # What ended one sandbox may have ended the idle ones, too, so retries use a new one.
                 answer = self._serve(job, fresh=attempt > 0)
             except ExecutorDiedError:
                 if last or self._closed:
@@ -84,7 +84,7 @@ class CellExecutor(Executor, ABC):
         return self.toolchain.has_module(name)
 
     def close(self) -> None:
-        """As the protocol says; whoever waits for a sandbox gets an ExecutorDiedError."""
+        """See the protocol. Running jobs raise ExecutorDiedError."""
         with self._lock:
             self._closed = True
             free, self._free = self._free, []
@@ -102,23 +102,23 @@ class CellExecutor(Executor, ABC):
 
     @abstractmethod
     def _start(self, kind: Hashable) -> Cell:
-        """A new cell. Raises InfrastructureError where none can be started."""
+        """Start a new cell. Raises InfrastructureError if this fails."""
 
     def _kind_of(self, job: Job) -> Hashable:
         """The kind of cell that a job needs."""
         return None
 
     def _last_words(self, cell: Cell, job: Job, started: float) -> dict[str, Any] | None:
-        """The answer to a job that began at `started` (monotonic) whose cell died of it; None where nothing can be said."""
+        """The answer to a job, begun at `started` (monotonic), whose cell died; None if the cause is unknown."""
         return None
 
     def _serve(self, job: Job, *, fresh: bool) -> dict[str, Any]:
-        """An agent's answer, from a new cell where `fresh`. Raises ExecutorDiedError when there is none."""
+        """Return an agent's answer, with `fresh` from a new cell. Raises ExecutorDiedError if there is none."""
         cell = self._take(self._kind_of(job), fresh=fresh)
         started, kept = time.monotonic(), False
         try:
             answer = ask(cell.agent, job_message(job, self.toolchain), patience(job))
-            # One in which memory ran out may have lost more than the job's own processes.
+            # A cell that ran out of memory may have lost more than the job's own processes.
             kept = "error" not in answer and not any(step["overrun"] == "memory" for step in answer["steps"])
             return answer
         except ExecutorDiedError:
@@ -136,7 +136,7 @@ class CellExecutor(Executor, ABC):
                 cell.close()
 
     def _take(self, kind: Hashable, *, fresh: bool) -> Cell:
-        """A cell of this kind that waits, else a new one; it counts as busy."""
+        """Return an idle cell of this kind, else a new one, and mark it as busy."""
         with self._lock:
             fitting = None if fresh else next((cell for cell in self._free[::-1] if cell.kind == kind), None)
             spare = fitting or (self._free[0] if self._free else None)
@@ -145,15 +145,12 @@ class CellExecutor(Executor, ABC):
         if fitting is None or not fitting.alive:
             if spare is not None:
                 spare.close()
-            fitting = self._new(kind)
+            if self._closed:
+                raise InfrastructureError("the executor was closed")
+            fitting = self._start(kind)
         with self._lock:
             if not self._closed:
                 self._busy.add(fitting)
                 return fitting
         fitting.close()
         raise ExecutorDiedError("the executor was closed")
-
-    def _new(self, kind: Hashable) -> Cell:
-        if self._closed:
-            raise InfrastructureError("the executor was closed")
-        return self._start(kind)

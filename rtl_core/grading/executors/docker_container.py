@@ -1,11 +1,11 @@
-"""One container of the Docker executor, with its agent as process 1, and what it may ask of the kernel.
+"""One container of the Docker executor with the agent as process 1, and its seccomp profile.
 
-The agent keeps the capabilities that it needs to give each job mounts, processes and a user of its own; the job's steps have none
-and cannot gain any (inside/namespaces.py). System calls are fewer than Docker's default profile allows: for the machine's own
-architecture alone (what calls the kernel by another one is killed), without what no simulator, compiler or Python harness
-needs: tracing, other processes' memory, io_uring, performance counters, keys, and every socket but local and Internet ones.
-What is refused fails with EPERM. `mount`, `umount2` and `unshare` are for the agent: its steps are refused them and every other way to a
-namespace (`refuse_namespaces` there).
+The agent keeps the capabilities that it needs to isolate the mounts, processes and user of each job. The job's steps have none
+and cannot gain any (inside/namespaces.py). The profile allows fewer system calls than Docker's default: only the machine's own
+architecture (calls by another one kill the process), and nothing that simulators, compilers and Python harnesses do not need:
+no tracing, other processes' memory, io_uring, performance counters, keys, or sockets other than local and Internet ones.
+Refused calls fail with EPERM. `mount`, `umount2` and `unshare` are for the agent; steps can use neither them nor any other
+way to a namespace (`refuse_namespaces` in inside/namespaces.py).
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
-import sys
-import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -27,8 +24,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from rtl_core.errors import InfrastructureError, ToolMissingError
-from rtl_core.grading.executors.base import ExecutorDiedError, Job
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.executors.base import ExecutorDiedError
 from rtl_core.grading.executors.cells import CAPABILITIES, Cell
 from rtl_core.grading.executors.toolchain import Toolchain
 from rtl_core.grading.executors.wire import (
@@ -36,9 +33,7 @@ from rtl_core.grading.executors.wire import (
     INSIDE,
     agent_at,
     agent_environment,
-    job_message,
     receive,
-    send,
     warm_command,
 )
 
@@ -71,26 +66,26 @@ _SOCKETS = """connect accept accept4 sendto recvfrom sendmsg recvmsg sendmmsg re
 socketpair setsockopt getsockopt"""
 
 _FAMILIES = (1, 2, 10)
-"""AF_UNIX, AF_INET, AF_INET6: within the container, which has no network."""
+"""AF_UNIX, AF_INET, AF_INET6; the container has no network."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What containers have to have in common to stand in for one another."""
+    """Containers of equal kind are interchangeable."""
 
     image: str
     memory_mb: int
-    """For all that runs inside, files of a job included."""
+    """Of all processes in it, and of a job's files."""
     processes: int
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What all containers of an executor have in common."""
+    """Settings shared by all containers of an executor."""
 
     api: Any
     folder: Path
-    """Holds the directories that host and containers share."""
+    """Contains the directories shared by host and containers."""
     toolchain: Toolchain
     labels: Mapping[str, str]
 
@@ -99,13 +94,13 @@ class Container(Cell):
     """A container with a program as process 1, by default the agent, which waits for jobs."""
 
     def __init__(self, settings: Settings, kind: Kind, program: Sequence[str] = (), **streams: bool) -> None:
-        """Makes a container that is not started yet. Raises InfrastructureError when the engine refuses."""
+        """Create a container without starting it. Raises InfrastructureError if the engine refuses."""
         self.kind, self._settings = kind, settings
         self.name = f"rtl-distill-{uuid.uuid4().hex[:16]}"
         self._folder = settings.folder / self.name
-        """What it shares with this host."""
+        """Shared with this host."""
         self._folder.mkdir()
-        self._folder.chmod(0o777)  # where the engine maps users, its root is a stranger here
+        self._folder.chmod(0o777)  # if the engine remaps users, its root is another user here
         toolchain = settings.toolchain
         agent = {**agent_environment(toolchain.python), "RTL_CONTROL_SOCKET": f"{CONTROL}/agent.sock"}
         try:
@@ -129,7 +124,7 @@ class Container(Cell):
             raise InfrastructureError(f"the engine cannot create a container: {error}", "is its disk full?") from error
 
     def start(self) -> Container:
-        """Starts it, and returns it when the agent is ready. Raises InfrastructureError when the engine refuses."""
+        """Start it and wait for its agent. Raises InfrastructureError if the engine refuses."""
         try:
             self._settings.api.start(self.name)
             self.agent = self.connect()
@@ -140,7 +135,7 @@ class Container(Cell):
         return self
 
     def connect(self) -> Connection:
-        """The socket of its program, as soon as that listens. Raises ExecutorDiedError where it never does."""
+        """Wait until its program listens and return the socket. Raises ExecutorDiedError if it never does."""
         deadline, look = time.monotonic() + START_S, time.monotonic() + 0.5
         while True:
             channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -150,7 +145,7 @@ class Container(Cell):
             except OSError as error:
                 channel.close()
                 now = time.monotonic()
-                ended = now > look and self._has_ended()
+                ended = now > look and self._state().get("Status") not in ("created", "running")
                 look = now + 0.5 if now > look else look
                 if now > deadline or ended:
                     raise ExecutorDiedError(f"the container's agent does not answer: {error}") from error
@@ -168,43 +163,15 @@ class Container(Cell):
             self.agent.close()
 
     def out_of_memory(self) -> bool:
-        """Whether the kernel has killed something in it for want of memory."""
-        with contextlib.suppress(Exception):
-            return bool(self._settings.api.inspect_container(self.name)["State"]["OOMKilled"])
-        return False
+        """Whether the kernel has killed a process in it for lack of memory."""
+        return bool(self._state().get("OOMKilled"))
 
-    def _has_ended(self) -> bool:
-        """Whether it has run and ended, or the engine does not answer."""
+    def _state(self) -> dict[str, Any]:
+        """The engine's description of its state; empty if the engine does not answer."""
         try:
-            return str(self._settings.api.inspect_container(self.name)["State"]["Status"]) not in ("created", "running")
+            return dict(self._settings.api.inspect_container(self.name)["State"])
         except Exception:
-            return True
-
-
-def shell(settings: Settings, kind: Kind, job: Job) -> int:
-    """Runs the only step of a job on this process' terminal or streams, in a container of its own; its exit code.
-
-    Raises ToolMissingError where the client `docker` is not installed.
-    """
-    client = shutil.which("docker")
-    if client is None:
-        raise ToolMissingError("the client `docker` is not installed", "apt-get install docker-cli")
-    program = [settings.toolchain.python, "-E", "-s", "-S", f"{GUARD}/shell.py"]
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    container = Container(settings, kind, program, stdin_open=True, tty=terminal)
-    message = job_message(job, settings.toolchain)
-
-    def hand_over() -> None:
-        with contextlib.suppress(OSError, ExecutorDiedError), container.connect() as channel:
-            send(channel, message)
-
-    try:
-        sender = threading.Thread(target=hand_over, daemon=True)
-        sender.start()
-        sys.stdout.flush()
-        return subprocess.call([client, "start", "--attach", "--interactive", container.name])
-    finally:
-        container.close()
+            return {}
 
 
 def _confinement(memory_mb: int, processes: int) -> dict[str, Any]:
@@ -216,7 +183,7 @@ def _confinement(memory_mb: int, processes: int) -> dict[str, Any]:
         # AppArmor's profile for containers refuses every mount.
         "security_opt": ["no-new-privileges", "apparmor=unconfined", f"seccomp={_profile()}"],
         "read_only": True,
-        # So that every image has them: what a job mounts its own there.
+        # Mount points of each job, which an image may lack.
         "tmpfs": dict.fromkeys(("/code", "/src", "/rundir", "/tmp"), "size=1m,mode=755"),
         "mem_limit": memory_mb << 20,
         "memswap_limit": memory_mb << 20,
@@ -228,7 +195,7 @@ def _confinement(memory_mb: int, processes: int) -> dict[str, Any]:
 
 @cache
 def _profile() -> str:
-    """The profile as Docker takes it (`seccomp=...`)."""
+    """The seccomp profile in Docker's JSON (`seccomp=...`)."""
     plain = " ".join((_FILES, _MEMORY, _PROCESSES, _ISOLATION, _EVENTS, _SOCKETS)).split()
     rules: list[dict[str, object]] = [{"names": plain, "action": "SCMP_ACT_ALLOW"}]
     for name, firsts in (("socket", _FAMILIES), ("personality", (0, 0xFFFFFFFF))):

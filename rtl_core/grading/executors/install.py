@@ -1,7 +1,7 @@
-"""Installs the simulation image's files in a directory, for bubblewrap to use as its root: so both executors run the same tools.
+"""Installs the simulation image's files as a root directory for bubblewrap, so that both executors run the same tools.
 
-`install` takes the files from the image of a running engine, or makes them by debootstrap with the very scripts that make the
-image. `install_older_cocotb` adds what this machine's own tools lack.
+`install` exports the files from the image of a running engine, or builds them by debootstrap with the scripts that build the
+image. `install_older_cocotb` adds cocotb 1.9 to this machine's own tools.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from rtl_core.errors import InfrastructureError, ToolMissingError
 from rtl_core.grading.executors.toolchain import MANIFEST, PROBE, Toolchain, system_binds, tools_home
 
 Source = Literal["docker", "debootstrap"]
-_OLDER = ("cocotb==1.9.2",)
-_PROBE_S = 300
+_OLDER = "cocotb==1.9.2"
 
 
 def install(source: Source | None = None) -> Toolchain:
-    """Installs the toolchain under `tools_home()` in place of an older one.
+    """Install the toolchain under `tools_home()`, replacing an older one.
 
-    `source` None takes the image of a running engine where there is one, else debootstrap. Raises ToolMissingError when
-    neither is to be had, InfrastructureError when the files that were made do not work.
+    The default `source` is the image of a running engine if there is one, else debootstrap. Raises ToolMissingError if
+    neither is available, InfrastructureError if the installed files do not work.
     """
     home = tools_home()
     home.mkdir(parents=True, exist_ok=True)
@@ -56,19 +55,19 @@ def install(source: Source | None = None) -> Toolchain:
 
 
 def scripts() -> Path:
-    """Where the scripts are that make the image: in the repository, or in the installed package."""
+    """Directory of the scripts that build the image, in the repository or the installed package."""
     here = Path(__file__).resolve()
     for place in (here.parents[3] / "deployments" / "sim", here.parents[1] / "sim"):
         if (place / "root.sh").is_file():
             return place
-    raise ToolMissingError("the scripts that make the toolchain are missing", "reinstall rtl-distill")
+    raise ToolMissingError("the scripts that build the toolchain are missing", "reinstall rtl-distill")
 
 
 def _from_docker(root: Path) -> str:
-    """Exports the image's files; the digest."""
+    """Export the image's files; return the image's digest."""
     import docker
 
-    from rtl_core.grading.executors.docker_images import BUILD, IMAGE
+    from rtl_core.grading.executors.docker import BUILD, IMAGE
 
     root.mkdir()
     try:
@@ -92,7 +91,7 @@ def _from_docker(root: Path) -> str:
         raise ToolMissingError(f"the image {IMAGE} is missing", BUILD) from error
     except docker.errors.DockerException as error:
         raise ToolMissingError(
-            f"no Docker engine gives the image: {error}", "start one, or --source debootstrap"
+            f"no Docker engine can export the image: {error}", "start one, or use --source debootstrap"
         ) from error
     return digest
 
@@ -101,10 +100,10 @@ def _from_debootstrap(root: Path) -> str:
     missing = "as root" if os.geteuid() else "" if shutil.which("debootstrap") else "with debootstrap installed"
     if missing:
         raise ToolMissingError(
-            f"there is no Docker engine with the image, and the toolchain is made here only {missing}",
+            f"there is no Docker engine with the image, and the toolchain can be built here only {missing}",
             "make sim-image; or run this as root after apt-get install debootstrap; or --source pip, for cocotb 1.9 alone",
         )
-    # A wheel does not keep that a file is executable.
+    # `bash script`, since wheels do not preserve the executable bit.
     command = ["bash", str(scripts() / "root.sh"), str(root)]
     environment = {**os.environ, "PYTHON": sys.executable}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -114,27 +113,25 @@ def _from_debootstrap(root: Path) -> str:
 
 
 def _probe(root: Path) -> str:
-    """What the probe says inside the new root, in a sandbox like those that it is for."""
+    """Run the probe in the new root, in a sandbox like the executor's; return its output."""
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise ToolMissingError("bwrap is not installed", "apt-get install bubblewrap")
     command = [bwrap, "--unshare-all", "--clearenv", "--setenv", "PATH", "/opt/sim/bin:/usr/bin:/bin"]
     command += [*system_binds(str(root)), "--ro-bind", f"{root}/opt", "/opt", "--proc", "/proc", "--dev", "/dev"]
     command += ["--tmpfs", "/tmp", "--", *PROBE]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
-        raise InfrastructureError(f"the toolchain that was made does not work: {done.stderr.strip()[-300:]}")
+        raise InfrastructureError(f"the new toolchain does not work: {done.stderr.strip()[-300:]}")
     return done.stdout
 
 
 def install_older_cocotb() -> Path:
-    """Installs cocotb 1.9 beside this environment with its own pip; returns where. Raises ToolMissingError if pip fails."""
+    """Install cocotb 1.9 outside this environment with pip; return its directory. Raises ToolMissingError if pip fails."""
     target = tools_home() / "cocotb1"
     target.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--no-deps", "--target", str(target)]
-    done = subprocess.run([*command, *_OLDER], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, _OLDER], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ToolMissingError(
-            f"pip could not install {' '.join(_OLDER)}: {done.stderr.strip()[-300:]}", "check the network"
-        )
+        raise ToolMissingError(f"pip could not install {_OLDER}: {done.stderr.strip()[-300:]}", "check the network")
     return target

@@ -1,5 +1,5 @@
-"""Which simulators and packages are here. Also run as a program by the Python of another root file system, so it needs
-nothing of this project: only the standard library, cocotb and what comes with it.
+"""Reports installed simulators and packages. Also run as a program by the Python of another root file system, so it imports
+only the standard library, cocotb and its dependencies.
 """
 
 import json
@@ -10,14 +10,14 @@ from importlib import metadata
 from pathlib import Path
 
 COCOTB1 = "/opt/cocotb1"
-"""Where cocotb 1.9 stands in the simulation image."""
+"""Directory of cocotb 1.9 in the simulation image."""
 SIMULATORS = {"iverilog": "-V", "verilator": "--version", "yosys": "-V"}
 
 
 def probe(cocotb1):
-    """What a sandbox has to know of its tools. `cocotb1` is where cocotb 1.9 may stand, or None.
+    """Return versions and paths of the tools. `cocotb1` is a directory that may contain cocotb 1.9, or None.
 
-    Raises PackageNotFoundError or ImportError for a package that is missing.
+    Raises PackageNotFoundError or ImportError for a missing package.
     """
     tools = {"python": ".".join(map(str, sys.version_info[:3]))}
     tools.update({package: metadata.version(package) for package in ("cocotb", "pytest")})
@@ -42,13 +42,7 @@ def probe(cocotb1):
     }
 
 
-def packages():
-    """The first parts of all modules that packages have brought, and name -> version of the packages as pip writes them."""
-    return {
-        "modules": sorted({name.split(".")[0] for name in metadata.packages_distributions()}),
-        "packages": {d.metadata["Name"].lower().replace("_", "-"): d.version for d in metadata.distributions()},
-    }
-
-
 if __name__ == "__main__":
-    print(json.dumps({**probe(COCOTB1), **packages()}))
+    modules = sorted({name.split(".")[0] for name in metadata.packages_distributions()})
+    packages = {d.metadata["Name"].lower().replace("_", "-"): d.version for d in metadata.distributions()}
+    print(json.dumps({**probe(COCOTB1), "modules": modules, "packages": packages}))

@@ -1,4 +1,4 @@
-"""The programs that a sandbox sees: where they come from, which versions they are, and how they are found inside."""
+"""The tools in a sandbox: where they come from, their versions, and how steps find them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from rtl_core.grading.executors.probe import COCOTB1, SIMULATORS, probe
 SIM_PYTHON = "/opt/sim/bin/python3"
 """The Python of the simulation image."""
 PROBE = (SIM_PYTHON, "-c", (Path(__file__).parent / "probe.py").read_text())
-"""The command that looks into a root file system, whose output `Toolchain.of_root` takes."""
+"""The command that inspects a root file system; `Toolchain.of_root` takes its output."""
 MANIFEST = "rtl-distill.json"
-"""What an installed root was made of, and what is in it."""
+"""File in an installed root with its origin and contents."""
 IMAGE_ICARUS = 13
 """Major version of Icarus in the simulation image (deployments/sim/tools.txt)."""
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "passwd", "group", "nsswitch.conf")
 
 
 def tools_home() -> Path:
-    """Where `rtl-distill toolchain install` puts what is no part of this environment; RTL_DISTILL_TOOLS moves it."""
+    """Directory of `rtl-distill toolchain install`; RTL_DISTILL_TOOLS overrides it."""
     given = os.environ.get("RTL_DISTILL_TOOLS")
     return Path(given) if given else Path.home() / ".local" / "share" / "rtl-distill" / "tools"
 
@@ -41,28 +41,28 @@ class Toolchain:
     """Simulators and a Python with cocotb: this machine's own, or those of another root file system (an image, a directory)."""
 
     python: str
-    """The interpreter, as seen inside."""
+    """Path of the interpreter in the sandbox."""
     libraries: str
-    """The directory of cocotb's simulator libraries."""
+    """Directory of cocotb's simulator libraries."""
     libpython: str
     tools: Mapping[str, str]
-    """Name -> version; `image` or `toolchain` -> what another root file system was made of."""
+    """Name -> version; `image` or `toolchain` -> origin of another root file system."""
     cocotb1: str | None = None
-    """A directory that holds cocotb 1.9 for the older harnesses, or None where it is not installed."""
+    """Directory of cocotb 1.9 for older harnesses; None if not installed."""
     root: Path | None = None
-    """The directory of another root file system, if it lies in one."""
+    """Directory of another root file system, if any."""
     modules: frozenset[str] | None = None
-    """First parts of the modules that packages have brought; None where this very Python can be asked."""
+    """Top-level modules of installed packages; None to ask the running Python."""
     packages: Mapping[str, str] = field(default_factory=dict)
-    """Of another root file system: what pip calls a package (lower case, hyphens) -> version."""
+    """In another root file system: pip's package name (lower case, hyphens) -> version."""
     prefixes: tuple[str, ...] = ()
-    """Directories bound read-only at their own place, besides the system's."""
+    """Directories mounted read-only at the same path, besides the system's."""
     tool_directories: tuple[str, ...] = ()
     """Directories of simulators outside /usr, for PATH."""
 
     @classmethod
     def of_root(cls, found: Mapping[str, Any], made_of: Mapping[str, str], root: Path | None = None) -> Toolchain:
-        """That of another root file system, from what the probe printed there. `made_of` is told before the versions."""
+        """The toolchain of another root file system, from the probe's output there. `made_of` precedes the tools' versions."""
         return cls(
             python=found["python"],
             libraries=found["libraries"],
@@ -76,7 +76,7 @@ class Toolchain:
 
     @classmethod
     def installed(cls) -> Toolchain | None:
-        """The one under `tools_home()`, or None. Raises ToolMissingError when it is there and cannot be used."""
+        """The toolchain under `tools_home()`, or None. Raises ToolMissingError if it exists but cannot be used."""
         root = tools_home() / "root"
         if not root.is_dir():
             return None
@@ -92,15 +92,15 @@ class Toolchain:
     def of_this_machine(cls) -> Toolchain:
         """The tools on PATH and the running Python environment.
 
-        Raises ToolMissingError when no simulator is installed, or a package or library that grading needs, or when the sandbox would hide them.
+        Raises ToolMissingError if a simulator, package or library that grading needs is missing, or the sandbox would hide it.
         """
         if shutil.which("iverilog") is None or shutil.which("vvp") is None:
             raise ToolMissingError("Icarus Verilog is not installed", "apt-get install iverilog")
         prefixes, directories = _places()
         if hidden := [place for place in prefixes if place.startswith(("/code/", "/src/", "/rundir/"))]:
             raise ToolMissingError(
-                f"{hidden[0]} lies where the sandbox puts a problem's files",
-                "move the checkout out of /code, /src and /rundir and let `make setup` make its .venv anew, or grade with --executor docker",
+                f"{hidden[0]} is where the sandbox puts a problem's files",
+                "move the checkout out of /code, /src and /rundir and run `make setup` again, or grade with --executor docker",
             )
         older = tools_home() / "cocotb1"
         cocotb1 = str(older) if (older / "cocotb").is_dir() else None
@@ -115,7 +115,7 @@ class Toolchain:
         if not found["libpython"]:
             version = "{}.{}".format(*sys.version_info[:2])
             raise ToolMissingError(
-                f"Python {version} is here without its shared library, which simulators load to run cocotb",
+                f"the shared library of Python {version}, which simulators load to run cocotb, is missing",
                 f"apt-get install libpython{version}",
             )
         return cls(
@@ -123,19 +123,19 @@ class Toolchain:
         )
 
     def binds(self) -> list[str]:
-        """bwrap arguments that make up the root."""
+        """bwrap arguments for the root file system."""
         if self.root is not None:
             return [*system_binds(str(self.root)), "--ro-bind", f"{self.root}/opt", "/opt"]
         arguments = system_binds()
         for parent in sorted({str(p) for prefix in self.prefixes for p in Path(prefix).parents if str(p) != "/"}):
-            # bwrap makes missing parents for root alone; the steps run as somebody else.
+            # bwrap would create missing parents for root only; the steps run as another user.
             arguments += ["--perms", "0755", "--dir", parent]
         for prefix in self.prefixes:
             arguments += ["--ro-bind", prefix, prefix]
         return arguments
 
     def environment(self) -> dict[str, str]:
-        """What every step finds in its environment, before the harness' own settings."""
+        """Environment of every step, before the harness' own settings."""
         places = (str(Path(self.python).parent), *self.tool_directories, "/usr/local/bin", "/usr/bin", "/bin")
         return {
             "PATH": ":".join(dict.fromkeys(places)),
@@ -144,14 +144,14 @@ class Toolchain:
             "TMPDIR": "/tmp",
             "PYTHONHASHSEED": "0",
             "PYTHONDONTWRITEBYTECODE": "1",
-            # Plugins of this environment are none of the harness' business, and each costs start-up time twice.
+            # Plugins of this environment are not part of the harness, and each costs start-up time twice.
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "LIBPYTHON_LOC": self.libpython,
         }
 
     def has_module(self, name: str) -> bool:
-        """Whether the Python can import a module. In another root file system this goes by its first part; `cocotb.runner`,
-        which cocotb 2 has no more, is told apart.
+        """Whether the Python can import a module. In another root file system only the first part of the name counts, except
+        for `cocotb.runner`, which cocotb 2 lacks.
         """
         if self.modules is not None:
             return name.split(".")[0] in self.modules and name != "cocotb.runner"
@@ -161,17 +161,17 @@ class Toolchain:
             return False
 
     def has_package(self, requirement: str) -> bool:
-        """Whether what a `pip install` names is here: any version of cocotb and pytest, which are ours, else the one it pins."""
+        """Whether a `pip install` requirement is met: by any version of cocotb and pytest, else by the pinned version."""
         name, _, version = (part.strip() for part in re.split(r"\[.*?\]", requirement, maxsplit=1)[0].partition("=="))
         name = re.split(r"[<>~!]", name)[0].replace("_", "-").lower()
         return name in self.packages and (name in ("cocotb", "pytest") or version in ("", self.packages[name]))
 
 
 def _places() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Where the running Python environment and the simulators lie outside the system's directories: (to bind, for PATH)."""
+    """Directories of the running Python and the simulators outside the system's: (to mount, for PATH)."""
     own = (sys.prefix, sys.base_prefix)
     prefixes = dict.fromkeys((*own, *map(os.path.realpath, own)))
-    cocotb = importlib.util.find_spec("cocotb")  # with --user or --system-site-packages it lies elsewhere
+    cocotb = importlib.util.find_spec("cocotb")  # elsewhere with --user or --system-site-packages
     if cocotb is not None and cocotb.origin is not None:
         site = Path(os.path.realpath(cocotb.origin)).parents[1]
         if not any(site.is_relative_to(prefix) for prefix in prefixes):
@@ -188,18 +188,18 @@ def _places() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @cache
 def warn_of_older(icarus: str) -> None:
-    """Once for each version: the tools decide verdicts."""
+    """Warn, once per version, that another Icarus may give other verdicts."""
     if icarus.split(".")[0].isdigit() and int(icarus.split(".")[0]) < IMAGE_ICARUS:
         logging.getLogger("rtl_distill").warning(
-            "Icarus Verilog %s of this machine is older than the simulation image's %d and judges some answers otherwise "
-            "(versions are kept with each verdict); for the same tools: rtl-distill toolchain install",
+            "Icarus Verilog %s of this machine is older than the simulation image's %d and judges some answers differently "
+            "(versions are stored with each verdict); to get the same tools: rtl-distill toolchain install",
             icarus,
             IMAGE_ICARUS,
         )
 
 
 def system_binds(root: str = "") -> list[str]:
-    """bwrap arguments for the system directories of a root file system, and the few files of /etc that programs need."""
+    """bwrap arguments for the system directories of a root file system and the files of /etc that programs need."""
     arguments = ["--ro-bind", f"{root}/usr", "/usr"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):
         if os.path.islink(f"{root}/{name}"):

@@ -1,4 +1,4 @@
-"""How jobs are handed to the agent in a sandbox: messages in JSON over a socket, framed as `multiprocessing` does it."""
+"""The protocol between executor and agent: JSON messages over a socket, framed by `multiprocessing`."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from rtl_core.grading.executors.toolchain import Toolchain
 
 INSIDE = Path(__file__).resolve().parent.parent / "inside"
 GUARD = "/guard"
-"""Where the agent and its helpers stand here, and inside."""
+"""Directory of the agent and its helpers on this machine (INSIDE) and in the sandbox (GUARD)."""
 GRACE_S = 40.0
 SLOWEST = 20
-"""A step ends after so many times its limit of time, whatever share of the machine it had."""
+"""A step ends after this multiple of its time limit, however busy the machine is."""
 
 DESIGN_SLOT, SLOT, SLOTS = 1000, 250, 16
 """The same as in rtl_core/grading/inside/warm.py."""
 MAX_WAVE = 256 << 20
-"""Bytes of one simulation's waves that are unpacked: what is packed may stand for far more."""
+"""Maximum bytes of one simulation's waves after decompression."""
 
 
 def agent_at(channel: socket.socket) -> Connection:
-    """Our end of an agent's socket. One that stands still in the middle of a message ends as an OSError after `GRACE_S`."""
+    """Return our end of an agent's socket. An agent that stalls within a message raises OSError after `GRACE_S`."""
     for direction in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         channel.setsockopt(socket.SOL_SOCKET, direction, struct.pack("ll", *divmod(int(GRACE_S * 1e6), 1_000_000)))
     return Connection(channel.detach())
 
 
 def ask(agent: Connection, message: Mapping[str, Any], patience_s: float) -> dict[str, Any]:
-    """Sends a job and waits for its answer. Raises ExecutorDiedError when the agent ends or is silent too long."""
+    """Send a job and wait for its answer. Raises ExecutorDiedError if the agent ends or `patience_s` pass."""
     try:
         send(agent, message)
     except OSError as error:
@@ -48,7 +48,7 @@ def ask(agent: Connection, message: Mapping[str, Any], patience_s: float) -> dic
 
 
 def receive(agent: Connection, patience_s: float) -> dict[str, Any]:
-    """The agent's next message. Raises ExecutorDiedError as `ask` does."""
+    """Return the agent's next message. Raises ExecutorDiedError like `ask`."""
     try:
         if agent.poll(patience_s):
             return json.loads(agent.recv_bytes())
@@ -58,12 +58,12 @@ def receive(agent: Connection, patience_s: float) -> dict[str, Any]:
 
 
 def send(agent: Connection, message: Mapping[str, Any]) -> None:
-    """One message. OSError when the other side is gone."""
+    """Send one message. Raises OSError if the other end is closed."""
     agent.send_bytes(json.dumps(message).encode())
 
 
 def job_message(job: Job, toolchain: Toolchain) -> dict[str, Any]:
-    """A job as the agent takes it."""
+    """A job as a message to the agent."""
     return {
         "prefixes": list(toolchain.prefixes),
         "files": dict(job.files),
@@ -80,25 +80,25 @@ def job_message(job: Job, toolchain: Toolchain) -> dict[str, Any]:
 
 
 def agent_environment(python: str) -> dict[str, str]:
-    """What a simulator needs in its environment to become a warm agent; `python` is the interpreter toolchain."""
+    """Environment variables that turn a simulator into a warm agent; `python` is the toolchain's interpreter."""
     return {"PYTHONPATH": f"{GUARD}/warm:{GUARD}:{GUARD}/lib", "PYGPI_PYTHON_BIN": python}
 
 
 def warm_command(toolchain: Toolchain) -> list[str]:
-    """The command line of a warm vvp, with room for a design and plusargs; rtl_core/grading/inside/warm.py writes there."""
+    """The command line of a warm vvp, with slots for a design and plusargs that rtl_core/grading/inside/warm.py overwrites."""
     slots = ["d" * DESIGN_SLOT, *["+" + "p" * (SLOT - 1)] * SLOTS]
     return ["vvp", "-M", toolchain.libraries, "-m", "libcocotbvpi_icarus", *slots]
 
 
 def patience(job: Job) -> float:
-    """Seconds after which an agent that has not answered is taken for dead."""
+    """Seconds after which an agent without an answer is considered dead."""
     return SLOWEST * job.limits.wall_s * len(job.steps) + GRACE_S
 
 
 def job_result(answer: Mapping[str, Any], started: float, *, last: bool) -> JobResult | None:
-    """An agent's answer to a job that began at `started` (monotonic); None when the agent failed and there is another try.
+    """Parse an agent's answer to a job that began at `started` (monotonic); None if the agent failed and may be retried.
 
-    Raises InfrastructureError when it failed at the last one.
+    Raises InfrastructureError if it failed on the `last` try.
     """
     if "error" in answer:
         if last:
@@ -108,11 +108,10 @@ def job_result(answer: Mapping[str, Any], started: float, *, last: bool) -> JobR
         Wave(zlib.decompressobj().decompress(base64.b64decode(wave["vcd"]), MAX_WAVE), wave["modules"])
         for wave in answer.get("waves", ())
     )
-    return JobResult(tuple(_step_result(step) for step in answer["steps"]), time.monotonic() - started, waves)
+    return JobResult(tuple(map(_step_result, answer["steps"])), time.monotonic() - started, waves)
 
 
 def _step_result(step: Mapping[str, Any]) -> StepResult:
-    """A step's result as the agent sent it."""
     lists = {key: tuple(step.get(key, ())) for key in ("builds", "refused")}
     sessions = tuple(Session(**{**session, "tests": tuple(session["tests"])}) for session in step.get("sessions", ()))
     return StepResult(**{**step, **lists, "sessions": sessions})
@@ -125,7 +124,7 @@ def _step(step: Step, job: Job, toolchain: Toolchain) -> dict[str, Any]:
         "argv": list(step.argv),
         "cwd": step.cwd,
         "env": environment,
-        # What is ours in it, so that a warm start can tell what the harness asked for.
+        # Variables of ours, so that a warm start can tell which ones the harness set.
         "warm": job.cocotb == 2 and job.trusted,
         "own": [name for name, value in toolchain.environment().items() if environment.get(name) == value],
     }
@@ -133,14 +132,12 @@ def _step(step: Step, job: Job, toolchain: Toolchain) -> dict[str, Any]:
 
 def _environment(step: Step, job: Job, toolchain: Toolchain) -> dict[str, str]:
     environment = {**toolchain.environment(), **step.env}
-    # A fresh `vvp` is found here first: it looks at the compiled program before it becomes the real one.
-    # The detour in the second name is for test benches: they pass over what stands in /guard.
+    # Our `vvp` comes first: it checks the compiled program before it runs the real one.
+    # The second path is not spelled /guard, since test benches skip directories in /guard.
     waves = f"/.{GUARD}/waves:" if job.waves else ""
     environment["PATH"] = f"{GUARD}/bin:{waves}{environment['PATH']}"
     older = toolchain.cocotb1 if job.cocotb == 1 else None
     environment["PYTHONPATH"] = ":".join(filter(None, (step.env.get("PYTHONPATH"), older, f"{GUARD}/lib")))
     if "RANDOM_SEED" not in environment:
-        # cocotb 1 reads the one, cocotb 2 the other.
-        name = "RANDOM_SEED" if job.cocotb == 1 else "COCOTB_RANDOM_SEED"
-        environment.setdefault(name, str(job.seed))
+        environment.setdefault("RANDOM_SEED" if job.cocotb == 1 else "COCOTB_RANDOM_SEED", str(job.seed))
     return environment

@@ -1,11 +1,11 @@
-"""The agent of a sandbox: takes jobs over a socket, one at a time, and runs each in namespaces and a workspace of its own.
+"""The agent of a sandbox: receives jobs over a socket and runs each in its own namespaces and workspace, one at a time.
 
     RTL_CONTROL_FD=N python -E -s -S agent.py          in a bubblewrap cell
     RTL_CONTROL_SOCKET=PATH python -E -s -S agent.py   as process 1 of a container
 
-Standard library only. For every job a child is forked; it takes its own mounts, IPC and process namespace, puts the
-files on a size-limited tmpfs, and runs the steps below a process 1 of its own, whose end is the end of all of them.
-The agent ends when the other end of its socket is closed, in whatever way that happened.
+Standard library only. Each job runs in a forked child, which enters new namespaces for mounts, IPC and processes, writes the
+files to a size-limited tmpfs, and runs the steps below a process 1 whose end ends them all. The agent ends when the other
+end of its socket is closed for any reason.
 """
 
 import json
@@ -22,13 +22,13 @@ import steps
 WORKSPACE = "/code"
 DIRECTORIES = ("docs", "rundir", "rtl", "verif", "src")
 FIRST_UID, USERS = 61000, 1 << 30
-"""Users that jobs run as, where the agent is root and may be any user; in a user namespace of 65,536 there are fewer."""
+"""Range of the users that jobs run as if the agent is root; a user namespace of 65,536 has fewer."""
 SHARED = ("/control", "/dev/mqueue")
-"""Directories of a container that outlive a job: hidden from it."""
+"""Directories of a container that outlive a job, and are hidden from it."""
 
 
 def receive(control):
-    """One message, or None when the other side is gone."""
+    """Return one message, or None if the other end is closed."""
     try:
         return json.loads(control.recv_bytes())
     except (EOFError, OSError):
@@ -40,7 +40,7 @@ def send(control, message):
 
 
 def control_socket():
-    """The socket to the executor: inherited in a bubblewrap cell, the first connection at a path in a container."""
+    """Return the socket to the executor: inherited in a bubblewrap cell, the first connection at a path in a container."""
     path = os.environ.get("RTL_CONTROL_SOCKET")
     if path is None:
         return Connection(int(os.environ["RTL_CONTROL_FD"]))
@@ -54,7 +54,7 @@ def control_socket():
 
 
 def serve(launch=None):
-    """Answers jobs until the other side is gone."""
+    """Serve jobs until the other end is closed."""
     if os.uname().machine not in namespaces.MACHINES:
         raise RuntimeError(f"system calls of {os.uname().machine} are not known here, so no step could be confined")
     control = control_socket()
@@ -76,10 +76,10 @@ def serve(launch=None):
 
 
 def run_job(job, control, launch):
-    """Runs in a child of the agent: isolates itself, prepares the workspace, supervises, and answers."""
+    """In a child of the agent: isolate, prepare the workspace, run the job, and answer."""
     as_root = os.geteuid() == 0
     job["uid"] = own_uid() if as_root else None
-    # What is no part of the job, as /proc numbers it: the cell's first process, its agent and this one.
+    # Process ids in this /proc that are not part of the job: the cell's first process, the agent and this process.
     job["own"] = (1, os.getppid(), os.getpid())
     namespaces.isolate(in_user_namespace=not as_root)
     prepare(job)
@@ -94,14 +94,14 @@ def run_job(job, control, launch):
 
 
 def own_uid(uid_map="/proc/self/uid_map"):
-    """A user for one job. The kernel counts processes by user, whoever started them: a job of another run must not use up this one's."""
+    """Choose a user for one job. The kernel limits processes per user: jobs of other runs must not count against this one."""
     with open(uid_map) as file:
         end = max(int(first) + int(count) for first, _, count in map(str.split, file))
     return FIRST_UID + int.from_bytes(os.urandom(8), "little") % min(USERS, end - FIRST_UID)
 
 
 def prepare(job):
-    """Mounts and fills the workspace. The harness comes last, so it wins; `src` is read-only wherever it is seen."""
+    """Mount and fill the workspace. The harness overrides other files; `src` is read-only at every mount."""
     limits, uid, keep = job["limits"], job["uid"], job["prefixes"]
     namespaces.tmpfs(WORKSPACE, limits["disk_mb"], keep=keep)
     namespaces.tmpfs("/tmp", limits["disk_mb"], mode="1777", keep=keep)
@@ -147,7 +147,7 @@ def _give(top, uid):
 
 
 def _first_process(job, writing, launch):
-    """Process 1 of the job. It keeps its own user when there is root, so that no step can reach it."""
+    """Process 1 of the job. If root, it stays root, so that no step can signal it."""
     namespaces.prctl(namespaces.PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def report(message):
@@ -160,13 +160,13 @@ def _first_process(job, writing, launch):
         report({"waves": steps.waves(job)})
         report({"done": True})
     except Exception:
-        # Not BaseException: a fork that is to become a simulator unwinds through here.
+        # Not BaseException: a fork that becomes a simulator unwinds through here.
         report({"error": traceback.format_exc(limit=4)})
     os._exit(0)
 
 
 def _supervise(control, first, reading):
-    """Waits for process 1 of the job, watches the other side, and sends the answer."""
+    """Wait for process 1 of the job and send the answer; kill the job if the executor closes its end."""
     data = bytearray()
     poll = select.poll()
     poll.register(reading, select.POLLIN | select.POLLHUP)

@@ -1,14 +1,12 @@
-"""What simulators and builds of a job report, and whether it is true. Standard library only.
+"""Collects the reports of a job's simulators and builds, and checks the results files. Standard library only.
 
-The simulator's own Python (lib/witness.py) reports over an abstract Unix socket, which HDL can neither open nor name as a
-file. When the simulator is gone, the results file is compared with what cocotb had written; a `final` block that wrote
-another one is found out.
+The simulator's Python (lib/witness.py) reports over an abstract Unix socket, which HDL cannot open or name as a file. After
+the simulator has ended, the results file is compared with what cocotb wrote, to detect `final` blocks that replace it.
 """
 
 import hashlib
 import json
 import os
-import select
 import socket
 
 ADDRESS = "\0rtl-attest"
@@ -19,7 +17,7 @@ MAX_RESULTS_FILE = 16 << 20
 
 
 def listen():
-    """The socket on which reports arrive, without blocking."""
+    """Return the non-blocking socket for reports."""
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     server.bind(ADDRESS)
     server.listen(64)
@@ -28,7 +26,7 @@ def listen():
 
 
 class Reports:
-    """Collects what simulators and build commands report during one step."""
+    """Reports of simulators and build commands during one step."""
 
     def __init__(self):
         self.sessions = []
@@ -40,13 +38,8 @@ class Reports:
     def begin(self, connection):
         self.buffers[connection] = {"data": bytearray(), "session": None}
 
-    @staticmethod
-    def waiting(connection):
-        """Whether a connection has something to say, its end included."""
-        return bool(select.select([connection], [], [], 0)[0])
-
     def receive(self, connection):
-        """Takes what a connection has to say; False when it has ended."""
+        """Read from a connection; return False if it has ended."""
         state = self.buffers[connection]
         try:
             data = connection.recv(1 << 16)
@@ -102,7 +95,7 @@ class Reports:
 
 
 def digest(path):
-    """SHA-256 of a results file, None when there is none, `?` when it is none that cocotb would write."""
+    """SHA-256 of a results file; None if it does not exist, `?` if cocotb cannot have written it."""
     try:
         if os.path.islink(path) or not os.path.isfile(path):
             return "?" if os.path.lexists(path) else None

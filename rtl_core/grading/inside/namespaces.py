@@ -1,4 +1,4 @@
-"""Namespaces, mounts and limits by plain system calls. Standard library only: this runs inside the sandbox."""
+"""Namespaces, mounts and limits by direct system calls. Standard library only: this runs inside the sandbox."""
 
 import ctypes
 import errno
@@ -24,7 +24,7 @@ MACHINES = {
     "aarch64": (0xC00000B7, 220, 97, 40, 39),
     "riscv64": (0xC00000F3, 220, 97, 40, 39),
 }
-"""Machine -> its audit number and its numbers of `clone`, `unshare`, `mount` and `umount2`."""
+"""Machine -> audit number, then the numbers of `clone`, `unshare`, `mount` and `umount2`."""
 
 
 class _Program(ctypes.Structure):
@@ -47,11 +47,11 @@ def mount(source, target, kind, flags, data=None):
 
 
 def isolate(in_user_namespace):
-    """Own mounts, IPC and, for children to come, processes. Without root this needs a user namespace of our own."""
+    """Enter new namespaces for mounts, IPC and, for future children, processes. Without root also a new user namespace."""
     flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC
     if in_user_namespace:
         uid, gid = os.getuid(), os.getgid()
-        # The maps can only be written by a process that may be looked into.
+        # Only a dumpable process can write the maps.
         prctl(PR_SET_DUMPABLE, 1)
         _check(_libc.unshare(flags | CLONE_NEWUSER), "unshare")
         for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
@@ -64,7 +64,7 @@ def isolate(in_user_namespace):
 
 
 def tmpfs(target, megabytes, mode="755", keep=()):
-    """An empty file system at `target`. Directories of `keep` that lie below it are seen there again, read-only."""
+    """Mount an empty file system at `target`. Directories of `keep` below it are mounted again, read-only."""
     held = [(path, os.open(path, os.O_PATH | os.O_DIRECTORY)) for path in keep if path.startswith(target + "/")]
     mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, f"size={megabytes}m,nr_inodes=20k,mode={mode}")
     for path, handle in held:
@@ -85,12 +85,12 @@ def bind(source, target, read_only):
 
 
 def protect_processes():
-    """From here on no process can be written to through /proc: its files are read-only, `mem` with them."""
+    """Make /proc read-only, so that no process can be written to through it, for example by `mem`."""
     mount(None, "/proc", None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
 def become(uid):
-    """From here on an ordinary user without capabilities or a way to gain them. `uid` None keeps the user."""
+    """Drop all capabilities and ways to gain them, and become the user `uid` unless None."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     if uid is not None:
         os.setgroups([])
@@ -103,8 +103,8 @@ def become(uid):
 
 
 def refuse_namespaces():
-    """From here on no namespace can be made, in which a process would be root and the kernel's rarer code in reach: `unshare`,
-    `mount`, `umount2`, and `clone` with such flags, fail with EPERM, `clone3`, whose flags no filter sees, with ENOSYS."""
+    """Forbid new namespaces, in which a process would be root and could reach rarely used kernel code: `unshare`, `mount`,
+    `umount2`, and `clone` with such flags fail with EPERM; `clone3`, whose flags a filter cannot see, fails with ENOSYS."""
     architecture, clone, *refused = MACHINES[os.uname().machine]
     load, equal, at_least, any_of, give = 0x20, 0x15, 0x35, 0x45, 0x06  # of a classic BPF program
     program = (
@@ -127,8 +127,8 @@ def refuse_namespaces():
 
 
 def limit(limits):
-    """Per-process limits from the job's limits, see rtl_core.grading.limits. That of CPU time is above the job's, which `steps.py` watches over
-    all processes: the watch comes first and tells what ended the job."""
+    """Set per-process limits from the job's limits (rtl_core.grading.limits). The limit of CPU time is above the job's, so that
+    the check of `steps.py` over all processes comes first and reports the cause."""
     mega = 1 << 20
     for what, value in (
         (resource.RLIMIT_CPU, int(1.5 * limits["cpu_s"]) + 2),
@@ -141,6 +141,6 @@ def limit(limits):
         hard = resource.getrlimit(what)[1]
         if hard != resource.RLIM_INFINITY:
             value = min(value, hard)
-        # One second between SIGXCPU, which tells what happened, and SIGKILL.
+        # One second between SIGXCPU, which tells the cause, and SIGKILL.
         spare = 1 if what == resource.RLIMIT_CPU else 0
         resource.setrlimit(what, (value, value + spare if hard == resource.RLIM_INFINITY else hard))

@@ -1,9 +1,9 @@
-"""A person's shell in the workspace of a job, on the streams that the sandbox was started with. Standard library only.
+"""An interactive shell in the workspace of a job, on the sandbox's standard streams. Standard library only.
 
     RTL_CONTROL_FD=N python -E -s -S shell.py          in a bubblewrap sandbox
     RTL_CONTROL_SOCKET=PATH python -E -s -S shell.py   as process 1 of a container
 
-Mounts, files, user and limits are those of a grade (agent.py); only nobody listens to what simulators report.
+Mounts, files, user and limits are the same as for grading (agent.py), but simulators' reports are ignored.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ def main():
     job["uid"] = agent.own_uid() if as_root else None
     namespaces.isolate(in_user_namespace=not as_root)
     agent.prepare(job)
-    # Process 1 of the job: its end is the end of all that the shell leaves behind.
+    # Process 1 of the job: when it ends, all processes that the shell left behind end.
     first = os.fork()
     if first == 0:
         shell = os.fork()
@@ -39,11 +39,11 @@ def become_shell(job):
     step = job["steps"][0]
     try:
         os.setsid()
-        # A program that was started in the background ignores it, and so would all that this shell starts.
+        # Ignored if the program was started in the background; the shell's children would inherit that.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         if os.isatty(0):
-            with contextlib.suppress(OSError):  # the terminal of another session: a shell without job control
-                fcntl.ioctl(0, termios.TIOCSCTTY, 1)  # in a container it is the terminal of process 1 so far
+            with contextlib.suppress(OSError):  # terminal of another session: no job control
+                fcntl.ioctl(0, termios.TIOCSCTTY, 1)  # in a container, taken from process 1
         os.closerange(3, 1024)
         namespaces.limit(job["limits"])
         namespaces.become(job["uid"])
@@ -56,7 +56,7 @@ def become_shell(job):
 
 
 def end_like(pid):
-    """Ends this process as the other one ends."""
+    """Wait for a process and exit as it did."""
     while True:
         ended, status = os.wait()
         if ended == pid:

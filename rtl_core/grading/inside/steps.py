@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import resource
+import select
 import selectors
 import signal
 import socket
@@ -19,11 +20,11 @@ import namespaces
 WATCH_EVERY_S = 0.1
 WAVES = "/tmp/rtl-waves"
 MAX_WAVES = 256 << 20
-"""Bytes of waves that are handed out, the last simulations first; of one that is longer its beginning."""
+"""Maximum bytes of waves to return. The last simulations come first; the waves that reach the limit are cut off."""
 
 
 class Output:
-    """The beginning and the end of what a step wrote."""
+    """The beginning and the end of a step's output."""
 
     def __init__(self, keep):
         self.half = keep // 2
@@ -49,20 +50,20 @@ class Output:
 
 
 def run_steps(job, report, launch=None):
-    """Runs the steps in order and calls `report(result)` after each. `launch` may start them from warm memory."""
+    """Run the steps in order and call `report(result)` after each. `launch` may start them from warm memory."""
     server = attestation.listen() if job["trusted"] else None
     for step in job["steps"]:
         result = Running(job, step, server, launch).to_end()
         report(result)
         if result["overrun"] or (job["stop_at_failure"] and result["exit_code"] != 0):
-            # What ran out of a limit has failed as a whole: further services would only cost as much again.
+            # A job that exceeded a limit has failed; further services would only cost as much again.
             break
     if server is not None:
         server.close()
 
 
 def waves(job):
-    """What the simulations of a job have dumped, in the order of their starts: [{modules, vcd: packed text}]."""
+    """The waves of a job's simulations, in the order of their starts: [{modules, vcd: compressed text}]."""
     found: list = []
     left = MAX_WAVES
     if not job["waves"] or os.path.islink(WAVES) or not os.path.isdir(WAVES):
@@ -78,13 +79,13 @@ def waves(job):
                 with plain(f"{WAVES}/{name[:-3]}json") as file:
                     modules = json.loads(file.read(1 << 20))
             except (OSError, ValueError):
-                continue  # a simulator was ended between the two, or a harness left something else there
+                continue  # a simulator was killed between the two, or a harness put something else there
             found.insert(0, {"vcd": base64.b64encode(data + packed.flush()).decode(), "modules": modules})
     return found
 
 
 def plain(path):
-    """Opens an untrusted file; refuses links and pipes."""
+    """Open an untrusted file; refuse links and pipes."""
     opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)
@@ -93,13 +94,13 @@ def plain(path):
 
 
 class Running:
-    """One step under way: an event loop over its output, its end, its simulators and their reports. What it started ends with it.
+    """A running step: an event loop over its output, its end, its simulators and their reports. Its processes end with it.
 
-    What a step may use does not depend on how busy the machine is. Its processes may together use `cpu_s` seconds of CPU,
-    or the job's `budget_s` where that is given; then they may not all sleep for as long at a stretch either. `wall_s` counts
-    the time in which they compute or all sleep; what else passes is the machine's, up to the job's `longest_s`.
+    The limits do not depend on the load of the machine. All processes together may use `cpu_s` seconds of CPU, or the job's
+    `budget_s` if given; then they may not all sleep for that long at a stretch either. `wall_s` counts the time in which they
+    compute or all sleep; time spent waiting for the machine is not counted, up to the job's `longest_s`.
 
-    Not counted: children of a process that ignores SIGCHLD, once they have ended. No simulator, compiler or shell does.
+    Not counted: ended children of a process that ignores SIGCHLD. No simulator, compiler or shell does.
     """
 
     def __init__(self, job, step, server, launch):
@@ -151,9 +152,9 @@ class Running:
         return self.result()
 
     def watch(self, waited_for):
-        """Memory, processes and time. What grew faster than we look, the kernel has killed.
+        """Check memory, processes and time. The kernel kills what grows faster than these checks.
 
-        `waited_for`: the processes had something to tell, so they may have slept only until we would read it.
+        `waited_for`: there was an event, so the processes may have slept only until we handled it.
         """
         now = time.monotonic()
         passed = now - self.watched
@@ -163,11 +164,11 @@ class Running:
         count, memory, cpu_s = self.look()
         most_s = self.budget_s or self.limits["cpu_s"]
         if cpu_s > most_s:
-            # A process that ended while we looked may have been counted twice, with its parent.
+            # A process that ended meanwhile may have been counted twice, with its parent.
             cpu_s = min(cpu_s, self.look()[2])
         computed, self.cpu_s = cpu_s - self.cpu_s, max(cpu_s, self.cpu_s)
         asleep = not waited_for and computed <= 0 and all_asleep(self.own)
-        # Only what was seen counts as sleep: who looks late was kept waiting, too.
+        # Count at most two intervals as sleep: if this check is late, the machine was busy.
         counted = min(passed, 2 * WATCH_EVERY_S if asleep else computed)
         self.counted_s += counted
         self.asleep_s = self.asleep_s + counted if asleep else 0.0
@@ -184,7 +185,7 @@ class Running:
             self.overrun = "wall"
 
     def look(self):
-        """(processes, resident bytes, CPU seconds) of all that the step has started."""
+        """(processes, resident bytes, CPU seconds) of the step."""
         ended = cpu_of_children()
         count, memory, cpu_s = usage(self.own)
         return count, memory, ended - self.cpu_before + cpu_s
@@ -211,7 +212,7 @@ class Running:
         }
 
     def close(self, source):
-        """First out of the selector, then closed: a fork may still hold the descriptor."""
+        """Unregister, then close: a fork may still hold the descriptor."""
         self.selector.unregister(source)
         if isinstance(source, int):
             os.close(source)
@@ -230,7 +231,7 @@ class Running:
             self.pipe_open = False
 
     def on_connection(self, _):
-        """Takes a waiting connection, if there is one; whether there was."""
+        """Accept a waiting connection; return whether there was one."""
         if self.server is None:
             return False
         try:
@@ -257,7 +258,7 @@ class Running:
         self.selector.register(handle, selectors.EVENT_READ, self.on_simulator)
 
     def on_simulator(self, handle):
-        """A simulator has ended: what it reported is taken in before the runner may go on."""
+        """A simulator has ended: read its reports before the runner may continue."""
         self.close(handle)
         pid, requests = self.simulators.pop(handle)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -266,7 +267,7 @@ class Running:
         while self.on_connection(None):
             pass
         for connection in list(self.reports.buffers):
-            while connection in self.reports.buffers and self.reports.waiting(connection):
+            while connection in self.reports.buffers and select.select([connection], [], [], 0)[0]:
                 self.on_report(connection)
         with contextlib.suppress(OSError):
             requests.send(str(code).encode())
@@ -275,13 +276,13 @@ class Running:
         self.close(handle)
         if self.status is None:
             self.status = os.waitpid(self.pid, 0)[1]
-            # Nothing that the step left behind outlives it, and its pipe ends with it.
+            # Processes that the step left behind end with it, and so does its pipe.
             kill_all()
 
 
 def usage(own):
-    """(processes, resident bytes, CPU seconds with those of their ended children) of all processes that are not `own`; a
-    sandbox runs one job at a time. Parents are read before their children, which are younger: none is counted twice.
+    """(processes, resident bytes, CPU seconds with ended children) of all processes except `own`; a sandbox runs one job at a
+    time. Parents are read before their younger children, so that none is counted twice.
     """
     page, tick = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
     count = memory = ticks = 0
@@ -299,7 +300,7 @@ def usage(own):
 
 
 def all_asleep(own):
-    """Whether no thread of a process that is not `own` computes, waits for a processor (R) or for a disk (D)."""
+    """Whether no thread of a process outside `own` computes or waits for a processor (R) or a disk (D)."""
     for pid in processes(own):
         with contextlib.suppress(OSError):
             for thread in os.listdir(f"/proc/{pid}/task"):
@@ -310,12 +311,12 @@ def all_asleep(own):
 
 
 def processes(own):
-    """Ids of all processes that are not `own`, the oldest first."""
+    """Ids of all processes except `own`, the oldest first."""
     return sorted({int(name) for name in os.listdir("/proc") if name.isdigit()} - own)
 
 
 def oom_kills():
-    """How many processes of this container the kernel has killed for memory; 0 where no cgroup of its own is seen."""
+    """Number of processes of this container that the kernel killed for memory; 0 without a cgroup of its own."""
     for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
         with contextlib.suppress(OSError, ValueError), open(path) as file:
             return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
@@ -323,26 +324,26 @@ def oom_kills():
 
 
 def cpu_of_children():
-    """CPU seconds of all children that have ended, and of theirs."""
+    """CPU seconds of all ended children and their descendants."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def kill_all():
-    """Ends every other process of this namespace; as process 1, `-1` reaches them all and nothing else."""
+    """Kill every other process of this namespace, which `-1` means for process 1."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
 
 
 def reap_all():
-    """Waits for every process that was killed; only then their CPU time is known."""
+    """Wait for every killed process; only then is their CPU time known."""
     with contextlib.suppress(ChildProcessError):
         while True:
             os.waitpid(-1, 0)
 
 
 def start(job, step, writing):
-    """Starts a step as a fresh program; returns its process id."""
+    """Start a step as a new program; return its process id."""
     pid = os.fork()
     if pid:
         return pid
@@ -358,10 +359,10 @@ def start(job, step, writing):
 
 
 def confine(job, step, writing, keep=None):
-    """Makes the calling process the one that runs a step: its session, output, limits, user and directory.
+    """Set session, output, limits, user and directory of the calling process for a step.
 
-    `writing` becomes its output and errors, unless it is None. Everything else is closed, but for the socket `keep`,
-    which is returned as a socket of its own.
+    `writing`, unless None, becomes its output and errors. All other descriptors are closed except the socket `keep`, which
+    is returned as a new socket.
     """
     os.setsid()
     null = os.open("/dev/null", os.O_RDONLY)

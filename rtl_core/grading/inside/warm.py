@@ -1,16 +1,15 @@
-"""Warm starts: a process that has already imported what every grade imports, forked for each use.
+"""Warm starts: programs and simulators are forked from a process that has already imported what every job imports.
 
-The cell's main process is `vvp` itself with cocotb's VPI library. vvp loads that library, and with it Python, before it
-opens a design; our sitecustomize (warm/) stops it there, imports pytest, cocotb and the runner, and serves jobs. In a
-job, process 1 is a fork of it that runs nothing of the harness. From process 1 are forked
+The cell's main process is `vvp` with cocotb's VPI library. vvp loads the library, and with it Python, before it opens a
+design. Our sitecustomize (warm/) stops it there, imports pytest, cocotb and the runner, and serves jobs. Process 1 of a job
+is a fork of it that runs no code of the harness. Forks of process 1 are
 
-- the program: `pytest ...` or `python3 script`, run in place of a fresh interpreter, and
-- each simulator: when the program's runner calls `vvp design`, a fork returns from sitecustomize, with the design's
-  path written over vvp's own arguments, and goes on as vvp would.
+- the program: `pytest ...` or `python3 script`, run instead of a new interpreter, and
+- each simulator: when the program's runner calls `vvp design`, a fork overwrites vvp's arguments with the design's path,
+  returns from sitecustomize, and continues as vvp.
 
-So both start from the same untouched memory, within the job's namespaces and limits; what they do dies with them.
-Whatever does not fit (other programs, settings that are read at import, modules that shadow the standard library) is
-started afresh as in a cold cell.
+So both start from the same memory, within the job's namespaces and limits, and their changes end with them. Everything else
+(other programs, settings that are read at import, modules that shadow the standard library) is started as in a cold cell.
 """
 
 import atexit
@@ -37,7 +36,7 @@ _SHELL = set("|&;<>()$`\\\"'*?[]#~%!{}\n")
 _OURS = {"COCOTB_RANDOM_SEED", "LIBPYTHON_LOC", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE"}
 _READ_AT_IMPORT = ("COCOTB_", "GPI_", "PYGPI_", "LIBPYTHON", "PYTHON", "COVERAGE")
 _COCOTBS_ARGUMENTS = ["--capture=no", "-o", "python_files=*.py"]
-"""With these cocotb 2 makes a pytest configuration (`RegressionManager.setup_pytest_assertion_rewriting`)."""
+"""Arguments of cocotb 2's pytest configuration (`RegressionManager.setup_pytest_assertion_rewriting`)."""
 _PYTEST_FILES = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "setup.py", "conftest.py")
 _PYTEST_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
 _PRELOADED = (
@@ -52,14 +51,14 @@ _PRELOADED = (
     "doctest",
     "runpy",
 )
-"""What a grade imports; the rest comes with it."""
+"""Modules that every job imports, directly or through these."""
 
 _SHARED = {}
-"""Name -> module, of the modules that were imported before any fork."""
+"""Name -> module, of the modules imported before any fork."""
 
 
 class BecomeSimulator(BaseException):
-    """Raised in a fresh fork of process 1; it unwinds to `serve`, which goes on as vvp."""
+    """Raised in a new fork of process 1; unwinds to `serve`, which continues as vvp."""
 
     def __init__(self, plan):
         super().__init__()
@@ -67,7 +66,7 @@ class BecomeSimulator(BaseException):
 
 
 def serve():
-    """Serves jobs; returns only in a process that is to go on as a simulator."""
+    """Serve jobs. Returns only in a process that continues as a simulator."""
     atexit.register(_keep_shared_modules)  # registered first, called last
     import agent
     import witness
@@ -85,23 +84,23 @@ def serve():
         os._exit(1)
     else:
         os._exit(0)
-    # Process 1's sockets go now: freed later, they would close descriptors that are the simulator's by then.
+    # Free process 1's sockets now: later they would close descriptors that the simulator has reused.
     gc.collect()
     _become_simulator(plan, base, place)
 
 
 class Launcher:
-    """Starts steps from warm memory where that is the same as starting them afresh."""
+    """Starts steps from warm memory if this is equivalent to a new process."""
 
     def __init__(self, base):
         import cocotb_tools.config
 
         self.base = base
-        # The command that this very process was started with, but for the design.
+        # The command of this process, without the design.
         self.prefix = ["vvp", "-M", str(cocotb_tools.config.libs_dir), "-m", "libcocotbvpi_icarus"]
 
     def start(self, job, step, writing):
-        """(process id, socket for simulator requests or None)."""
+        """Start a step; return (process id, socket for simulator requests or None)."""
         program = _program(step)
         if program is None or not step["warm"] or not _same_as_fresh(step, program, self.base):
             return steps.start(job, step, writing), None
@@ -113,10 +112,10 @@ class Launcher:
         return pid, ours
 
     def simulate(self, job, requests):
-        """Takes one request and forks the simulator; returns its process id, or None when there was no request."""
+        """Read one request and fork the simulator; return its process id, or None if there was no request."""
         try:
             data, descriptors, _, _ = socket.recv_fds(requests, MAX_MESSAGE, 2)
-        except ConnectionResetError:  # the program was ended before it had read how its last simulator ended
+        except ConnectionResetError:  # the program was killed before it read its last simulator's exit code
             return None
         if not data:
             return None
@@ -130,10 +129,10 @@ class Launcher:
 
 
 def _preload():
-    """Imports what is there; the forks to come share it."""
+    """Import the modules that all forks share."""
     import importlib
 
-    # The collector would look through all that stays anyway, again and again.
+    # Everything imported here stays, so collecting garbage would be wasted work.
     gc.disable()
     for name in _PRELOADED:
         try:
@@ -145,26 +144,26 @@ def _preload():
     for name in default_plugins:
         importlib.import_module("_pytest." + name)
     _preload_rewriting()
-    inspect.getsource(_preload)  # cocotb does so for each test; the regular expressions stay compiled
+    inspect.getsource(_preload)  # as cocotb does for each test; this caches the compiled regular expressions
     _SHARED.update((name, module) for name, module in sys.modules.items() if not name.startswith(("cocotb", "pygpi")))
     gc.collect()
     gc.freeze()
     gc.enable()
     sys.stdout.flush()
     sys.stderr.flush()
-    # What vvp has buffered would be written again by every fork.
+    # Otherwise every fork would write vvp's buffered output again.
     ctypes.CDLL(None).fflush(None)
 
 
 def _preload_rewriting():
-    """Makes the pytest configuration that cocotb makes in each simulator to rewrite assertions, which is half the time of a short simulation.
-    Simulators share it unless files or variables configure pytest for them."""
+    """Create the pytest configuration by which cocotb rewrites assertions. In each simulator it would take half the time of a
+    short simulation. Simulators share it unless files or variables configure pytest for them."""
     from _pytest.config import Config
 
     usual, variables = Config.fromdictargs, _pytest_variables()
     finders = list(sys.meta_path)
     made = usual({}, list(_COCOTBS_ARGUMENTS))
-    sys.meta_path[:] = finders  # without the hook that rewrites each module: cocotb installs its own
+    sys.meta_path[:] = finders  # remove the import hook that rewrites modules: cocotb installs its own
 
     def fromdictargs(options, arguments):
         same = not options and arguments == _COCOTBS_ARGUMENTS and _pytest_variables() == variables
@@ -179,20 +178,20 @@ def _pytest_variables():
 
 def _has_pytest_files(place):
     """Whether pytest, started in this directory, would read a configuration file or a conftest.py."""
-    below, above = place.glob("test*"), (one / name for one in (place, *place.parents) for name in _PYTEST_FILES)
-    return any(one.is_dir() for one in below) or any(one.exists() for one in above)
+    files = (folder / name for folder in (place, *place.parents) for name in _PYTEST_FILES)
+    return any(entry.is_dir() for entry in place.glob("test*")) or any(file.exists() for file in files)
 
 
 def _keep_shared_modules():
-    """Called when a simulator's Python ends: hides the shared modules from the interpreter, which would clear each and so copy the memory that
-    forks share (a tenth of a short simulation). Modules of the harness are cleared as usual, and cocotb's, which hold on to them."""
+    """At exit of a simulator's Python: hide the shared modules from the interpreter. Clearing them would copy the memory that
+    forks share (a tenth of a short simulation). Modules of the harness, and of cocotb, which refers to them, are cleared."""
     for name, module in _SHARED.items():
         if sys.modules.get(name) is module:
             del sys.modules[name]
 
 
 def _program(step):
-    """What a command comes to: (kind, arguments), or None when it is no Python program that can be run in place."""
+    """Parse a command as (kind, arguments); None if it is not a Python program that a fork can run."""
     argv = list(step["argv"])
     if len(argv) == 3 and argv[0] in ("sh", "bash", "/bin/sh", "/bin/bash") and argv[1] == "-c":
         if _SHELL & set(argv[2]):
@@ -210,14 +209,14 @@ def _program(step):
 
 
 def _same_as_fresh(step, program, base):
-    """Whether nothing that is read at import, or that shadows a module of the interpreter, differs."""
+    """Whether no setting that is read at import differs, and no module shadows one of the interpreter."""
     if any(name.startswith(_READ_AT_IMPORT) and name not in _OURS | set(step["own"]) for name in step["env"]):
         return False
     return not any(name in sys.stdlib_module_names for name in _offered(step["env"], step["cwd"], base, program))
 
 
 def _offered(environment, cwd, base, program=None):
-    """Names of modules in the directories that come before the interpreter's own."""
+    """Names of modules in the directories ahead of the interpreter's own."""
     places = [*environment.get("PYTHONPATH", "").split(":"), cwd]
     if program and program[0] == "script":
         places.append(os.path.dirname(os.path.join(cwd, program[1][0])))
@@ -232,7 +231,7 @@ def _offered(environment, cwd, base, program=None):
 
 
 def _forget(names):
-    """Drops loaded modules that the harness has under the same name, so that its own are found."""
+    """Unload modules whose names the harness uses, so that its own are imported."""
     for name in [loaded for loaded in sys.modules if loaded.split(".")[0] in names]:
         del sys.modules[name]
 
@@ -243,19 +242,15 @@ def _search_path(environment, base, first=None):
     return ([] if first is None else [first]) + list(dict.fromkeys(absolute))
 
 
-def _take_environment(environment):
-    os.environ.clear()
-    os.environ.update(environment)
-
-
 def _run_program(job, step, program, launcher, writing, requests):
-    """Runs in a fork: becomes the program, and ends with its exit code."""
+    """In a fork: run the program and exit with its exit code."""
     code, base, prefix = 1, launcher.base, launcher.prefix
     try:
         requests = steps.confine(job, step, writing, keep=requests)
         kind, arguments = program
         names = _offered(step["env"], step["cwd"], base, program)
-        _take_environment(step["env"])
+        os.environ.clear()
+        os.environ.update(step["env"])
         first = {"pytest": os.path.dirname(sys.executable), "module": step["cwd"]}.get(kind)
         if first is None:
             first = os.path.dirname(os.path.abspath(arguments[0]))
@@ -265,7 +260,7 @@ def _run_program(job, step, program, launcher, writing, requests):
 
         _forget(names)
         witness.seed_again()
-        if not job["waves"]:  # simulators that dump them start by way of inside/waves
+        if not job["waves"]:  # simulators that dump waves are started by inside/waves
             witness.simulate = _Simulations(requests, prefix)
         if kind == "script":
             sys.argv = list(arguments)
@@ -298,14 +293,14 @@ def _run_program(job, step, program, launcher, writing, requests):
 
 
 class _Simulations:
-    """In the program: asks process 1 to run `vvp` commands of cocotb's runner."""
+    """In the program: requests simulators for `vvp` commands of cocotb's runner from process 1."""
 
     def __init__(self, requests, prefix):
         self.requests = requests
         self.prefix = prefix
 
     def __call__(self, command, named):
-        """The exit code, or None when this command has to be run in the ordinary way."""
+        """Return the exit code, or None if the command must be run in the ordinary way."""
         words = [str(word) for word in command]
         design, plus = (words[5:6] or [""])[0], words[6:]
         fits = (
@@ -336,14 +331,15 @@ class _Simulations:
 
 
 def _become_simulator(plan, base, place):
-    """The last thing before vvp goes on: limits, user, output, environment, arguments."""
+    """Set limits, user, output, environment and arguments before vvp continues."""
     job = plan["job"]
     os.dup2(plan["out"], 1)
     os.dup2(plan["err"], 2)
     step = {"cwd": plan["cwd"]}
     names = _offered(plan["env"], plan["cwd"], base)
     steps.confine(job, step, None)
-    _take_environment(plan["env"])
+    os.environ.clear()
+    os.environ.update(plan["env"])
     sys.path[:] = _search_path(plan["env"], base)
     sys.path_importer_cache.clear()
     import witness
@@ -363,7 +359,7 @@ def _argument_place():
 
 
 def _write_arguments(place, design, plus):
-    """Overwrites the design's and the plusargs' slots of vvp's command line. An empty argument means nothing to it."""
+    """Overwrite the slots for design and plusargs in vvp's command line. vvp ignores empty arguments."""
     start, length = place
     words = ctypes.string_at(start, length).split(b"\0")
     at = start + sum(len(word) + 1 for word in words[:5])

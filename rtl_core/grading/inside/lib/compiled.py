@@ -1,8 +1,8 @@
-"""What stands in a compiled Icarus program (a `vvp` file), and whether it may be run. Standard library only.
+"""Reads compiled Icarus programs (`vvp` files) and decides whether they may be run. Standard library only.
 
-No reading of Verilog text can be trusted to be the simulator's: preprocessors differ in macros, escapes and white space.
-The compiled program has none of these. Every system task that it can ever call stands in it by name, so a list of what is
-allowed is complete: what is not on the list is never run. `refusals` is asked before any simulation starts.
+Other parsers may read Verilog text differently than the simulator: preprocessors differ in macros, escapes and white space.
+The compiled program has none of these. It names every system task that it can call, so an allow-list is complete: tasks not
+on the list are never run. `refusals` is called before any simulation starts.
 
 Not covered: what a design does through its ports and within its own modules.
 """
@@ -25,19 +25,19 @@ shortrealtobits bitstoshortreal sformat sformatf swrite swriteb swriteo swriteh 
 dumpvars dumpon dumpoff dumpall dumplimit dumpflush
 """
 ALLOWED_TASKS = frozenset(_ALLOWED.split())
-"""Without the dollar sign. They compute, print to the simulator's output, end the simulation, or read and write a file that
-`refusals` looks at by name. All others reach files, the command line, other scopes' signals or the simulator itself."""
+"""Without the dollar sign. They compute, print to the simulator's output, end the simulation, or access a file whose name
+`refusals` checks. All other tasks access files, the command line, other scopes' signals or the simulator itself."""
 
 _METHOD = re.compile(r"ivl_(?:enum|string|queue|darray)_method\$\w+")
-"""What Icarus makes of a method such as `state.next()`. They compute."""
+"""Icarus' names of methods such as `state.next()`, which only compute."""
 _FILE_TASKS = {"dumpfile", "readmemh", "readmemb"}
 _CHECKS = "setup hold setuphold recovery removal recrem width period skew timeskew fullskew nochange"
 TIMING_CHECKS = frozenset(_CHECKS.split())
-"""What stands in a `specify` block with a dollar sign and is no task."""
+"""Names with a dollar sign in `specify` blocks that are no tasks."""
 WAVES = re.compile(r"(?:/code/rundir/|\./)?(?:[\w-]+/)*[\w.-]{1,100}\.(?:vcd|fst|lxt|lxt2|vpd|fsdb|wlf)")
-"""Names of wave files that a design may write: in the run directory, by their ending."""
+"""Wave files that a design may write, in the run directory."""
 REFUSED = 99
-"""The exit code of a simulator that was not started."""
+"""Exit code in place of a refused simulation."""
 
 STRING = r'"((?:[^"\\\n]|\\.)*)"'
 _CALL = re.compile(
@@ -59,12 +59,12 @@ _NUMBER = re.compile(r"(\+?)C4<([01xz]+)>")
 
 
 Scope = namedtuple("Scope", "label kind name type parent text")
-"""A module's instance, or a named block. `parent` is the label of the scope around it, None for a root; `text` is what the
-program says of the scope itself: ports, parameters, nets."""
+"""A module instance or a named block. `parent` is the label of the enclosing scope, None for a root; `text` is the part of
+the program about the scope itself: ports, parameters, nets."""
 
 
 class Parameter(namedtuple("Parameter", "label kind name local value")):
-    """`kind` is `str`, `real` or a letter for numbers; `local` says that nobody can set it."""
+    """`kind` is `str`, `real` or a letter for numbers; `local` parameters cannot be set."""
 
     @property
     def number(self):
@@ -74,7 +74,7 @@ class Parameter(namedtuple("Parameter", "label kind name local value")):
 
 
 def scopes(program):
-    """All scopes of a program, each behind the one around it."""
+    """All scopes of a program, each after the enclosing one."""
     heads = list(_SCOPE.finditer(program))
     found = []
     for head, following in zip_longest(heads, heads[1:]):
@@ -90,15 +90,15 @@ def parameters(text):
 
 
 def refusals(program, more=frozenset(), harness=frozenset()):
-    """Why the text of a compiled program must not be run; empty when it may.
+    """Return reasons not to run the text of a compiled program; empty if it may be run.
 
-    `more` are further allowed tasks (what the problem's own files use), `harness` the base names of the harness' files,
-    which no memory may be loaded from.
+    `more` are further allowed tasks (those in the problem's own files); `harness` are the base names of the harness' files,
+    which `$readmem` must not load.
     """
     found = []
     program = _without_wave_dumper(program)
     calls = list(_CALL.finditer(program))
-    # A name that breaks out of its quotes could bring instructions of its own; all must be of the form that is known.
+    # A name that breaks out of its quotes could inject instructions, so every call must have the known form.
     if len(calls) != len(_CALL_WORD.findall(program)):
         found.append("the compiled design holds a call that cannot be read")
     header = program.partition("\nS_")[0]
@@ -127,10 +127,10 @@ _TOKEN = re.compile(rf"{STRING}|//[^\n]*|/\*.*?\*/|\\\S+|(\$\w+)|(`systemc\w*)|\
 
 
 def refusals_of_text(text, more=frozenset()):
-    """The same for Verilator, whose programs are C++: `text` is what its own preprocessor makes of the design.
+    """Like `refusals`, for Verilator, which compiles to C++: `text` is the output of its own preprocessor.
 
-    Then no macro and no condition is left, and a scan for strings, comments and escaped names finds every system task. File
-    names are not looked at: what reads or writes a file is refused.
+    It has no macros or conditions left, so a scan that skips strings, comments and escaped names finds every system task.
+    File names are not checked: tasks that access files are refused.
     """
     found = []
     for token in _TOKEN.finditer(text):
@@ -148,8 +148,8 @@ def refusals_of_text(text, more=frozenset()):
 def _without_wave_dumper(program):
     """The program without the code of the top level that cocotb's runner adds to write waves.
 
-    A second top level is there only when the runner asked for it, and then no module of a design can have its name. Where a harness names
-    no top level, a design's own module of that name is one: code that does more than dump is judged like any other.
+    If the runner adds it, no module of the design can have its name. If a harness names no top level, a design's own module
+    of that name may be one, so code that does more than dump is checked like any other.
     """
     if _RUNNERS not in program:
         return program
@@ -163,12 +163,12 @@ def _without_wave_dumper(program):
     if len(calls) != len(_CALL_WORD.findall(dumper)) or not _DUMPS.issuperset(calls):
         return program
     code = [parts[0], *(text for scope, text in zip(parts[1::2], parts[2::2], strict=True) if scope not in own)]
-    # The table of file names stands behind the last piece of code.
+    # The table of file names follows the last piece of code.
     return "\n".join([*code, program[program.rfind("\n:file_names ") :]])
 
 
 def _file_name(task, text, harness):
-    """What is wrong with a task's file name, the first argument; None when nothing is."""
+    """Complaint about the file name of a task, its first argument; None if it is allowed."""
     if text is None:
         return f"${task} of a file whose name is not a constant"
     path = _ESCAPE.sub(lambda match: chr(int(match[1], 8)) if len(match[1]) == 3 else match[1], text)
@@ -190,10 +190,10 @@ def _file_names(program):
 
 
 def changed_parameters(program, top, settings):
-    """Parameters that the runner set and that did not arrive: [(name, what was set, what is there)].
+    """Parameters that the runner set without effect: [(name, value set, value in the program)].
 
-    `settings` maps names to texts, as after `-P top.`. A name that the top level does not have at all is left alone; a
-    variable, net or block of that name is not, since a test bench would read it in the parameter's place.
+    `settings` maps names to texts, as after `-P top.`. Names that the top level lacks are ignored, but not if a variable, net
+    or block has the name, since a test bench would read it in place of the parameter.
     """
     found_scopes = scopes(program)
     root = next((s for s in found_scopes if s.kind == "module" and s.name == top and s.parent is None), None)

@@ -1,6 +1,6 @@
-"""No compiled program is simulated that `compiled.refusals` or `instances.root_complaints` refuses. Standard library only.
+"""Stops programs that `compiled.refusals` or `instances.root_complaints` refuses from being simulated. Standard library only.
 
-The agent asks before it forks a warm simulator; the `vvp` in `bin/` asks before it starts a fresh one.
+A warm simulator calls it before it reads a design, the `vvp` in `bin/` before it starts a new simulator.
 """
 
 import json
@@ -16,7 +16,7 @@ HARNESS = "/code/src"
 
 
 def stop_if_refused(paths, environment):
-    """Ends this process with `compiled.REFUSED`, the agent told, if one of the compiled programs must not be run."""
+    """Report to the agent and exit with `compiled.REFUSED` if one of the compiled programs must not be run."""
     try:
         harness = frozenset(os.listdir(HARNESS))
     except OSError:
@@ -35,12 +35,12 @@ def stop_if_refused(paths, environment):
 
 
 def stop_if_refused_text(text, environment):
-    """The same for a text that Verilator is going to compile."""
+    """The same for a text that Verilator will compile."""
     _stop(compiled.refusals_of_text(text, _more(environment)))
 
 
 def _shown(environment):
-    """The module that the grader has read, and its (inputs, outputs); None for these when it has read none."""
+    """The module that the grader analysed, and its (inputs, outputs); None in their place if it analysed none."""
     shown = environment.get("RTL_WATCH", "")
     if ";" not in shown:
         return "", None

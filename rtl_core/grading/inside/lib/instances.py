@@ -1,7 +1,7 @@
-"""The instances of one module in a compiled Icarus program (a `vvp` file), and what their ports can do. Standard library only.
+"""Finds the instances of a module in a compiled Icarus program (a `vvp` file) and checks their ports. Standard library only.
 
-A test bench and a design that are simulated together are two programs in one. These functions tell the design's part from
-the bench's, so that a design compiled alone can be compared with the same design beside its bench.
+A program may contain a design and its test bench. These functions separate the two, so that a design compiled alone can be
+compared with the same design compiled with its bench.
 """
 
 import re
@@ -34,9 +34,9 @@ def instances(program, module):
 
 
 def shape(instance):
-    """What must be the same alone and beside a bench: scopes, ports and parameters.
+    """Return what must be equal with and without a bench: scopes, ports and parameters.
 
-    The names that Icarus gives to nameless scopes count through the whole program, so they are left out.
+    Generated names of unnamed scopes are omitted, since Icarus numbers them through the whole program.
     """
     compared = []
     for place, scope in enumerate(instance):
@@ -47,9 +47,9 @@ def shape(instance):
 
 
 def parameters(instance, names):
-    """Verilog text that sets an instance's overridable parameters to the values they have: `.WIDTH(4'b1000), ...`.
+    """Verilog text that sets an instance's overridable parameters to their values: `.WIDTH(4'b1000), ...`.
 
-    Only those in `names`, all if `*` is one of them. Real numbers are left out.
+    Only those in `names`, or all if it contains `*`. Real numbers are omitted.
     """
     given = []
     for parameter in compiled.parameters(instance[0].text):
@@ -64,11 +64,11 @@ def parameters(instance, names):
 
 
 def port_complaint(instance, program, expected, connected):
-    """Why an instance whose ports are open could reach through them into a bench; None when it cannot.
+    """Return why an instance with unconnected ports could reach through them into a bench; None if it cannot.
 
-    `expected` are the (name, direction) that a right design has, in order, and may be empty; `connected` says how the
-    bench connects them: `named`, `positional` or `wildcard`. An input must be a net that nothing in the design drives,
-    pulls or joins with another input: Icarus makes a port and what is connected to it one net.
+    `expected` are the (name, direction) of a right design's ports, in order, and may be empty; `connected` tells how the
+    bench connects them: `named`, `positional` or `wildcard`. Nothing in the design may drive, pull or join an input with
+    another: Icarus merges a port and its connection into one net.
     """
     text = instance[0].text
     ports = _PORT.findall(text)
@@ -89,8 +89,8 @@ def port_complaint(instance, program, expected, connected):
 
 
 def driven_inputs(text, program):
-    """The inputs that a design drives, pulls or joins with another, by name. `text` is that of the design's own scope, whose
-    ports are open: those of a root, or of an instance that nothing is connected to.
+    """Names of the inputs that a design drives, pulls or joins with another. `text` is that of the design's own scope, whose
+    ports are unconnected: a root, or an instance without connections.
     """
     arrays = dict(_ARRAY.findall(text))
     nets: dict = {}
@@ -109,10 +109,10 @@ def driven_inputs(text, program):
 
 
 def root_complaints(program, top="", watched=None):
-    """Why a program must not be run beside a harness that drives the roots from outside; empty when it may.
+    """Return reasons not to run a program with a harness that drives the roots from outside; empty if it may be run.
 
-    What such a harness reads back from an input is what the design puts there, if it drives it as well. `watched`, if
-    known, are the names of (inputs, outputs) that the text of the module `top` shows: the grader looks at those.
+    If a design drives its own input, the harness reads back the design's value. `watched`, if known, are the names of
+    (inputs, outputs) in the text of the module `top`, which the grader watches.
     """
     found = []
     for root in (scope for scope in scopes(program) if scope.kind == "module" and scope.parent is None):

@@ -1,4 +1,4 @@
-"""Python loads this by itself when it starts with this directory in its path."""
+"""Python imports this at start-up if this directory is in its path."""
 
 import witness
 

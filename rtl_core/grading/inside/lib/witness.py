@@ -1,13 +1,13 @@
-"""In every Python of a grade: fixed seeds, and a witness of what simulators and builds really did.
+"""Loaded by every Python of a job: seeds random generators, and reports simulations and builds to the agent.
 
-Nothing of the harness is changed. Modules are watched as they are imported:
+The harness itself is not changed. Modules are hooked when they are imported:
 
-- the top level's ports named in RTL_WATCH are watched for change, to tell a design that never does anything;
 - `random` and `numpy` are seeded, since most CVDP harnesses draw their test parameters from an unseeded generator;
-- cocotb's results writer tells the agent, over an abstract socket, when a simulation begins and what its results are;
-- cocotb's runner tells it how each build command ended.
+- cocotb's results writer reports the start and the results of each simulation over an abstract socket, and watches the top
+  level's ports named in RTL_WATCH, to detect a design that never does anything;
+- cocotb's runner reports how each build command ended.
 
-Standard library only; imports are kept few, because this costs time in every process.
+Standard library only, with few imports, because this costs time in every process.
 """
 
 import os
@@ -26,11 +26,11 @@ _MAX_TESTS = 2000
 _MAX_TEXT = 2000
 
 simulate = None
-"""Set in a warm process: runs a `vvp` command by forking a simulator that has already started, or returns None."""
+"""In a warm process: a function that runs a `vvp` command in a forked simulator, or returns None."""
 
 
 class _Finder:
-    """Finds a watched module by the others' means and runs the hook once it is executed."""
+    """Finds watched modules through the other finders, and runs the hook after the module is executed."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
@@ -59,21 +59,17 @@ class _Finder:
 
 
 def install():
-    """From here on watched modules are hooked as they are imported."""
+    """Hook watched modules when they are imported."""
     sys.meta_path.insert(0, _Finder)
     if not os.path.basename(os.path.realpath("/proc/self/exe")).startswith("python"):
-        _close_memory()
+        # A new simulator: /proc/self/mem must belong to root, so that the design cannot open it.
+        import ctypes
 
-
-def _close_memory():
-    """In a simulator that was started afresh: /proc/self/mem belongs to root from here on, so the design cannot open it."""
-    import ctypes
-
-    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
 def seed_again():
-    """For a process that was forked after its generators were seeded."""
+    """Seed again in a process that was forked after its generators were seeded."""
     for name, hook in (("random", _seed_random), ("numpy", _seed_numpy)):
         if name in sys.modules:
             hook(sys.modules[name])
@@ -96,7 +92,7 @@ def _seed_numpy(module):
 
 
 def report(message):
-    """One message to the agent; nobody listens outside of a grade."""
+    """Send one message to the agent, if there is one."""
     channel = _connect()
     if channel is not None:
         _tell(channel, message)
@@ -123,12 +119,12 @@ def _connect():
     except OSError:
         channel.close()
         return None
-    # A bare descriptor: it ends with the process, not with its Python, after which `final` blocks still run.
+    # A plain descriptor is closed with the process, not with its Python, after which `final` blocks still run.
     return channel.detach()
 
 
 def _witness_results(module):
-    """Wraps XUnitReporter: `begin` when cocotb opens its results, `end` with the tests and a digest when it wrote them."""
+    """Wrap XUnitReporter: report `begin` when cocotb opens its results, and `end` with tests and digest after it wrote them."""
     reporter = module.XUnitReporter
     construct, write = reporter.__init__, reporter.write
 
@@ -154,12 +150,12 @@ def _witness_results(module):
 
 
 class _Ports:
-    """Whether the top level's outputs do anything while its inputs move.
+    """Watches whether the top level's outputs change while its inputs change.
 
-    `watch` is `input,...;output,...`. Outputs are looked at when an input changes (rises, if it is a single bit), just before
-    the change and at the end of its time step. The first input that has changed `ENOUGH` times sets the pace, and only looks
-    at its changes count. That is the clock, where there is one: an echo of it, or a pulse between its edges, is no behaviour.
-    An output has moved when two looks of one kind gave two values without unknown bits; then nothing is watched any more.
+    `watch` is `input,...;output,...`. Outputs are sampled when an input changes (rises, if it is a single bit), just before
+    the change and at the end of its time step. The first input with `ENOUGH` changes becomes the pacer, and only samples at
+    its changes count. It is usually the clock: copies of it and pulses between its edges do not count as behaviour. An output
+    has moved when two samples of one kind differ and have no unknown bits; then watching ends.
     """
 
     ENOUGH = 32
@@ -220,7 +216,7 @@ class _Ports:
             self.waiting[name] = self.settle(self._settled, name)
 
     def _set_pace(self, name):
-        # Callbacks of the other inputs stay: one that is removed while its time step is under way can crash the simulator.
+        # Callbacks of other inputs stay: removing one during its time step can crash the simulator.
         self.pacer = name
         self.moved = any("" in kind.get(name, {}).values() for kind in (self.before, self.after))
 
@@ -231,7 +227,7 @@ class _Ports:
             self._wait(name)
 
     def _look(self, name, kind):
-        """Notes the outputs beside those of earlier looks of this kind; "" stands for one that has had two values."""
+        """Sample the outputs and compare them with earlier samples of this kind; "" marks an output with two values."""
         seen = kind.setdefault(name, {})
         for output, handle in self.outputs.items():
             value = handle.get_signal_val_binstr()
@@ -241,13 +237,13 @@ class _Ports:
             self.moved = "" in seen.values()
 
     def report(self):
-        """What was seen. Callbacks that still wait are taken back: a simulator that ends with them may crash."""
+        """Return the result. Removes pending callbacks: a simulator that ends with them may crash."""
         for callback in self.waiting.values():
             if hasattr(callback, "deregister"):
                 callback.deregister()
         self.waiting.clear()
         if not self.pacer:
-            # Few changes: whatever two looks found different has moved, whichever input they followed.
+            # Without a pacer, an output has moved if any two samples differ, whichever inputs they belong to.
             values: dict[str, set[str]] = {}
             for seen in (*self.before.values(), *self.after.values()):
                 for output, value in seen.items():
@@ -274,7 +270,7 @@ def _test(case):
 
 
 def _witness_builds(module):
-    """Gives the runner a `subprocess` whose `run` reports how each build command ended; all else is the real one."""
+    """Give the runner a `subprocess` whose `run` reports how each build command ended; the rest is unchanged."""
     real = module.subprocess
 
     class Watched:
@@ -317,8 +313,8 @@ def _witness_builds(module):
 
 
 def _changed_parameters(command, cwd):
-    """Parameters that an `iverilog -P top.NAME=VALUE` set and that its program does not hold, and those that the harness
-    reads back though it did not set them (RTL_PARAMETERS, see rtl_core/grading/interface_check.py) and that are not as demanded.
+    """Parameters that `iverilog -P top.NAME=VALUE` set without effect, and wrong ones that the harness reads back without
+    setting them (RTL_PARAMETERS, see rtl_core/grading/interface_check.py).
     """
     words = [str(word) for word in command]
     settings: dict[str, dict[str, str]] = {}
@@ -347,7 +343,7 @@ def _changed_parameters(command, cwd):
 
 
 def _look_into_verilator(subprocess, command, named):
-    """Verilator makes C++ of a design, so its text is looked at before it is compiled."""
+    """Check a design's text before Verilator compiles it to C++."""
     words = [str(word) for word in command]
     if "verilator" not in [word.split("/")[-1] for word in words[:2]] or "--lint-only" in words:
         return

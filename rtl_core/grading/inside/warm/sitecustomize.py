@@ -1,6 +1,6 @@
-"""Loaded by the Python inside a warm vvp, before it has read any design: serves jobs instead of going on.
+"""Loaded by the Python of a warm vvp before it reads a design. Serves jobs.
 
-`serve` returns only in a forked child that is to be a simulator; it goes on as vvp, with the design it was given.
+`serve` returns only in a fork that becomes a simulator and continues as vvp with the given design.
 """
 
 import warm

@@ -1,11 +1,11 @@
-"""The program that something in front of it stands for. Standard library only."""
+"""Finds the real program behind a replacement in PATH. Standard library only."""
 
 import os
 import sys
 
 
 def find(name, here):
-    """The first `name` in PATH that does not stand in this sandbox's /guard."""
+    """The first `name` in PATH outside this sandbox's /guard."""
     guard = os.path.dirname(here)
     for place in os.environ.get("PATH", "").split(":"):
         program = os.path.join(place, name)
