@@ -1,4 +1,4 @@
-"""The problem sets of a configuration, read and split."""
+"""Read and split the problem sets of a configuration."""
 
 from __future__ import annotations
 
@@ -17,17 +17,24 @@ def load_problems(
     """Read the sources of a configuration, and move what belongs to a held-out problem to the held-out side.
 
     Args:
-        seed: the run's.
-        split: what stands on one side as a whole, as `problems.split` says.
-        hold_out_all: whether nothing is trained on, so that every problem is held out.
+        seed: the run's seed.
+        split: what stays together, `problems.split`.
+        hold_out_all: hold out every problem, for runs without training.
 
     Raises:
-        ProblemError: two problems share an id, or no problem is left to train on, or to evaluate where all are held out.
+        ProblemError: two problems have the same id, or no problem is left to train on (to evaluate, with `hold_out_all`).
     """
     loaded = LoadedProblems(split=split)
     for source in sources:
         source.add_to(loaded, seed)
-    _check_unique(loaded.every)
+    seen: dict[str, Problem] = {}
+    for problem in loaded.every:
+        if problem.id in seen:
+            raise ProblemError(
+                f"two problems have the id {problem.id!r} (sources {seen[problem.id].source}, {problem.source})",
+                "ids must be unique within a run; rename one",
+            )
+        seen[problem.id] = problem
     if hold_out_all:
         loaded.train, loaded.heldout = [], loaded.every
     else:
@@ -40,14 +47,3 @@ def load_problems(
             "check problems.sources",
         )
     return loaded
-
-
-def _check_unique(problems: Sequence[Problem]) -> None:
-    seen: dict[str, Problem] = {}
-    for problem in problems:
-        if problem.id in seen:
-            raise ProblemError(
-                f"two problems have the id {problem.id!r} (sources {seen[problem.id].source}, {problem.source})",
-                "ids must be unique within a run; rename one",
-            )
-        seen[problem.id] = problem

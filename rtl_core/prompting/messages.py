@@ -1,7 +1,7 @@
-"""From a problem to chat messages, by one of the templates in `templates/`, and what templates share.
+"""Build a problem's chat messages with a template of `templates/`, and the parts that templates share.
 
-A problem's own system message (CVDP's agentic one) describes shell commands and a patch format. Answers here are single-shot
-whole files, so that message is left out.
+A problem's own system message (in CVDP's agentic set) describes shell commands and a patch format. It is left out, since answers here
+are whole files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Do not use $finish, $stop, file I/O, final blocks or tool-specific macros."""
 
 
 def answer_format(targets: Sequence[str]) -> str:
-    """The instruction that says in which form the answer is read (see extraction.py)."""
+    """Instruction on the form of the answer (see extraction.py)."""
     if len(targets) == 1:
         return (
             f"Answer with the complete content of `{targets[0]}` in one fenced code block (```verilog ... ```) and with no "
@@ -35,12 +35,10 @@ def answer_format(targets: Sequence[str]) -> str:
 
 
 def with_context(prompt: str, context: Mapping[str, str]) -> str:
-    """The prompt and, after it, each context file in a fence under its name."""
-    parts = [prompt]
-    parts += [f"File `{path}`:\n```\n{text.rstrip()}\n```" for path, text in context.items()]
-    return "\n\n".join(parts)
+    """The prompt, followed by each context file in a fence under its name."""
+    return "\n\n".join([prompt, *(f"File `{path}`:\n```\n{text.rstrip()}\n```" for path, text in context.items())])
 
 
 def build_messages(problem: Problem, template: str, context: Mapping[str, str] | None = None) -> list[Message]:
-    """Chat messages for a problem; `context` replaces its context files (after cutting), None means all of them."""
+    """Chat messages for a problem. `context` replaces its context files (after cutting); None: all of them."""
     return TEMPLATES.find(template)(problem, problem.context if context is None else context)

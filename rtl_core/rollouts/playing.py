@@ -29,7 +29,7 @@ from rtl_core.episodes.recorded import to_messages, to_turns
 from rtl_core.episodes.tools import Judge
 from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.history.records import Conditions, MessageRecord, StoredRollout
-from rtl_core.prompting.feedback import feedback
+from rtl_core.prompting.hints import feedback
 from rtl_core.prompting.messages import build_messages
 from rtl_core.reporting.figures.episodes import compared_table
 from rtl_core.reporting.transcript import transcript_view

@@ -159,7 +159,7 @@ def test_a_model_whose_template_knows_no_tools_is_refused_before_anything_is_sam
         async with open_session(settings(tmp_path, "tinker.student=student")):
             pass
 
-    with pytest.raises(ConfigError, match="cannot write calls of tools"):
+    with pytest.raises(ConfigError, match="cannot write tool calls"):
         asyncio.run(opened())
     assert not History(tmp_path / "history.duckdb", read_only=True).query("SELECT rollout FROM rollouts").num_rows
 

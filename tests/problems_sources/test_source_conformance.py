@@ -199,7 +199,7 @@ def test_broken_files_are_named_and_the_others_read(settings, source):
 def test_the_split_for_reported_figures_is_apart_or_refused(source):
     assert source.with_split("heldout") == source
     if isinstance(source, FileSource):
-        with pytest.raises(ConfigError, match="no split kept apart for tests"):
+        with pytest.raises(ConfigError, match="no separate test split"):
             source.with_split("test")
         return
     tuned, reported = loaded_by(source), loaded_by(source.with_split("test"))

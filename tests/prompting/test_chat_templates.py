@@ -105,12 +105,12 @@ def test_a_hint_shows_the_answer_without_its_thought(tokenizers, model, thinking
 def test_what_a_template_cannot_do_is_refused_with_what_to_do(tokenizers, model):
     for thinking, ending in model.prompts.items():
         if ending is None:
-            why = "knows no thinking" if thinking else "always thinks"
+            why = "does not support thinking" if thinking else "always thinks"
             with pytest.raises(ConfigError, match=rf"prompting\.thinking: .*x/y {why}") as refused:
                 Chat(tokenizers(model), thinking=thinking, model="x/y")
             assert ("reasoning_effort" in (refused.value.hint or "")) == model.channels
     if not model.channels:
-        with pytest.raises(ConfigError, match=r"prompting\.reasoning_effort: .*x/y knows no effort 'low'"):
+        with pytest.raises(ConfigError, match=r"prompting\.reasoning_effort: .*x/y does not support effort 'low'"):
             Chat(tokenizers(model), reasoning_effort="low", model="x/y")
 
 
@@ -125,7 +125,7 @@ def test_an_effort_and_a_fixed_date_reach_the_prompt(tokenizers):
         assert f"Reasoning: {effort}\n" in prompt(reasoning_effort=effort)
         assert "Current date: 2026-01-01\n" in prompt(reasoning_effort=effort)
     assert prompt() == prompt(reasoning_effort="medium")
-    with pytest.raises(ConfigError, match="knows no effort 'hihg'"):
+    with pytest.raises(ConfigError, match="does not support effort 'hihg'"):
         prompt(reasoning_effort="hihg")
 
 

@@ -11,9 +11,9 @@ from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat, decoded
 
 SETTINGS = [(model, thinking) for model in MODELS for thinking, ending in model.prompts.items() if ending is not None]
-CANNOT = "cannot write calls of tools"
+CANNOT = "cannot write tool calls"
 REFUSED = {
-    ("Qwen-Qwen3-0.6B", False): "writes earlier turns otherwise than they were",
+    ("Qwen-Qwen3-0.6B", False): "renders earlier turns differently",
     ("deepseek-ai-DeepSeek-V3.1", True): "drops the thoughts of earlier turns",
     **{("Kimi-K2-Instruct", thinking): CANNOT for thinking in (None, False)},
     **{("HuggingFaceTB-SmolLM3-3B", thinking): CANNOT for thinking in (None, True, False)},
@@ -139,7 +139,7 @@ REWRITING = {
 def test_without_tools_a_conversation_of_answers_only_grows_or_is_refused(tokenizers, model, thinking):
     plain = Chat(tokenizers(model), thinking=thinking, model=model.file)
     if (model.file, thinking) in REWRITING:
-        with pytest.raises(ConfigError, match=r"drops the thoughts|writes earlier turns otherwise"):
+        with pytest.raises(ConfigError, match=r"drops the thoughts|renders earlier turns differently"):
             ToolChat(plain, [])
         return
     chat, messages = ToolChat(plain, []), list(MESSAGES)

@@ -11,7 +11,7 @@ from rtl_core.errors import ProblemError
 from rtl_core.problems.starter import golden_answer, problem_of, starter_problems, starter_specs
 from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
 from rtl_core.problems.starter.record import record_of, target_of
-from rtl_core.problems.starter.splits import modules_of, widths_of
+from rtl_core.problems.starter.spec import modules_of
 
 SPLITS = ("train", "heldout", "test")
 
@@ -46,8 +46,8 @@ def test_splits_share_no_specification(tier):
 def test_every_width_and_module_name_belongs_to_one_split():
     for family in BY_NAME.values():
         if family.widths != (1,):
-            assert sorted(w for split in SPLITS for w in widths_of(family, split)) == sorted(family.widths)
-            assert 8 in widths_of(family, "train")
+            assert sorted(w for split in SPLITS for w in family.widths_of(split)) == sorted(family.widths)
+            assert 8 in family.widths_of("train")
     assert not set(modules_of("train")) & set(modules_of("heldout"))
     assert not set(modules_of("train")) & set(modules_of("test"))
     assert not set(modules_of("heldout")) & set(modules_of("test"))

@@ -1,6 +1,6 @@
 """Prompt templates: functions from a problem to chat messages. Each file of this package registers some.
 
-A template of your own is such a function in a module of yours; `prompting.template` calls it `module:function`.
+A template of your own is such a function in your own module; `prompting.template` names it `module:function`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,6 @@ from rtl_core.types.problem import Problem
 
 Message = dict[str, str]
 Template = Callable[[Problem, Mapping[str, str]], list[Message]]
-"""(problem, context files to show: path -> text) -> messages of `role` and `content`. Its docstring explains it in `config --show`."""
+"""(problem, context files to show: path -> text) -> messages of `role` and `content`. `config --show` prints its docstring."""
 
 TEMPLATES: Registry[Template] = Registry("template", __name__, callable)
