@@ -32,7 +32,7 @@ from rtl_core.problems.problem_set import LoadedProblems, SplitBy
 from rtl_core.problems.sources import SOURCES, FileSource, ProblemSource, source_of
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.extraction import MAX_RESPONSE_CHARS
-from rtl_core.prompting.messages import Message, build_messages
+from rtl_core.prompting.templates import Message, build_messages
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Verdict

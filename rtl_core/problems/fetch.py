@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -185,7 +184,7 @@ def read_record(folder: Path) -> Fetched | None:
     if not path.is_file():
         return None
     try:
-        return Fetched.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        return Fetched.model_validate_json(path.read_bytes())
     except ValueError as error:
         raise ProblemError(f"{path} cannot be read: {error}", "remove it and fetch again") from error
 

@@ -143,40 +143,37 @@ def _uses(
 
 def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
     """Yield the uses by one node."""
-    if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        for target in (part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])):
-            if isinstance(target, ast.Attribute) and target.attr == "value":
-                yield from _drives(target.value, duts, None if isinstance(node, ast.AugAssign) else node.value)
-    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Compare):
-        if isinstance(node.value.ops[0], ast.LtE):  # cocotb 1's `dut.x <= value`
-            yield from _drives(node.value.left, duts, node.value.comparators[0])
-    elif isinstance(node, ast.Call):
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if called in ("setimmediatevalue", "set") and isinstance(node.func, ast.Attribute):
-            yield from _drives(node.func.value, duts, node.args[0] if node.args else None)
-        elif (called == "Clock" or called in _EDGES) and node.args:
+    match node:
+        case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in (part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])):
+                if isinstance(target, ast.Attribute) and target.attr == "value":
+                    yield from _drives(target.value, duts, None if isinstance(node, ast.AugAssign) else node.value)
+        case ast.Expr(ast.Compare(left, [ast.LtE(), *_], [right, *_])):  # cocotb 1's `dut.x <= value`
+            yield from _drives(left, duts, right)
+        case ast.Call(ast.Attribute(target, "setimmediatevalue" | "set"), arguments):
+            yield from _drives(target, duts, arguments[0] if arguments else None)
+        case ast.Call(ast.Attribute(attr=called) | ast.Name(called), [first, *_]) if (
+            called == "Clock" or called in _EDGES
+        ):
             # Waiting for an edge says nothing about the direction: it may be an output's.
             if called == "Clock":
-                yield from _drives(node.args[0], duts)
-            name = _signal(node.args[0], duts) or ""
+                yield from _drives(first, duts)
+            name = _signal(first, duts) or ""
             yield "waits for", name, ""
-            if called not in _ANY_CHANGE and not isinstance(node.args[0], ast.Subscript):
+            if called not in _ANY_CHANGE and not isinstance(first, ast.Subscript):
                 yield "one bit", name, ""
-        elif called in ("getattr", "setattr", "hasattr") and len(node.args) > 1 and _is_dut(node.args[0], duts):
-            key = node.args[1]
-            certain = called != "hasattr" and not (called == "getattr" and len(node.args) > 2)
-            if certain and isinstance(key, ast.Constant) and isinstance(key.value, str):
-                yield from _touches(key.value)
-    elif isinstance(node, ast.Assert):
-        for name in _hasattr_names(node.test):
+        case ast.Call(ast.Attribute(attr=called) | ast.Name(called), [first, ast.Constant(str(name)), *default]):
+            if (called == "setattr" or (called == "getattr" and not default)) and _is_dut(first, duts):
+                yield from _touches(name)
+        case ast.Assert(test):
+            for name in _hasattr_names(test):
+                yield from _touches(name)
+        case ast.Attribute(value, name) if _is_dut(value, duts):
             yield from _touches(name)
-    elif isinstance(node, ast.Attribute):
-        if _is_dut(node.value, duts):
-            yield from _touches(node.attr)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        for name in [node.value] if node.value.isidentifier() else _OVERRIDE.findall(node.value):
-            yield "spells", name, ""
+        case ast.Constant(str(text)):
+            for name in [text] if text.isidentifier() else _OVERRIDE.findall(text):
+                yield "spells", name, ""
 
 
 def _drives(target: ast.expr, duts: frozenset[str], value: ast.expr | None = None) -> Iterator[_Use]:
@@ -291,10 +288,9 @@ def _truth(test: ast.expr, false: frozenset[str]) -> bool | None:
 
 def _hasattr_names(test: ast.expr) -> Iterator[str]:
     for node in ast.walk(test):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr":
-            for argument in node.args[1:2]:
-                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                    yield argument.value
+        match node:
+            case ast.Call(ast.Name("hasattr"), [_, ast.Constant(str(name)), *_]):
+                yield name
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:

@@ -263,6 +263,6 @@ def _port(symbol: Any) -> Port:
 
 
 def _parameter(symbol: Any) -> Parameter:
-    value = getattr(getattr(symbol, "value", None), "value", None)
+    value: Any = getattr(getattr(symbol, "value", None), "value", None)
     known = isinstance(value, int) or (isinstance(value, pyslang.SVInt) and not value.hasUnknown)
     return Parameter(name=symbol.name, default=int(value) if known else None)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.prompting.chat import Chat
-from rtl_core.prompting.messages import Message
+from rtl_core.prompting.templates import Message
 from rtl_core.prompting.thoughts import without_thoughts
 from rtl_core.types.verdict import Outcome, Verdict
 

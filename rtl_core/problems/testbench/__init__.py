@@ -63,11 +63,7 @@ def bench_harness(bench: Bench) -> dict[str, str]:
         "data": [*bench.data],
         "marker": bench.marker,
         "passed": bench.passed,
-        "ended": made.ended,
-        "tasks": made.tasks,
-        "timescale": made.timescale,
-        "overridden": made.overridden,
-        "connected": made.connected,
+        **{name: getattr(made, name) for name in ("ended", "tasks", "timescale", "overridden", "connected")},
         "ports": _ports(bench),
     }
     sources = f"VERILOG_SOURCES = /code/{bench.design}\nTOPLEVEL = {bench.dut}\n"

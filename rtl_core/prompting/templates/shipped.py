@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from rtl_core.prompting.messages import SYSTEM, answer_format, with_context
-from rtl_core.prompting.templates import TEMPLATES, Message
+from rtl_core.prompting.templates import SYSTEM, TEMPLATES, Message, answer_format, with_context
 from rtl_core.types.problem import Port, Problem
 
 BRIEF = (
