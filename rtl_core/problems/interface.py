@@ -101,7 +101,7 @@ def derive_interface(
     golden: Mapping[str, str] | None,
     parameters: Mapping[str, int] | None = None,
 ) -> Interface | None:
-    """Derive the interface that a problem requires of its top module, with its source; None when nothing tells it.
+    """Derive the interface that a problem requires of its top module, with its source; None when nothing determines it.
 
     Sources in order of trust: the golden answer; the module in the context, unless it is a target, which may be about to change; the
     module header in the specification (fenced blocks of prompt and documents); a target's old version; the uses of `dut` in the

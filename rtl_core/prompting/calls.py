@@ -91,14 +91,14 @@ class ToolChat:
             _tool_call(call.name, {_KEYS[0]: place}, call.id) for call, place in zip(calls, places, strict=bool(calls))
         ]
         turn = self._assistant(made, "" if made else places[0])
-        told = [
+        replies = [
             {"role": "tool", "name": call.name, "tool_call_id": call.id, "content": result}
             for call, result in zip(calls, results, strict=bool(calls))
         ] or [{"role": "user", "content": results[0]}]
-        text = self._text([*_ASKED, *self._turns, turn, *told], add_generation_prompt=True)
+        text = self._text([*_ASKED, *self._turns, turn, *replies], add_generation_prompt=True)
         before = _shared_prefix(text, self._text([*_ASKED, *self._turns])) if self._turns else 0
         rest = text[before:].partition(places[-1])[2]
-        self._turns += [turn, *({**message, "content": _ANSWER} for message in told)]
+        self._turns += [turn, *({**message, "content": _ANSWER} for message in replies)]
         at, length = min((rest.index(end), len(end)) for end in self._ends if end in rest)
         return self.chat.tokenizer.encode(rest[at + length :], add_special_tokens=False)
 
@@ -191,13 +191,13 @@ class ToolChat:
 
     def _refuse_rewriting(self) -> None:
         """Raise ConfigError unless the rendering of each turn starts with the previous one."""
-        turn, told = self._assistant([], _VALUES[0]), {"role": "user", "content": _ANSWER}
+        turn, reply = self._assistant([], _VALUES[0]), {"role": "user", "content": _ANSWER}
         if self.tools:
             turn = self._assistant([_tool_call("tool42", _ARGUMENTS, "call_0")])
-            told = {"role": "tool", "name": "tool42", "tool_call_id": "call_0", "content": _ANSWER}
+            reply = {"role": "tool", "name": "tool42", "tool_call_id": "call_0", "content": _ANSWER}
         prompt = self._text(_ASKED, add_generation_prompt=True)
-        first = self._text([*_ASKED, turn, told])
-        second = self._text([*_ASKED, turn, told, turn, told])
+        first = self._text([*_ASKED, turn, reply])
+        second = self._text([*_ASKED, turn, reply, turn, reply])
         lost = self.chat.thinks and _THOUGHT not in second
         if lost or not first.startswith(prompt) or not second.startswith(first):
             what = "drops the thoughts of earlier turns" if lost else "renders earlier turns differently"

@@ -197,8 +197,8 @@ class Chat:
     @cached_property
     def _thought_end(self) -> str:
         """Text that the template puts between a thought and its answer; empty if it takes no thoughts."""
-        _, _, behind = self._assistant(content=_ANSWER, reasoning_content=_THOUGHT).partition(_THOUGHT)
-        return behind.partition(_ANSWER)[0] if _ANSWER in behind else ""
+        _, _, after = self._assistant(content=_ANSWER, reasoning_content=_THOUGHT).partition(_THOUGHT)
+        return after.partition(_ANSWER)[0] if _ANSWER in after else ""
 
     def _tokens(self, text: str) -> list[int]:
         return self.tokenizer.encode(text.strip(), add_special_tokens=False)

@@ -23,7 +23,7 @@ MAX_LABEL_CHARS = 500
 
 _FENCE = re.compile("```|~~~")
 _FENCE_RUN = re.compile(r"`+|~+")
-_WORD_BEHIND = re.compile(r"(?:`++|~++)\w")
+_WORD_AFTER = re.compile(r"(?:`++|~++)\w")
 _JSON_START = re.compile(r"\{\s{0,20}\"(?:code|files)\"\s{0,20}:")
 _ONE_LINE = re.compile(r"```([^`]+)```")
 _ONE_LINE_TAG = re.compile(r"(?:(?:system)?verilog|sv|v)?[ \t]", re.I)
@@ -184,7 +184,7 @@ def _content(text: str, at: int, fence: str) -> tuple[str, int, bool]:
         line = text[start:end]
         stripped = line.strip()
         if stripped.startswith(fence):
-            opens = bool(_WORD_BEHIND.match(stripped))
+            opens = bool(_WORD_AFTER.match(stripped))
             return text[begin : max(begin, start - 1)], start if opens else found + len(fence), opens
         if fence[0] == "`" and stripped.endswith(fence) and "`" not in stripped.rstrip("`"):
             return text[begin:start] + line.rstrip().rstrip("`"), end, False

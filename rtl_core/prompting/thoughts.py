@@ -29,9 +29,9 @@ def without_thoughts(text: str) -> str:
         final = _FINAL.search(text)
         return _FINAL_END.split(text[final.end() :], maxsplit=1)[0] if final else ""
     opened = _OPEN.search(text)
-    behind = _behind_lone_close(text, opened.start() if opened else len(text))
-    if behind:
-        text = text[behind:]
+    after = _after_lone_close(text, opened.start() if opened else len(text))
+    if after:
+        text = text[after:]
         opened = _OPEN.search(text)
     kept: list[str] = []
     at = 0
@@ -56,7 +56,7 @@ def without_thoughts(text: str) -> str:
     return "".join(kept) + text[at:]
 
 
-def _behind_lone_close(text: str, end: int) -> int:
+def _after_lone_close(text: str, end: int) -> int:
     """Offset after a tag, at most `end`, that closes a thought which the text does not open; 0 if there is none."""
     blocks = [(*block.span, block.broken_off) for block in blocks_in(text)]
     if not blocks:
@@ -65,14 +65,14 @@ def _behind_lone_close(text: str, end: int) -> int:
     at = 0
     for start, stop, broken_off in [*blocks, (len(text), len(text), False)]:
         found = _LONE_CLOSE.search(text[at:start])  # from `at`, so that the fence before it does not count as a quote
-        behind = at + found.end() if found else _behind_draft(text[start:stop], start, broken_off)
-        if behind:
-            return behind if behind <= end else 0
+        after = at + found.end() if found else _after_draft(text[start:stop], start, broken_off)
+        if after:
+            return after if after <= end else 0
         at = stop
     return 0
 
 
-def _behind_draft(block: str, at: int, broken_off: bool) -> int:
+def _after_draft(block: str, at: int, broken_off: bool) -> int:
     """The same within a block at `at`, for a thought that broke off a draft: the tag is alone on its line, or another block opens
     after it. A tag in a comment or a string is part of the code."""
     if _CLOSE.search(block):

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.learning.settings import COMPARISONS, PROBLEMS_PER_STEP, SETTINGS, STEPS, config_of
 from benchmarks.learning.tiers import TIERS
-from rtl_core.problems.starter.catalog import FAMILIES
+from rtl_core.problems.starter import FAMILIES
 
 FOLDER = Path("runs")
 

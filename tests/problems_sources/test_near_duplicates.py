@@ -2,8 +2,8 @@
 
 import pytest
 
-from rtl_core.problems.load import load_problems
 from rtl_core.problems.near_duplicates import BY_ID, pairs, separate
+from rtl_core.problems.sources import load_problems
 from rtl_core.problems.sources.cvdp import CvdpSource
 from rtl_core.problems.sources.rtllm import RtllmSource
 from rtl_core.problems.sources.starter import StarterSource

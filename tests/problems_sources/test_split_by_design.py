@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.problems.load import load_problems
 from rtl_core.problems.near_duplicates import BY_DESIGN, pairs
 from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.problems.sources import load_problems
 from rtl_core.problems.sources.cvdp import CvdpSource
 from rtl_core.problems.sources.rtllm import RtllmSource
 from rtl_core.problems.sources.verilog_eval import VerilogEvalSource

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.starter_strength import relatives
-from rtl_core.problems.starter import Spec, golden_answer, problem_of, starter_specs, textbook_answer
-from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
+from rtl_core.problems.starter import BY_NAME, FAMILIES, Spec, golden_answer, problem_of, starter_specs, textbook_answer
 from rtl_core.problems.starter.record import target_of
 from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome

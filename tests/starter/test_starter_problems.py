@@ -8,8 +8,7 @@ import re
 import pytest
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.starter import golden_answer, problem_of, starter_problems, starter_specs
-from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
+from rtl_core.problems.starter import BY_NAME, FAMILIES, golden_answer, problem_of, starter_problems, starter_specs
 from rtl_core.problems.starter.record import record_of, target_of
 from rtl_core.problems.starter.spec import modules_of
 

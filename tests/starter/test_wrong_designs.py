@@ -11,8 +11,7 @@ from benchmarks.redteam.attack import UNPAID
 from benchmarks.redteam.catalogue import GROUPS
 from benchmarks.redteam.problems import find
 from rtl_core.grading.grader import Grader
-from rtl_core.problems.starter import Spec, golden_answer, problem_of
-from rtl_core.problems.starter.catalog import BY_NAME
+from rtl_core.problems.starter import BY_NAME, Spec, golden_answer, problem_of
 from rtl_core.problems.starter.record import target_of
 from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome

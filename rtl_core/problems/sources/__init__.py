@@ -1,4 +1,4 @@
-"""Problem sources. Each file of this package registers a kind, with its settings and its reader.
+"""Problem sources, and the function that reads those of a configuration. Each file of this package registers a kind of source.
 
 A source of your own is such a class in your own module; its kind is `module:Class`.
 """
@@ -14,9 +14,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SerializeAsAny, ValidationError
 
-from rtl_core.errors import ConfigError
+from rtl_core.errors import ConfigError, ProblemError
 from rtl_core.problems.design import Design, held_out
-from rtl_core.problems.problem_set import LoadedProblems, ProblemSet
+from rtl_core.problems.near_duplicates import separate
+from rtl_core.problems.problem_set import LoadedProblems, ProblemSet, SplitBy
 from rtl_core.registry import Registry
 from rtl_core.types.problem import Problem
 from rtl_core.types.section import Section
@@ -170,3 +171,41 @@ def override_of(texts: Sequence[str], option: str = "--source") -> str:
     entries = (source_of(text, option).model_dump(mode="json", exclude_none=True) for text in texts)
     tables = (", ".join(f"{key} = {json.dumps(value)}" for key, value in entry.items()) for entry in entries)
     return f"problems.sources=[{', '.join(f'{{{table}}}' for table in tables)}]"
+
+
+def load_problems(
+    sources: Sequence[ProblemSource], seed: int, split: SplitBy = "design", *, hold_out_all: bool = False
+) -> LoadedProblems:
+    """Read the sources of a configuration, and move what belongs to a held-out problem to the held-out side.
+
+    Args:
+        seed: the run's seed.
+        split: what stays together, `problems.split`.
+        hold_out_all: hold out every problem, for runs without training.
+
+    Raises:
+        ProblemError: two problems have the same id, or no problem is left to train on (to evaluate, with `hold_out_all`).
+    """
+    loaded = LoadedProblems(split=split)
+    for source in sources:
+        source.add_to(loaded, seed)
+    seen: dict[str, Problem] = {}
+    for problem in loaded.every:
+        if problem.id in seen:
+            raise ProblemError(
+                f"two problems have the id {problem.id!r} (sources {seen[problem.id].source}, {problem.source})",
+                "ids must be unique within a run; rename one",
+            )
+        seen[problem.id] = problem
+    if hold_out_all:
+        loaded.train, loaded.heldout = [], loaded.every
+    else:
+        designs = loaded.designs if split == "design" else None
+        loaded.train, loaded.heldout, loaded.moved = separate(loaded.train, loaded.heldout, designs)
+    if not (loaded.heldout if hold_out_all else loaded.train):
+        reasons = [*map(str, loaded.broken), *(f"{o.id}: {o.reason}" for o in loaded.left_out)]
+        raise ProblemError(
+            f"no {'' if hold_out_all else 'training '}problem is left\n" + "\n".join(f"  {r}" for r in reasons[:10]),
+            "check problems.sources",
+        )
+    return loaded

@@ -6,13 +6,15 @@ import random
 
 from rtl_core.errors import ProblemError
 from rtl_core.problems.cvdp import problem_from_record
-from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
+from rtl_core.problems.starter import families, hard_families
 from rtl_core.problems.starter.record import record_of
-from rtl_core.problems.starter.spec import DOCUMENT, Spec, Split, Tier
+from rtl_core.problems.starter.spec import DOCUMENT, Family, Spec, Split, Tier
 from rtl_core.types.problem import Problem
 
-__all__ = ["Spec", "Split", "Tier", "documented", "golden_answer", "problem_of", "starter_problems", "starter_specs", "textbook_answer"]  # fmt: skip
+__all__ = ["BY_NAME", "FAMILIES", "Spec", "Split", "Tier", "documented", "golden_answer", "problem_of", "starter_problems", "starter_specs", "textbook_answer"]  # fmt: skip
 MAX_DRAWS = 1000
+FAMILIES: dict[Tier, list[Family]] = {"starter": families.FAMILIES, "hard": hard_families.FAMILIES}
+BY_NAME: dict[str, Family] = {family.name: family for tier in FAMILIES.values() for family in tier}
 
 
 def starter_specs(split: Split, count: int, seed: int, tier: Tier = "starter") -> list[Spec]:
@@ -20,14 +22,14 @@ def starter_specs(split: Split, count: int, seed: int, tier: Tier = "starter") -
 
     Raises ProblemError for an unknown tier, or when a family runs out of specifications.
     """
-    families = FAMILIES.get(tier, ())
-    if not families:
+    in_tier = FAMILIES.get(tier, ())
+    if not in_tier:
         raise ProblemError(f"the starter set has no tier {tier!r}", f"choose one of {', '.join(FAMILIES)}")
     rng = random.Random(f"{tier}/{split}/{seed}")
     specs: list[Spec] = []
     prompts: set[str] = set()
     for index in range(count):
-        family = families[index % len(families)]
+        family = in_tier[index % len(in_tier)]
         for _ in range(MAX_DRAWS):
             spec = family.draw(rng, split)
             if (prompt := family.prompt(spec)) not in prompts:

@@ -73,7 +73,7 @@ def rewritten(sources: Mapping[str, str], *, dut: str, top: str, marker: str) ->
         finishes += len(marks)
         prints = _to_channel(tree, marker, channel)
         edited = tree.edited((*prints, *_seeded(tree, home), *_opened(tree, top), *_without_waves(tree), *marks))
-        # The suffix goes behind identifiers only; comments and strings stay.
+        # Only identifiers get the suffix, not words in comments and strings.
         suffixed = _LEXEME.sub(lambda match: f"{match[0]}_{WORD}" if match[0] in hidden else match[0], edited)
         parts += [f'`line 1 "{name}" 0', suffixed]
     if ended and not finishes:
