@@ -25,8 +25,7 @@ from benchmarks.common import options, show
 from benchmarks.history import rollouts as made_up
 from benchmarks.starter_strength import specs_of
 from rtl_core.history.store import History
-from rtl_core.problems.starter import Spec, problem_of
-from rtl_core.problems.starter.catalog import BY_NAME
+from rtl_core.problems.starter import BY_NAME, Spec, problem_of
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem

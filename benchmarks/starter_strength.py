@@ -28,8 +28,7 @@ from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
-from rtl_core.problems.starter import Spec, problem_of, starter_specs
-from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
+from rtl_core.problems.starter import BY_NAME, FAMILIES, Spec, problem_of, starter_specs
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome

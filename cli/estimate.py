@@ -105,7 +105,7 @@ def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple
     import os
 
     from rtl_core.errors import PolicyError
-    from rtl_core.prompting.messages import build_messages
+    from rtl_core.prompting.templates import build_messages
 
     budget = float(config.prompting.max_prompt_tokens)
 

@@ -237,7 +237,7 @@ def named(loaded: LoadedProblems, problem_id: str) -> Problem:
 
 def load(config: str, source: list[str] | None) -> LoadedProblems:
     """Load the problems given by `--source`, or else by the configuration."""
-    from rtl_core.problems.load import load_problems
+    from rtl_core.problems.sources import load_problems
 
     return load_problems(*sources_of(config, source))
 
@@ -265,7 +265,7 @@ def synthesize(
 
         rtl-distill problems synthesize --source cvdp=data/cvdp --kind rename --kind repair --output data/more.jsonl
     """
-    from rtl_core.problems.load import load_problems
+    from rtl_core.problems.sources import load_problems
     from rtl_core.synthesis.keeping import synthesise, write
     from rtl_core.synthesis.variants import KINDS, Kind
 

@@ -30,7 +30,7 @@ from rtl_core.learning.reward import Graded, reward
 from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.chat import Chat
-from rtl_core.prompting.messages import build_messages
+from rtl_core.prompting.templates import build_messages
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Verdict

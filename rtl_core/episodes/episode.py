@@ -20,9 +20,8 @@ from rtl_core.grading.executors.base import Executor
 from rtl_core.history.records import MessageRecord
 from rtl_core.prompting.answer_to import answer_to, response_of
 from rtl_core.prompting.calls import Call
-from rtl_core.prompting.feedback import ASK
-from rtl_core.prompting.messages import SYSTEM
-from rtl_core.prompting.templates import Message
+from rtl_core.prompting.hints import ASK
+from rtl_core.prompting.templates import SYSTEM, Message
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Ended

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.json_lines import json_lines
+from rtl_core.problems.cvdp import json_lines
 from rtl_core.problems.problem_set import ProblemSet
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.extraction import MAX_RESPONSE_CHARS

@@ -35,7 +35,7 @@ from rtl_core.grading.cache import MemoryCache
 from rtl_core.interop.exported import judged
 from rtl_core.learning.curriculum import order_problems
 from rtl_core.learning.reward import Graded, reward
-from rtl_core.problems.load import load_problems
+from rtl_core.problems.sources import load_problems
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.prompting.chat import answer_text

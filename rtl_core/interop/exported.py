@@ -26,12 +26,11 @@ from rtl_core.errors import InfrastructureError, ProblemError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader, grade_all
-from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems, SplitBy
-from rtl_core.problems.sources import SOURCES, FileSource, ProblemSource, source_of
+from rtl_core.problems.sources import SOURCES, FileSource, ProblemSource, load_problems, source_of
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.extraction import MAX_RESPONSE_CHARS
-from rtl_core.prompting.messages import Message, build_messages
+from rtl_core.prompting.templates import Message, build_messages
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Verdict

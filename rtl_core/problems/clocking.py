@@ -1,4 +1,4 @@
-"""Which inputs of a design are clocks and resets, read from how its text uses them."""
+"""Find the clock and reset inputs of a design from how its source uses them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NEITHER = frozenset({"SignalEventExpression", "HierarchyInstantiation", "Module
 
 
 def edges_and_uses(root: Node) -> tuple[dict[str, set[str]], set[str]]:
-    """(signal -> edges (`posedge`, `negedge`) that an event control waits for, names that are read anywhere else)."""
+    """Return (signal -> edges, `posedge` or `negedge`, in event controls; names that are read anywhere else)."""
     edges: dict[str, set[str]] = defaultdict(set)
     for node in walk(root):
         if name_of(node) == "SignalEventExpression" and node.edge.rawText:
@@ -26,28 +26,26 @@ def edges_and_uses(root: Node) -> tuple[dict[str, set[str]], set[str]]:
 
 
 def split_clocks(bits: Iterable[str], edges: Iterable[str], used: Iterable[str]) -> tuple[list[str], list[str]]:
-    """(clocks, resets) among the one-bit inputs `bits`. A clock only ever stands behind an edge; what stands behind an edge and is
-    read as well is a reset, unless its name is that of a clock, as is what is named like one. Without a clock there is no reset."""
+    """Return (clocks, resets) among the one-bit inputs `bits`. A clock is only used with an edge. A reset is used with an edge and
+    also read (unless it is named like a clock), or is named like a reset. Without a clock there is no reset."""
     bits, edges, used = list(bits), set(edges), set(used)
-    clocks = {name for name in bits if name in edges and CLOCK_LIKE.search(name) and not RESET_LIKE.search(name)}
-    resets = [
-        name for name in bits if name not in clocks and ((name in edges and name in used) or RESET_LIKE.search(name))
-    ]
-    found = [name for name in bits if name in edges and name not in resets]
-    if edges and not found:
-        found = [name for name in bits if CLOCK_LIKE.search(name) and name not in resets]
-    return found, resets if found else []
+    named = {name for name in bits if name in edges and CLOCK_LIKE.search(name) and not RESET_LIKE.search(name)}
+    resets = [name for name in bits if name not in named and (name in edges & used or RESET_LIKE.search(name))]
+    clocks = [name for name in bits if name in edges and name not in resets]
+    if edges and not clocks:
+        clocks = [name for name in bits if CLOCK_LIKE.search(name) and name not in resets]
+    return clocks, resets if clocks else []
 
 
 def clocks_and_resets(files: Mapping[str, str], bits: Iterable[str]) -> tuple[list[str], list[str], set[str]]:
-    """(clocks, resets, those of the resets that act at 0) among the one-bit inputs `bits` of a design, from the text of all its files."""
+    """Return (clocks, resets, active-low resets) among the one-bit inputs `bits` of a design, from all its files (path -> text)."""
     trees = [SourceTree(text) for path, text in files.items() if path.endswith((".v", ".sv"))]
     read = [(tree.root, *edges_and_uses(tree.root)) for tree in trees]
     clocks, resets = split_clocks(
         bits, {name for _, edges, _ in read for name in edges}, {name for _, _, used in read for name in used}
     )
     low = set()
-    for reset in resets:  # the first file that names one tells
+    for reset in resets:  # the first file that names it decides
         place = next(((root, edges) for root, edges, used in read if reset in edges or reset in used), None)
         if is_active_low(place[0], reset, place[1]) if place else _LOW_LIKE.search(reset):
             low.add(reset)
@@ -55,7 +53,7 @@ def clocks_and_resets(files: Mapping[str, str], bits: Iterable[str]) -> tuple[li
 
 
 def is_active_low(root: Node, reset: str, edges: Mapping[str, set[str]]) -> bool:
-    """Whether a reset acts at 0: it is waited for at its falling edge, is negated where it is read, or is named so."""
+    """Whether a reset is active low: used with its falling edge, negated where it is read, or named so."""
     if edges.get(reset):
         return "negedge" in edges[reset]
     for node in walk(root):
@@ -66,5 +64,5 @@ def is_active_low(root: Node, reset: str, edges: Mapping[str, set[str]]) -> bool
 
 
 def _words(node: Node, kept: str = "") -> list[str]:
-    """A node's tokens without parentheses and signs of negation, but for those in `kept`."""
+    """A node's tokens without parentheses and negation operators, except those in `kept`."""
     return [token.rawText for token in tokens(node) if token.rawText in kept or token.rawText not in "()!~"]

@@ -1,34 +1,33 @@
-"""The reader for NVIDIA's CVDP data sets, both formats, one JSON object a line.
+"""Reader for NVIDIA's CVDP data sets in both formats, one JSON object per line.
 
 Single-turn: `id, categories, input{prompt, context}, output{response, context}, harness{files}`. Agentic: `id,
 categories, system_message, prompt, context, patch, harness`, where `patch` maps files to unified-diff bodies without a
-file header. In the public sets the solutions are withheld: the files are named, their texts are empty.
+file header. The public sets withhold the solutions: they name the files, with empty texts.
 
-A broken line is kept as a BrokenLine and the others are read; what cannot be graded with open tools is a LeftOut, and so are the
-`agentic_heavy` records, whose context is a repository and a commit.
-Not read: the comprehension categories, whose answers are judged by BLEU or by a model, not by a simulator.
+A broken line becomes a BrokenLine. A LeftOut is a problem that open tools cannot grade (the comprehension categories are judged
+by BLEU or by a model), or an `agentic_heavy` record, whose context is a repository and a commit.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 import yaml
 
 from rtl_core.errors import ProblemError
 from rtl_core.problems.fetch import remedy
 from rtl_core.problems.interface import derive_interface
-from rtl_core.problems.json_lines import json_lines
 from rtl_core.problems.patch import PatchError, apply_patch
 from rtl_core.problems.problem_set import BrokenLine, LeftOut, ProblemSet
 from rtl_core.types.problem import CATEGORIES, Difficulty, Problem
 
 SINGLE_TURN, AGENTIC = "cvdp", "cvdp-agentic"
-"""Short names of the two sets, as in `Problem.source`."""
+"""Short names of the two formats, as in `Problem.source`."""
 MAX_LINE_BYTES = 64 << 20
 MAX_FILE_CHARS = 8 << 20
 MAX_PROMPT_CHARS = 2 << 20
@@ -45,14 +44,15 @@ _NOT_GRADABLE = {
 }
 _COMMERCIAL = re.compile(r"__VERIF_EDA_IMAGE__|__LICENSE_NETWORK__|^\s*SIM\s*=\s*(?:xcelium|vcs|questa)\b", re.M)
 _SAFE_PART = re.compile(r"[^\x00-\x1f\x7f/\\\ud800-\udfff]{1,255}")
+_T = TypeVar("_T", str, dict[str, Any])
 
 
 class NotGradableError(ProblemError):
-    """The problem is sound but cannot be graded here; the message is the reason."""
+    """The problem is valid but cannot be graded here; the message is the reason."""
 
 
 class FieldError(ProblemError):
-    """One field of a record cannot be used."""
+    """A field of a record is invalid."""
 
     def __init__(self, field_name: str, reason: str) -> None:
         super().__init__(f"{field_name}: {reason}")
@@ -61,9 +61,9 @@ class FieldError(ProblemError):
 
 
 def read_cvdp(path: Path | str) -> ProblemSet:
-    """Reads a JSON-lines file of either format; the problems' source is `cvdp` or `cvdp-agentic`.
+    """Read a JSON Lines file of either format; the problems' source is `cvdp` or `cvdp-agentic`.
 
-    Raises ProblemError only when the file itself cannot be read or holds no line at all.
+    Raises ProblemError only when the file itself cannot be read or is empty.
     """
     path = Path(path)
     found = ProblemSet()
@@ -76,19 +76,20 @@ def read_cvdp(path: Path | str) -> ProblemSet:
         hint = remedy(path) if isinstance(error, FileNotFoundError) else "check the path and its permissions"
         raise ProblemError(f"cannot read the problem file {path}: {error.strerror}", hint) from error
     if not (found.problems or found.broken or found.left_out):
-        raise ProblemError(f"{path} holds no problem", "it should hold one JSON object a line, in a CVDP format")
+        raise ProblemError(f"{path} holds no problem", "it should hold one JSON object per line, in a CVDP format")
     return found
 
 
 def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
-    """One record of either format as a Problem.
+    """Convert a record of either format to a Problem.
 
     Raises FieldError (a ProblemError) naming the field, or NotGradableError with the reason.
     """
     identity = _text(record, "id", 200)
     if not identity.strip() or not identity.isprintable():
         raise FieldError("id", "is empty or has characters that cannot be printed")
-    if _is_repository(record.get("context")):
+    context = record.get("context")
+    if isinstance(context, dict) and {"repo", "commit"} <= set(context):
         raise NotGradableError(
             "its context is a repository at a commit (agentic_heavy), not files that a prompt can show"
         )
@@ -99,16 +100,16 @@ def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
         raise NotGradableError(f"unknown category {category}; known are {', '.join(CATEGORIES)}")
     if "input" in record or "output" in record:
         system = None
-        prompt = _text(_mapping(record, "input"), "prompt", MAX_PROMPT_CHARS, "input.")
+        prompt = _text(_field(record, "input", dict), "prompt", MAX_PROMPT_CHARS, "input.")
         context = _files(record["input"].get("context") or {}, "input.context")
-        harness = _files(_mapping(record, "harness").get("files"), "harness.files")
-        written = _files(_mapping(record, "output").get("context"), "output.context", withheld=True)
+        harness = _files(_field(record, "harness", dict).get("files"), "harness.files")
+        written = _files(_field(record, "output", dict).get("context"), "output.context", withheld=True)
         golden = written if written and all(text.strip() for text in written.values()) else None
         targets, targets_field = tuple(written), "output.context"
     else:
         system = _text(record, "system_message", MAX_PROMPT_CHARS) if record.get("system_message") else None
         prompt = _text(record, "prompt", MAX_PROMPT_CHARS)
-        context = _files(record.get("context") or {}, "context")
+        context = _files(context or {}, "context")
         harness = _files(record.get("harness"), "harness")
         patch = _files(record.get("patch"), "patch", withheld=True)
         golden = _patched(context, patch)
@@ -119,7 +120,7 @@ def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
         raise FieldError(targets_field, "names no file, so there is nothing to answer with")
     for path in targets:
         if path.split("/")[0] not in ("rtl", "verif", "docs"):
-            raise FieldError(targets_field, f"`{path}` lies in none of rtl, verif and docs")
+            raise FieldError(targets_field, f"`{path}` is not in rtl, verif or docs")
     _check_harness(harness)
     return Problem(
         id=identity,
@@ -159,13 +160,8 @@ def _read_line(
 
 
 def _printable(text: str) -> str:
-    """What a line of anybody's may show on a terminal."""
+    """Escape characters that must not reach a terminal, and cut the text."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:400])
-
-
-def _is_repository(context: object) -> bool:
-    """Whether the context of a record names a repository and a commit, as in CVDP's `agentic_heavy` files."""
-    return isinstance(context, dict) and {"repo", "commit"} <= set(context)
 
 
 def _categories(record: Mapping[str, Any]) -> tuple[str, Difficulty]:
@@ -173,20 +169,25 @@ def _categories(record: Mapping[str, Any]) -> tuple[str, Difficulty]:
     if not isinstance(value, list) or len(value) < 2 or not all(isinstance(entry, str) for entry in value):
         raise FieldError("categories", "should be a list of category and difficulty, such as [`cid003`, `easy`]")
     if value[1] not in ("easy", "medium", "hard"):
-        raise FieldError("categories", f"`{value[1]}` is none of the difficulties easy, medium, hard")
+        raise FieldError("categories", f"`{value[1]}` is not a difficulty (easy, medium, hard)")
     return value[0], cast(Difficulty, value[1])
 
 
-def _text(record: Mapping[str, Any], key: str, limit: int, prefix: str = "") -> str:
+def _field(record: Mapping[str, Any], key: str, kind: type[_T], prefix: str = "") -> _T:
+    """Return a required field. Raises FieldError unless it is of type `kind`."""
     value = record.get(key)
-    if not isinstance(value, str):
-        what = "is missing" if key not in record else f"is {type(value).__name__}, not text"
-        raise FieldError(prefix + key, what)
-    return _within(prefix + key, value, limit)
+    if isinstance(value, kind):
+        return value
+    what = f"is {type(value).__name__}, not {'text' if kind is str else 'an object'}"
+    raise FieldError(prefix + key, what if key in record else "is missing")
 
 
-def _within(field_name: str, text: str, limit: int) -> str:
-    """The text, which is not too long and can be written as UTF-8."""
+def _text(record: Mapping[str, Any], key: str, limit: int, prefix: str = "") -> str:
+    return _checked(prefix + key, _field(record, key, str, prefix), limit)
+
+
+def _checked(field_name: str, text: str, limit: int) -> str:
+    """Return the text. Raises FieldError when it is too long or not encodable as UTF-8."""
     if len(text) > limit:
         raise FieldError(field_name, f"has {len(text)} characters, more than {limit}")
     try:
@@ -196,15 +197,8 @@ def _within(field_name: str, text: str, limit: int) -> str:
     return text
 
 
-def _mapping(record: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = record.get(key)
-    if not isinstance(value, dict):
-        raise FieldError(key, "is missing" if key not in record else f"is {type(value).__name__}, not an object")
-    return value
-
-
 def _files(value: object, field_name: str, *, withheld: bool = False) -> dict[str, str]:
-    """A mapping of safe relative paths to texts; `withheld` allows null for a text that is not published."""
+    """Check a mapping of safe relative paths to texts; `withheld` allows null for an unpublished text."""
     if not isinstance(value, dict):
         raise FieldError(field_name, "is missing" if value is None else f"is {type(value).__name__}, not an object")
     if len(value) > MAX_FILES:
@@ -218,12 +212,12 @@ def _files(value: object, field_name: str, *, withheld: bool = False) -> dict[st
             text = ""
         if not isinstance(text, str):
             raise FieldError(f"{field_name}.{path}", f"is {type(text).__name__}, not text")
-        files[path] = _within(f"{field_name}.{path}", text, MAX_FILE_CHARS)
+        files[path] = _checked(f"{field_name}.{path}", text, MAX_FILE_CHARS)
     return files
 
 
 def _patched(context: Mapping[str, str], patch: Mapping[str, str]) -> dict[str, str] | None:
-    """The golden answer as whole files, or None when the solution is withheld."""
+    """Return the golden answer as whole files, or None when the solution is withheld."""
     if not any(body.strip() for body in patch.values()):
         return None
     golden = {}
@@ -241,13 +235,13 @@ def _check_harness(harness: Mapping[str, str]) -> None:
         raise NotGradableError(f"its harness needs a commercial tool ({commercial[0]})")
     compose = harness.get("docker-compose.yml")
     if compose is None:
-        raise FieldError("harness", "has no docker-compose.yml, so it does not say how to judge an answer")
+        raise FieldError("harness", "has no docker-compose.yml, which says how to grade an answer")
     compose_services(compose)
 
 
-@lru_cache(maxsize=256)  # sets share a few texts, and the parser takes milliseconds
+@lru_cache(maxsize=256)  # problems share a few texts, and parsing takes milliseconds
 def compose_services(compose: str) -> dict[str, Any]:
-    """The services of a compose file, to be read only. Raises FieldError where there is none."""
+    """Return the services of a compose file; do not modify them. Raises FieldError when there is none."""
     try:
         services = (yaml.safe_load(compose) or {}).get("services")
     except (yaml.YAMLError, AttributeError, RecursionError, ValueError) as error:
@@ -256,3 +250,28 @@ def compose_services(compose: str) -> dict[str, Any]:
     if not isinstance(services, dict) or not services:
         raise FieldError("harness.docker-compose.yml", "names no service")
     return services
+
+
+def json_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Yield (line number, its object or what is wrong with it) for each non-blank line, reading at most `most` bytes of a line.
+
+    Safe for hostile files: neither an overlong line nor a broken one stops the reading.
+    """
+    number = 0
+    while line := file.readline(most + 1):
+        number += 1
+        if number == 1 and line.startswith(b"\x1f\x8b"):
+            yield number, "is compressed: unpack the file first (gunzip)"
+            return
+        too_long = len(line) > most
+        while too_long and not line.endswith(b"\n") and (line := file.readline(1 << 20)):
+            pass
+        if too_long:
+            yield number, f"is longer than {most >> 20} MiB"
+        elif line.strip():
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                yield number, f"is not JSON: {error}"
+                continue
+            yield number, record if isinstance(record, dict) else f"is a JSON {type(record).__name__}, not an object"

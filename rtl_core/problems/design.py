@@ -1,7 +1,7 @@
-"""Which design a problem is about, and on which side of the split a design stands: all problems of one design stand together.
+"""The design that a problem is about. All problems of one design are on the same side of the train/held-out split.
 
-CVDP asks several things of one IP (specify it, modify it, debug it), as `cvdp_agentic_fixed_arbiter_0001` and `..._0010`, or
-`cvdp_copilot_lfsr_0001` and `cvdp_agentic_lfsr_0005`. Held out by problem, a policy is measured on designs that it has trained on.
+CVDP asks several things about one IP (specify it, modify it, debug it), as in `cvdp_agentic_fixed_arbiter_0001` and `..._0010`.
+A split by problem would evaluate a policy on designs that it was trained on.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ _MODULE = re.compile(
     r"^[ \t]*module\s+(?P<name>[A-Za-z_]\w*)\s*(?:import\b[^;]*;\s*)?[#(;].*?\bendmodule\b", re.S | re.M
 )
 _CONVENTIONS = frozenset({"top", "top_module", "topmodule", "refmodule", "dut", "tb", "testbench"})
-_RTL = (".v", ".sv")
 
 
 @dataclass(frozen=True)
 class Design:
-    """What a problem is about. Two problems that share the name or a module are of one design."""
+    """The design of a problem. Two problems with the same name or a common module have the same design."""
 
     name: str
-    """Decides the side by its hash alone, so that a design never changes sides as the set grows."""
+    """Its hash alone decides the side, so a design never changes sides as the set grows."""
     modules: frozenset[str] = frozenset()
     """RTL modules, in lower case, that the problem shows or asks for."""
 
@@ -37,12 +36,12 @@ class Design:
 
 
 def held_out(digest: str, fraction: float) -> bool:
-    """Whether what has this SHA-256 (hex) is held out, when `fraction` of all is: decided by it alone."""
+    """Whether this SHA-256 (hex) belongs to the held-out `fraction`."""
     return int(digest[:8], 16) / 2**32 < fraction
 
 
 def cvdp_design(problem: Problem) -> Design:
-    """The design of a CVDP problem by its id, `cvdp_KIND_IP_NUMBER`, and by its RTL modules; another id is a design of its own."""
+    """Design of a CVDP problem, from its id `cvdp_KIND_IP_NUMBER` and its RTL modules; any other id is a design of its own."""
     found = _CVDP_ID.match(problem.id)
     if found is None:
         return Design(problem.id)
@@ -52,7 +51,7 @@ def cvdp_design(problem: Problem) -> Design:
 
 
 def shown_modules(problem: Problem) -> list[tuple[str, str]]:
-    """(name, text without comments) of each RTL module that the model is shown, in the context or in the prompt."""
+    """(name, text without comments) of each RTL module in the context or the prompt."""
     texts = [text for path, text in sorted(problem.context.items()) if _is_rtl(path)]
     return [found for text in (*texts, problem.prompt) for found in modules_of(text)]
 
@@ -63,5 +62,4 @@ def modules_of(text: str) -> list[tuple[str, str]]:
 
 
 def _is_rtl(path: str) -> bool:
-    """Whether a file of the workspace holds RTL, not a test bench."""
-    return path.startswith("rtl/") and path.endswith(_RTL)
+    return path.startswith("rtl/") and path.endswith((".v", ".sv"))

@@ -1,15 +1,14 @@
-"""Problem sets on the Hugging Face hub: those that `rtl-distill problems fetch` knows by a short name, and how a set is fetched and recorded.
+"""Download problem sets from the Hugging Face hub: the known sets, and any data set repository.
 
-Files land under a folder with `fetched.json` beside them: repository, commit, licence, and size and SHA-256 of every file. A file
-counts as fetched when its size and hash are those that the hub lists; whatever else stands in its place (cut short, an older version)
-is fetched anew, and one that the record knows and that was changed on this disk is named, not overwritten.
+`fetched.json` in the target folder records repository, commit, licence, and the size and SHA-256 of every file. A file counts as
+fetched when its size and hash match the hub's listing; a truncated or outdated file is downloaded again. A recorded file that was
+changed locally is reported, not overwritten.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,19 +27,19 @@ RECORD = "fetched.json"
 
 @dataclass(frozen=True)
 class KnownSet:
-    """One set: what is fetched, where it goes, and so where a configuration looks for it."""
+    """A set with a short name: what to fetch, and where configurations look for it."""
 
     repository: str
-    """On the Hugging Face hub."""
+    """`OWNER/NAME` on the Hugging Face hub."""
     files: tuple[str, ...]
-    """Names in the repository, the one that a configuration reads by default first."""
+    """Names in the repository; configurations read the first by default."""
     folder: Path
-    """Where they go, relative to the working directory."""
+    """Target folder, relative to the working directory."""
     licence: str
 
     @property
     def path(self) -> Path:
-        """The file that a configuration reads by default."""
+        """The file that configurations read by default."""
         return self.folder / self.files[0]
 
 
@@ -54,11 +53,11 @@ CVDP = KnownSet(
     licence="CC BY 4.0, its code Apache-2.0 and as the NOTICE file of the repository lists",
 )
 KNOWN_SETS = {"cvdp": CVDP}
-"""Short name -> set. What is listed here is all that there is to add."""
+"""Short name -> set. To add a set, list it here."""
 
 
 def remedy(path: Path) -> str:
-    """What to do where there is nothing at `path`: the command that gets a known set, there where it is one of its files."""
+    """Hint for a missing `path`: the command that fetches the known set it belongs to."""
     for name, known in KNOWN_SETS.items():
         if path.name in known.files or path == known.folder:
             folder = path if path == known.folder else path.parent
@@ -68,8 +67,6 @@ def remedy(path: Path) -> str:
 
 
 class FetchedFile(BaseModel):
-    """One file as it was fetched."""
-
     model_config = ConfigDict(frozen=True)
     path: str
     bytes: int
@@ -77,14 +74,14 @@ class FetchedFile(BaseModel):
 
 
 class Fetched(BaseModel):
-    """What a folder holds, as `fetched.json` records it."""
+    """Contents of `fetched.json`."""
 
     model_config = ConfigDict(frozen=True)
     repository: str
     revision: str
-    """The commit that `revision` named when it was fetched."""
+    """The fetched commit."""
     licence: str | None = None
-    """As the project knows it or else the hub tells it; None where neither does."""
+    """From KNOWN_SETS, else from the hub; None when unknown."""
     fetched_at: datetime
     files: tuple[FetchedFile, ...]
 
@@ -101,11 +98,11 @@ def fetch(
     """Fetch the files of a data set repository that match a pattern, and record their checksums.
 
     Returns:
-        The record, and the names of the files that were downloaded: those that were not there whole.
+        The record, and the names of the downloaded files: those that were missing or incomplete.
 
     Raises:
-        ProblemError: the hub cannot be reached or refuses, a pattern matches nothing, a file arrived cut short or changed, or one on
-            this disk is not the one that was fetched.
+        ProblemError: the hub is unreachable or refuses, a pattern matches nothing, a download does not match the listing, or a
+            fetched file was changed locally.
     """
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub import errors as hub_errors
@@ -124,7 +121,7 @@ def fetch(
         for file in wanted:
             if _is_whole(folder / file.path, file):
                 continue
-            # Forced: the hub's client takes a file that it once fetched for whole, whatever has become of it since.
+            # Forced: the hub's client trusts its own record of earlier downloads, whatever happened to the file since.
             hf_hub_download(
                 repository, file.path, repo_type="dataset", revision=info.sha, local_dir=folder, endpoint=endpoint,
                 force_download=True,
@@ -132,7 +129,7 @@ def fetch(
             if not _is_whole(folder / file.path, file):
                 (folder / file.path).unlink(missing_ok=True)
                 raise ProblemError(
-                    f"{file.path} did not arrive as the hub lists it ({file.size:,} bytes); what arrived was removed",
+                    f"{file.path} does not match the hub's listing ({file.size:,} bytes); the download was removed",
                     "fetch again",
                 )
             downloaded.append(file.path)
@@ -141,7 +138,8 @@ def fetch(
     fetched = Fetched(
         repository=repository,
         revision=str(info.sha),
-        licence=licence or _licence_of(info.tags or []),
+        licence=licence
+        or next((t.removeprefix("license:") for t in info.tags or [] if t.startswith("license:")), None),
         fetched_at=datetime.now(UTC),
         files=_recorded(folder, repository, info.sha, [file.path for file in wanted]),
     )
@@ -150,7 +148,7 @@ def fetch(
 
 
 def _recorded(folder: Path, repository: str, revision: str | None, names: Sequence[str]) -> tuple[FetchedFile, ...]:
-    """What is there now: these files, and those that an earlier call fetched of the same commit by other patterns."""
+    """Records of these files, and of those that earlier calls fetched from the same commit."""
     before = read_record(folder)
     same = before is not None and (before.repository, before.revision) == (repository, revision)
     others = {file.path: file for file in before.files if (folder / file.path).is_file()} if before and same else {}
@@ -158,51 +156,47 @@ def _recorded(folder: Path, repository: str, revision: str | None, names: Sequen
 
 
 def _refusal(error: Exception, repository: str, revision: str) -> ProblemError:
-    """What the hub's client says, in words that tell what to do."""
+    """Translate an error of the hub's client into one with a hint."""
     from huggingface_hub import errors
 
     match error:
         case errors.GatedRepoError():
-            return ProblemError(
-                f"{repository} asks for its terms to be accepted first",
-                f"accept them on its page, then set HF_TOKEN ({error})",
-            )
+            said = f"{repository} requires its terms to be accepted first"
+            return ProblemError(said, f"accept them on its page, then set HF_TOKEN ({error})")
         case errors.RepositoryNotFoundError():
             said = f"the hub knows no data set {repository}, or not for this token"
             return ProblemError(said, "check the name; a private one needs HF_TOKEN")
         case errors.RevisionNotFoundError():
             return ProblemError(f"{repository} has no revision {revision}", "name a branch, a tag or a commit")
         case errors.HFValidationError():
-            return ProblemError(f"{repository!r} is no name of a data set: {error}", "write OWNER/NAME")
+            return ProblemError(f"{repository!r} is not a data set name: {error}", "write OWNER/NAME")
         case errors.OfflineModeIsEnabled():
             return ProblemError("HF_HUB_OFFLINE is set, so nothing can be fetched", "unset it, or copy the files here")
     return ProblemError(
-        f"the set could not be fetched whole: {type(error).__name__}: {' '.join(str(error).split())[:200]}",
-        "fetch again; where the hub cannot be reached, copy the data set here and give its path",
+        f"the set could not be fetched completely: {type(error).__name__}: {' '.join(str(error).split())[:200]}",
+        "fetch again; if the hub cannot be reached, copy the data set here and give its path",
     )
 
 
 def read_record(folder: Path) -> Fetched | None:
-    """What `fetched.json` of a folder says, or None. Raises ProblemError when it cannot be read."""
+    """Read a folder's `fetched.json`; None if there is none. Raises ProblemError when it is invalid."""
     path = folder / RECORD
     if not path.is_file():
         return None
     try:
-        return Fetched.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        return Fetched.model_validate_json(path.read_bytes())
     except ValueError as error:
         raise ProblemError(f"{path} cannot be read: {error}", "remove it and fetch again") from error
 
 
 def changed_files(folder: Path) -> list[str]:
-    """Fetched files whose content is no longer the recorded one; missing ones do not count."""
-    record = read_record(folder)
-    if record is None:
-        return []
-    return [f.path for f in record.files if (folder / f.path).is_file() and _describe(folder, f.path) != f]
+    """Names of fetched files whose content differs from the record; missing files do not count."""
+    files = record.files if (record := read_record(folder)) else ()
+    return [f.path for f in files if (folder / f.path).is_file() and _describe(folder, f.path) != f]
 
 
 def _matching(files: Sequence[RepoFile], patterns: Sequence[str], repository: str) -> list[RepoFile]:
-    """The files that match a pattern, in the hub's order. ProblemError for a pattern that none matches."""
+    """Return the files that match a pattern, in the hub's order. Raises ProblemError for a pattern without a match."""
     for pattern in patterns:
         if not any(fnmatch.fnmatch(file.path, pattern) for file in files):
             names = [file.path for file in files if file.path.endswith(".jsonl")] or [file.path for file in files]
@@ -214,17 +208,12 @@ def _matching(files: Sequence[RepoFile], patterns: Sequence[str], repository: st
 
 
 def _is_whole(path: Path, listed: RepoFile) -> bool:
-    """Whether a file is there as the hub lists it: by size, and by SHA-256 (large files) or git's hash of its content."""
+    """Whether a local file matches the hub's listing: by size, and by SHA-256 (large files) or git's blob hash."""
     if not path.is_file() or path.stat().st_size != listed.size:
         return False
     if listed.lfs is not None:
         return _digest(path, hashlib.sha256()) == listed.lfs.sha256
     return _digest(path, hashlib.sha1(f"blob {listed.size}\0".encode(), usedforsecurity=False)) == listed.blob_id
-
-
-def _licence_of(tags: Sequence[str]) -> str | None:
-    """What the hub's tags say (`license:mit`)."""
-    return next((tag.removeprefix("license:") for tag in tags if tag.startswith("license:")), None)
 
 
 def _describe(folder: Path, name: str) -> FetchedFile:
@@ -233,6 +222,6 @@ def _describe(folder: Path, name: str) -> FetchedFile:
 
 
 def _digest(path: Path, begun: Any) -> str:
-    """The digest (hex) with the file's content added."""
+    """Hex digest of `begun` after adding the file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: begun).hexdigest()

@@ -1,9 +1,8 @@
-"""What a harness' Python code does with the design: which names it touches, drives and sets as parameters.
+"""Names of the design that a harness' Python code reads, drives and sets as parameters.
 
-Read with `ast`, so comments, strings, functions that nothing calls and branches under a constant False do not count, and
-neither does an access that the harness itself guards (`try`, `if hasattr(...)`). Not followed: names that are computed at
-run time, calls through variables, and conditions that only the simulation decides. The result is therefore advice; what
-really happens, the harness says when it runs.
+The code is read with `ast`. Comments, strings, uncalled functions, branches under a constant False, and accesses that the harness
+guards (`try`, `if hasattr(...)`) do not count. Names computed at run time, calls through variables, and conditions that only the
+simulation decides are not followed, so the result is advice: only running the harness shows what it really does.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class HarnessUse:
-    """Names of the design's top module in the harness' code, each once, in the order of their first use."""
+    """Names of the top module that the harness' code uses, each once, in order of first use."""
 
     driven: tuple[str, ...] = ()
-    """Given a value or a clock."""
+    """Assigned a value or a clock."""
     moved: frozenset[str] = frozenset()
-    """Those that are given a clock, a computed value, or several values. A harness also clears outputs, by one constant."""
+    """Driven names that get a clock, a computed value, or several values; an output may be cleared with one constant."""
     touched: tuple[str, ...] = ()
-    """Read, waited for or handed on; not driven. A port or any other object of the module."""
+    """Read, waited for or passed on, but not driven: ports or other objects of the module."""
     scalars: frozenset[str] = frozenset()
-    """Those of one bit: clocks, and signals whose rising or falling edge is waited for."""
+    """One-bit names: clocks, and signals whose rising or falling edge is waited for."""
     parameters: frozenset[str] = frozenset()
-    """Possible names of parameters: read in capitals, or a key or flag with which the harness builds the design."""
+    """Possible parameter names: read in capitals, or a key or flag of the harness' build call."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -47,39 +46,37 @@ class HarnessUse:
 
 @lru_cache(maxsize=512)
 def parse_python(text: str) -> ast.Module | None:
-    """The syntax tree of a Python file, or None for one that is none. Trees are shared: nobody may change one."""
-    # CPython before 3.12 keeps one recursion counter for all threads that build a tree and fails when two do.
+    """Parse a Python file; None if it is not valid Python. Trees are cached: do not modify them."""
+    # CPython before 3.12 shares one recursion counter between threads that build a tree, and fails when two do.
     with _parsing:
         try:
             try:
                 return ast.parse(text)
-            except SystemError:  # another library's thread built one just then, which no lock of ours prevents
+            except SystemError:  # a thread of another library was parsing too, which our lock cannot prevent
                 return ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last for what is nested too deeply
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # MemoryError: nested too deeply
             return None
 
 
 def harness_use(harness: Mapping[str, str]) -> HarnessUse:
-    """What the executed Python code of a harness (path -> text) names of the design. Never raises for a text.
+    """Find the names that the executed Python code of a harness (path -> text) uses. Never raises for a text.
 
-    Where nothing that is surely executed names anything (tests found in another way than by their decorator), all
-    functions count as executed.
+    When code that is certainly executed names nothing (tests without cocotb's decorator), all functions count as executed.
     """
     return _harness_use(tuple(harness.items()))
 
 
-@lru_cache(maxsize=1024)  # every answer to a problem asks
+@lru_cache(maxsize=1024)  # asked again for every answer to a problem
 def _harness_use(files: tuple[tuple[str, str], ...]) -> HarnessUse:
-    harness = dict(files)
     try:
-        found = _read(harness, everything=False)
-        return found if found.names else _read(harness, everything=True)
+        found = _read(dict(files), everything=False)
+        return found if found.names else _read(dict(files), everything=True)
     except RecursionError:
         return HarnessUse()
 
 
 def _read(harness: Mapping[str, str], *, everything: bool) -> HarnessUse:
-    """What the functions that are executed, or all of them, name of the design."""
+    """Names that the executed functions, or with `everything` all functions, use."""
     texts = ((path, _file(text)) for path, text in sorted(harness.items()) if path.endswith(".py"))
     files = [file for path, file in texts if file and (everything or is_used(path, harness))]
     definitions: dict[str, list[tuple[_FunctionNode, frozenset[str]]]] = {}
@@ -120,16 +117,16 @@ def _read(harness: Mapping[str, str], *, everything: bool) -> HarnessUse:
 
 
 _Kind = Literal["drives", "touches", "waits for", "one bit", "spells"]
-"""What a node does with a name; `spells` is a text that may name a parameter."""
+"""Kind of use of a name; `spells` is a string that may name a parameter."""
 _Use = tuple[_Kind, str, str]
-"""(what is done, with which name, and for `drives` the constant that it is given; the empty text for any other value)."""
+"""(kind, name, for `drives` the assigned constant; empty for any other value)."""
 
 
-@lru_cache(maxsize=4096)  # by the function's node, which the shared files of a bench have in common
+@lru_cache(maxsize=4096)  # keyed by the function's node, which is shared between harnesses with the same file
 def _uses(
     owner: ast.Module | _FunctionNode, false: frozenset[str], duts: frozenset[str]
 ) -> tuple[tuple[_Use, ...], frozenset[str]]:
-    """What a body's statements do with the design, in order, and all names that they mention."""
+    """Return the uses by a body's statements, in order, and all names that the statements mention."""
     uses: dict[_Use, None] = {}
     mentioned: set[str] = set()
     for statement, guarded in _executed(owner.body, false):
@@ -145,41 +142,38 @@ def _uses(
 
 
 def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
-    """What one node does with the design."""
-    if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        for target in (part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])):
-            if isinstance(target, ast.Attribute) and target.attr == "value":
-                yield from _drives(target.value, duts, None if isinstance(node, ast.AugAssign) else node.value)
-    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Compare):
-        if isinstance(node.value.ops[0], ast.LtE):  # cocotb 1's `dut.x <= value`
-            yield from _drives(node.value.left, duts, node.value.comparators[0])
-    elif isinstance(node, ast.Call):
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if called in ("setimmediatevalue", "set") and isinstance(node.func, ast.Attribute):
-            yield from _drives(node.func.value, duts, node.args[0] if node.args else None)
-        elif (called == "Clock" or called in _EDGES) and node.args:
-            # An edge of an output is waited for as well as one of an input.
+    """Yield the uses by one node."""
+    match node:
+        case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in (part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])):
+                if isinstance(target, ast.Attribute) and target.attr == "value":
+                    yield from _drives(target.value, duts, None if isinstance(node, ast.AugAssign) else node.value)
+        case ast.Expr(ast.Compare(left, [ast.LtE(), *_], [right, *_])):  # cocotb 1's `dut.x <= value`
+            yield from _drives(left, duts, right)
+        case ast.Call(ast.Attribute(target, "setimmediatevalue" | "set"), arguments):
+            yield from _drives(target, duts, arguments[0] if arguments else None)
+        case ast.Call(ast.Attribute(attr=called) | ast.Name(called), [first, *_]) if (
+            called == "Clock" or called in _EDGES
+        ):
+            # Waiting for an edge says nothing about the direction: it may be an output's.
             if called == "Clock":
-                yield from _drives(node.args[0], duts)
-            name = _signal(node.args[0], duts) or ""
+                yield from _drives(first, duts)
+            name = _signal(first, duts) or ""
             yield "waits for", name, ""
-            if called not in _ANY_CHANGE and not isinstance(node.args[0], ast.Subscript):
+            if called not in _ANY_CHANGE and not isinstance(first, ast.Subscript):
                 yield "one bit", name, ""
-        elif called in ("getattr", "setattr", "hasattr") and len(node.args) > 1 and _is_dut(node.args[0], duts):
-            key = node.args[1]
-            certain = called != "hasattr" and not (called == "getattr" and len(node.args) > 2)
-            if certain and isinstance(key, ast.Constant) and isinstance(key.value, str):
-                yield from _touches(key.value)
-    elif isinstance(node, ast.Assert):
-        for name in _hasattr_names(node.test):
+        case ast.Call(ast.Attribute(attr=called) | ast.Name(called), [first, ast.Constant(str(name)), *default]):
+            if (called == "setattr" or (called == "getattr" and not default)) and _is_dut(first, duts):
+                yield from _touches(name)
+        case ast.Assert(test):
+            for name in _hasattr_names(test):
+                yield from _touches(name)
+        case ast.Attribute(value, name) if _is_dut(value, duts):
             yield from _touches(name)
-    elif isinstance(node, ast.Attribute):
-        if _is_dut(node.value, duts):
-            yield from _touches(node.attr)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        for name in [node.value] if node.value.isidentifier() else _OVERRIDE.findall(node.value):
-            yield "spells", name, ""
+        case ast.Constant(str(text)):
+            for name in [text] if text.isidentifier() else _OVERRIDE.findall(text):
+                yield "spells", name, ""
 
 
 def _drives(target: ast.expr, duts: frozenset[str], value: ast.expr | None = None) -> Iterator[_Use]:
@@ -188,20 +182,20 @@ def _drives(target: ast.expr, duts: frozenset[str], value: ast.expr | None = Non
 
 
 def _touches(name: str) -> Iterator[_Use]:
-    if not name.startswith("_"):  # names with an underscore before them are the handle's own
+    if not name.startswith("_"):  # such names are attributes of cocotb's handle
         yield "touches", name, ""
 
 
 def _executed(
     body: Iterable[ast.stmt], false: frozenset[str], guarded: frozenset[str] = frozenset()
 ) -> Iterator[tuple[ast.stmt, frozenset[str]]]:
-    """The statements of a body and of the blocks inside it, each with the names whose presence was asked for before.
+    """Yield the statements of a body and its inner blocks, each with the names that an enclosing `hasattr` guards.
 
-    Left out is what a constant condition or a `return` shuts off, and what stands in a `try` that catches a missing name.
+    Skips code that a constant condition or a `return` makes unreachable, and `try` bodies whose handler catches a missing name.
     """
     for statement in body:
         if isinstance(statement, _FunctionNode):
-            continue  # read where it is called
+            continue  # read when it is called
         blocks: list[list[ast.stmt]] = []
         inner = guarded
         if isinstance(statement, ast.If | ast.While):
@@ -223,7 +217,7 @@ def _executed(
 
 
 def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
-    """The statement and its own expressions, without the statements inside it."""
+    """Yield the statement and its own expressions, but not its inner statements."""
     waiting: list[ast.AST] = [statement]
     while waiting:
         node = waiting.pop()
@@ -239,14 +233,14 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def is_used(path: str, harness: Mapping[str, str]) -> bool:
-    """Whether another file of the harness names this one: as a module, in its environment or in a command."""
+    """Whether another file of the harness names this one, as a module, in its environment or in a command."""
     word = re.compile(rf"(?<!\w){re.escape(path.rsplit('/', 1)[-1].removesuffix('.py'))}(?!\w)")
     return len(harness) == 1 or any(word.search(text) for other, text in harness.items() if other != path)
 
 
-@lru_cache(maxsize=512)  # generated problems share the files of their bench
+@lru_cache(maxsize=512)  # generated problems share bench files
 def _file(text: str) -> tuple[ast.Module, frozenset[str], tuple[_FunctionNode, ...]] | None:
-    """A Python file's tree, its names that are always False, and all of its functions; None for a text that is no Python."""
+    """Return a Python file's tree, its always-false names, and its functions; None if it is not valid Python."""
     tree = parse_python(text)
     if tree is None:
         return None
@@ -255,17 +249,15 @@ def _file(text: str) -> tuple[ast.Module, frozenset[str], tuple[_FunctionNode, .
 
 
 def _false_names(nodes: list[ast.AST]) -> frozenset[str]:
-    """Names that are bound in a file of these nodes, and never to anything but a constant that counts as False."""
+    """Names that are only ever bound to constants that count as False."""
     bound: dict[str, bool] = {}
     constants: set[int] = set()
     for node in nodes:
-        if (
-            isinstance(node, ast.Assign | ast.AnnAssign)
-            and isinstance(node.value, ast.Constant)
-            and not node.value.value
-        ):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            constants |= {id(target) for target in targets}
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            if isinstance(node.value, ast.Constant) and not node.value.value:
+                constants |= {
+                    id(target) for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+                }
         elif isinstance(node, ast.arg):
             bound[node.arg] = False
         elif isinstance(node, ast.Global | ast.Nonlocal):
@@ -277,7 +269,7 @@ def _false_names(nodes: list[ast.AST]) -> frozenset[str]:
 
 
 def _truth(test: ast.expr, false: frozenset[str]) -> bool | None:
-    """What a condition always is, or None when that cannot be told."""
+    """Return a condition's constant value, or None when it is not constant."""
     if isinstance(test, ast.Constant):
         return bool(test.value)
     if isinstance(test, ast.Name):
@@ -296,16 +288,15 @@ def _truth(test: ast.expr, false: frozenset[str]) -> bool | None:
 
 def _hasattr_names(test: ast.expr) -> Iterator[str]:
     for node in ast.walk(test):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr":
-            for argument in node.args[1:2]:
-                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                    yield argument.value
+        match node:
+            case ast.Call(ast.Name("hasattr"), [_, ast.Constant(str(name)), *_]):
+                yield name
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:
-    if handler.type is None:
-        return True
-    return any(isinstance(node, ast.Name) and node.id in _CATCHES for node in ast.walk(handler.type))
+    """Whether a handler catches a missing name."""
+    caught = ast.walk(handler.type) if handler.type else ()
+    return handler.type is None or any(isinstance(node, ast.Name) and node.id in _CATCHES for node in caught)
 
 
 def _is_dut(node: ast.expr, duts: frozenset[str]) -> bool:
@@ -313,7 +304,7 @@ def _is_dut(node: ast.expr, duts: frozenset[str]) -> bool:
 
 
 def _signal(node: ast.expr, duts: frozenset[str]) -> str | None:
-    """The name in `dut.name` and `dut.name[...]`."""
+    """Return the name in `dut.name` or `dut.name[...]`."""
     while isinstance(node, ast.Subscript):
         node = node.value
     if isinstance(node, ast.Attribute) and _is_dut(node.value, duts) and not node.attr.startswith("_"):
@@ -322,19 +313,15 @@ def _signal(node: ast.expr, duts: frozenset[str]) -> str | None:
 
 
 def _is_cocotb_test(node: _FunctionNode) -> bool:
-    for decorator in node.decorator_list:
-        called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if ast.unparse(called) in ("cocotb.test", "test", "cocotb.parametrize", "cocotb.parameterize"):
-            return True
-    return False
+    called = (ast.unparse(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list)
+    return any(name in ("cocotb.test", "test", "cocotb.parametrize", "cocotb.parameterize") for name in called)
 
 
 def _is_called_from_outside(node: _FunctionNode) -> bool:
-    """By cocotb or by pytest (which leaves async functions alone), or as a method by whoever uses its class."""
+    """Whether cocotb, pytest (which ignores async functions) or the language calls it."""
     by_pytest = isinstance(node, ast.FunctionDef) and node.name.startswith("test")
     return by_pytest or node.name.startswith("__") or _is_cocotb_test(node)
 
 
 def _is_skipped(node: _FunctionNode) -> bool:
-    text = [ast.unparse(decorator) for decorator in node.decorator_list]
-    return any(re.search(r"\bskip=True\b|mark\.skip\b(?!if)", decorator) for decorator in text)
+    return any(re.search(r"\bskip=True\b|mark\.skip\b(?!if)", ast.unparse(d)) for d in node.decorator_list)

@@ -1,11 +1,11 @@
 """The interface of a module, read with pyslang, and the interface that a problem demands.
 
-Covered: ANSI and non-ANSI ports, parameters with defaults, widths that depend on parameters (evaluated with the
-defaults), packages, typedefs, and files included from among the given sources. Not covered: SystemVerilog interface
-ports (their width is None), and types that need a file which was not given (width None).
+Covered: ANSI and non-ANSI ports, parameters with defaults, widths that depend on parameters (evaluated with the defaults),
+packages, typedefs, and includes among the given sources. The width of a SystemVerilog interface port, and of a type from a file
+that was not given, is None.
 
-Text from a model goes through here only inside the bounded process of `rtl_core.grading.analysis`: a macro that
-doubles itself forty times is legal Verilog.
+Parse text from a model only in the resource-limited process of `rtl_core.grading.analysis`: a macro that doubles itself forty
+times is legal Verilog.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import pyslang  # whole: classes that our globals held would be listed as leaked when the process ends
+import pyslang  # the module: pyslang reports classes held by our globals as leaked when the process ends
 from pyslang import ast as slang_ast
 from pyslang import parsing as slang_parsing
 from pyslang import syntax as slang_syntax
@@ -39,48 +39,43 @@ def parse_interface(
     parameters: Mapping[str, int] | None = None,
     keep: Callable[[str, bool], bool] = lambda name, in_header: True,
 ) -> Interface | None:
-    """The interface of module `top` in `sources` (path -> text), or None when no module of that name is there.
-    `parameters` sets some of the top's parameters.
+    """Read the interface of module `top` in `sources` (path -> text); None when there is no such module.
 
-    Widths are in bits, an unpacked array counts with all its elements; a width is None when it cannot be evaluated.
-    `keep` says which parameters belong to it, by name and by whether they stand in the module's header. Never raises
-    for what the text holds and reads no file.
+    `parameters` overrides some of the module's parameters. `keep` selects the parameters of the interface by name and by whether
+    they are in the module's header. Widths are in bits, for an unpacked array those of all elements; a width that cannot be evaluated
+    is None. Never raises for any text, and reads no file.
     """
     tree, _manager, options = syntax_tree(sources)
     options.compilationOptions = compilation_options(top, parameters or {})
     compilation = slang_ast.Compilation(options)
     compilation.addSyntaxTree(tree)
-    for instance in compilation.getRoot().topInstances:
-        if instance.name == top:
-            body = instance.body
-            return Interface(
-                module=top,
-                ports=tuple(_port(p) for p in body.portList),
-                parameters=tuple(
-                    _parameter(p)
-                    for p in body.parameters
-                    if not getattr(p, "isLocalParam", False) and keep(p.name, p.isPortParam)
-                ),
-                source=source,
-            )
-    return None
+    body = next((instance.body for instance in compilation.getRoot().topInstances if instance.name == top), None)
+    if body is None:
+        return None
+    public = [p for p in body.parameters if not getattr(p, "isLocalParam", False) and keep(p.name, p.isPortParam)]
+    return Interface(
+        module=top,
+        ports=tuple(map(_port, body.portList)),
+        parameters=tuple(map(_parameter, public)),
+        source=source,
+    )
 
 
 def syntax_tree(sources: Mapping[str, str]) -> tuple[slang_syntax.SyntaxTree, pyslang.SourceManager, pyslang.Bag]:
-    """Parses the HDL files of `sources` as one compilation unit; other files are ignored.
+    """Parse the HDL files of `sources` as one compilation unit; other files are ignored.
 
-    An `include` is followed only when every one of them names one of `sources`; else all stay unresolved, so that
-    no file of this machine is ever read.
+    Includes are followed only when every one of them names one of `sources`, so no file of this machine is ever read.
     """
-    hdl = {path: text.replace("\0", " ") for path, text in sources.items() if path.endswith(HDL_SUFFIXES)}
+    hdl = {path: text.replace("\0", " ") for path, text in _hdl(sources).items()}
+    # Includes find files by base name, as with one include path for all. The second file of a name keeps its whole path.
+    names = {path.rsplit("/", 1)[-1]: path for path in reversed(hdl)}
+    included = {name for text in hdl.values() for name in _INCLUDE.findall(text)}
     manager = pyslang.SourceManager()
     preprocessor = slang_parsing.PreprocessorOptions()
-    preprocessor.maxIncludeDepth = 8 if _all_included_are_given(hdl) else 0
+    preprocessor.maxIncludeDepth = 8 if included <= names.keys() else 0
     parser = slang_parsing.ParserOptions()
     parser.maxRecursionDepth = 512
     options = pyslang.Bag([preprocessor, parser])
-    # Only the base name: files stand side by side, as with one include path for all. Of a second file it is the whole path.
-    names = {path.rsplit("/", 1)[-1]: path for path in reversed(hdl)}
     places = {path: name for name, path in names.items()}
     buffers = {path: manager.assignText(_NOWHERE + places.get(path, path), text) for path, text in hdl.items()}
     roots = [buffer for path, buffer in buffers.items() if not path.endswith(_HEADER_SUFFIXES)]
@@ -88,12 +83,12 @@ def syntax_tree(sources: Mapping[str, str]) -> tuple[slang_syntax.SyntaxTree, py
 
 
 def module_names(text: str) -> list[str]:
-    """Names that follow the keyword `module` outside comments and strings, in order; a quick look, not a parse."""
+    """Names after the keyword `module` outside comments and strings, in order; a quick scan, not a parse."""
     return [match[1] for match in _MODULE.finditer(code_of(text))]
 
 
 def code_of(text: str) -> str:
-    """Verilog without its comments and the contents of its strings."""
+    """Verilog without comments and string contents."""
     return _COMMENT_OR_STRING.sub(lambda match: '""' if match[0].startswith('"') else " ", text)
 
 
@@ -106,14 +101,13 @@ def derive_interface(
     golden: Mapping[str, str] | None,
     parameters: Mapping[str, int] | None = None,
 ) -> Interface | None:
-    """The interface that a problem demands of its top module, with its source recorded, or None.
-    `parameters` sets some of the top's parameters.
+    """Derive the interface that a problem requires of its top module, with its source; None when nothing determines it.
 
-    Sources in order of trust: the golden answer, the context's own version of the module (when it is no target, so
-    that it cannot be what is to be changed, or nothing better is there), the module header in the specification
-    (fenced blocks of the prompt and of documents), and what the harness' executed code does with `dut`. All but the
-    golden answer and the specification name only what they need, so further ports are no error there (`exact` is False).
-    Of a golden answer's parameters only those are demanded that the prompt, a document or the harness names.
+    Sources in order of trust: the golden answer; the module in the context, unless it is a target, which may be about to change; the
+    module header in the specification (fenced blocks of prompt and documents); a target's old version; the uses of `dut` in the
+    harness' executed code. The last two may be incomplete, so further ports are allowed (`exact` is False).
+    A golden answer's parameter is required only when the prompt, a document or the harness names it. `parameters` overrides some of
+    the top module's parameters.
     """
     targets = tuple(targets)
     use = harness_use(harness)
@@ -122,14 +116,17 @@ def derive_interface(
     by_documents = _words(documents)
 
     def is_public(name: str, in_header: bool) -> bool:
-        # In a body stand constants such as a state's code, whose name a document may use for the state.
+        # A parameter of the body may be a constant such as a state's code, and a document may name the state.
         return name in by_harness or (in_header and name in by_documents)
 
-    fixed = {path: text for path, text in context.items() if path not in targets and path.endswith(HDL_SUFFIXES)}
+    fixed = {path: text for path, text in _hdl(context).items() if path not in targets}
     for top in _demanded_modules(targets, harness, fixed, golden):
         in_context = _from_context(top, context, targets, use, parameters)
+        in_golden = None
+        if golden and any(top in module_names(text) for text in golden.values()):
+            in_golden = parse_interface({**fixed, **golden}, top, InterfaceSource.GOLDEN, parameters, is_public)
         found = (
-            _from_golden(top, golden, fixed, is_public, parameters)
+            in_golden
             or (in_context if in_context and in_context.exact else None)
             or _from_specification(top, documents, parameters)
             or in_context
@@ -141,11 +138,10 @@ def derive_interface(
 
 
 def describe_interface(problem: Problem) -> dict[str, Any]:
-    """JSON-able: module, source, confidence, how many ports are known and how many of them in direction and width.
+    """Summarise a problem's interface as JSON: module, source, confidence, and counts of ports and of ports known completely.
 
-    Confidence: `certain`: read from the golden answer. `high`: from a module of the context that is not to be changed. `medium`: from a
-    header in the specification, or from the old version of what is to be changed. `low`: only the names that the harness touches.
-    `none`: nothing was found.
+    Confidence: `certain`: from the golden answer. `high`: from a module of the context that is not a target. `medium`: from a header in
+    the specification, or a target's old version. `low`: only names that the harness uses. `none`: nothing was found.
     """
     interface = problem.interface
     if interface is None:
@@ -168,7 +164,7 @@ def describe_interface(problem: Problem) -> dict[str, Any]:
 
 
 def top_levels(harness: Mapping[str, str]) -> list[str]:
-    """Values of TOPLEVEL in the harness' env files, each once, in the order of the files."""
+    """Values of TOPLEVEL in the harness' env files, without duplicates, in the order of the files."""
     found = []
     for path in sorted(harness):
         if ".env" in path.rsplit("/", 1)[-1]:
@@ -182,25 +178,13 @@ def _demanded_modules(
     fixed: Mapping[str, str],
     golden: Mapping[str, str] | None,
 ) -> list[str]:
-    """Module names to look for, best first: the harness' top level, unless it is given and not asked for."""
+    """Candidate names of the top module, best first: the harness' top levels and the targets' names, unless the problem gives them."""
     given = {name for text in (*fixed.values(), *_hdl(harness).values()) for name in module_names(text)}
     names = [top for top in top_levels(harness) if top not in given]
     names += [stem for stem in (path.rsplit("/", 1)[-1].split(".")[0] for path in targets) if stem not in given]
     if golden and not names:
         names += [name for path in targets for name in module_names(golden.get(path, ""))]
     return list(dict.fromkeys(names))
-
-
-def _from_golden(
-    top: str,
-    golden: Mapping[str, str] | None,
-    fixed: Mapping[str, str],
-    keep: Callable[[str, bool], bool],
-    parameters: Mapping[str, int] | None,
-) -> Interface | None:
-    if not golden or not any(top in module_names(text) for text in golden.values()):
-        return None
-    return parse_interface({**fixed, **golden}, top, InterfaceSource.GOLDEN, parameters, keep)
 
 
 def _words(texts: Iterable[str]) -> set[str]:
@@ -220,8 +204,8 @@ def _from_context(
     found = parse_interface(context, top, InterfaceSource.CONTEXT, parameters)
     if found is None or not any(path in targets for path in holders):
         return found
-    # A target's old version may be exactly what is to be changed. It tells the directions of those ports that the
-    # harness still uses; widths, parameters and further ports are open.
+    # A target's old version is about to change. Only the directions of the ports that the harness still uses are reliable, not
+    # widths, parameter defaults or other ports.
     ports = [p for p in found.ports if p.name in use.names or not use.names]
     used = [p for p in found.parameters if p.name in use.parameters]
     return found.model_copy(
@@ -248,26 +232,15 @@ def _from_specification(top: str, documents: list[str], parameters: Mapping[str,
 
 
 def _from_harness(top: str, use: HarnessUse) -> Interface | None:
-    if not use.names:
-        return None
     ports = [
-        Port(
-            name=name,
-            direction="input" if name in use.driven else None,
-            width=1 if name in use.scalars else None,
-        )
+        Port(name=name, direction="input" if name in use.driven else None, width=1 if name in use.scalars else None)
         for name in use.names
     ]
-    return Interface(module=top, ports=tuple(ports), source=InterfaceSource.HARNESS, exact=False)
+    return Interface(module=top, ports=tuple(ports), source=InterfaceSource.HARNESS, exact=False) if ports else None
 
 
 def _hdl(files: Mapping[str, str]) -> dict[str, str]:
     return {path: text for path, text in files.items() if path.endswith(HDL_SUFFIXES)}
-
-
-def _all_included_are_given(hdl: Mapping[str, str]) -> bool:
-    given = {path.rsplit("/", 1)[-1] for path in hdl}
-    return all(name in given for text in hdl.values() for name in _INCLUDE.findall(text))
 
 
 def compilation_options(top: str, parameters: Mapping[str, int]) -> slang_ast.CompilationOptions:
@@ -282,25 +255,14 @@ def compilation_options(top: str, parameters: Mapping[str, int]) -> slang_ast.Co
     return options
 
 
-def _port(symbol: object) -> Port:
-    kind = getattr(symbol, "type", None)
-    direction = getattr(symbol, "direction", None)
-    width = None
-    if kind is not None and not kind.isError:
-        bits = kind.bitWidth or kind.bitstreamWidth
-        width = int(bits) if bits > 0 else None
-    return Port(
-        name=symbol.name,  # type: ignore[attr-defined]
-        direction=_DIRECTIONS.get(direction.name) if direction is not None else None,
-        width=width,
-    )
+def _port(symbol: Any) -> Port:
+    kind, direction = getattr(symbol, "type", None), getattr(symbol, "direction", None)
+    bits = 0 if kind is None or kind.isError else int(kind.bitWidth or kind.bitstreamWidth)
+    known = None if direction is None else _DIRECTIONS.get(direction.name)
+    return Port(name=symbol.name, direction=known, width=bits if bits > 0 else None)
 
 
-def _parameter(symbol: object) -> Parameter:
-    value = getattr(getattr(symbol, "value", None), "value", None)
-    default = None
-    if isinstance(value, pyslang.SVInt) and not value.hasUnknown:
-        default = int(value)
-    elif isinstance(value, int):
-        default = value
-    return Parameter(name=symbol.name, default=default)  # type: ignore[attr-defined]
+def _parameter(symbol: Any) -> Parameter:
+    value: Any = getattr(getattr(symbol, "value", None), "value", None)
+    known = isinstance(value, int) or (isinstance(value, pyslang.SVInt) and not value.hasUnknown)
+    return Parameter(name=symbol.name, default=int(value) if known else None)

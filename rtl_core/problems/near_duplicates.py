@@ -1,18 +1,17 @@
-"""Problems on both sides of the border between train and held-out that belong together: found, and moved.
+"""Move training problems that belong to a held-out problem to the held-out side.
 
-They belong together when they are of one design (problems/design.py) or near-duplicates by one of three measures (Jaccard):
+Two problems belong together when they have one design (problems/design.py) or are near-duplicates by one of three measures
+(Jaccard overlap of runs of consecutive words or tokens):
 
-- text: the words that they show the model, in runs of three, overlap by 80 % or more;
+- text: the words shown to the model, in runs of three, overlap by 80 % or more;
 - golden answer: its tokens, in runs of five, overlap by 80 %;
-- code: an RTL module that one shows the model, or of its golden answer, overlaps by 60 % with one of the other, in runs of eight
-  tokens. An identifier counts by how far back it stood before, not by its name (after Baker, "Parameterized duplication in strings",
-  1997), so that a design is found under other names, too. Different designs of CVDP and RTLLM overlap by 24 % at most.
+- code: RTL modules that are shown to the model, or in the golden answers, overlap by 60 % in runs of eight tokens. An identifier
+  is represented by the distance to its previous use (after Baker, "Parameterized duplication in strings", 1997), so renaming does
+  not hide a design. Different designs of CVDP and RTLLM overlap by 24 % at most.
 
-Fewer than 60 runs of code, or 20 of text, are too short to tell ("Write the design that the test bench expects."). The training problem
-moves: what is held out stays held out, whatever else a set holds.
-
-Left alone: pairs within a generated set, such as the starter set. Its splits share no specification by construction although
-all of them sound alike; by code such problems are not judged at all.
+Fewer than 60 runs of code, or 20 of text, are too short to tell ("Write the design that the test bench expects."). Held-out problems
+never move. Pairs within a generated set, such as the starter set, are ignored: its texts sound alike, but its splits share no
+specification by construction. Generated problems are not compared by code at all.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ _KEYWORDS = frozenset(_WORDS.split())
 
 @dataclass(frozen=True)
 class NearDuplicate:
-    """A training problem that belongs to a held-out one."""
+    """A training problem that moved because it belongs to a held-out one."""
 
     moved: str
-    """Id of the training problem that moved to the held-out side."""
+    """Id of the training problem."""
     like: str
     """Id of the held-out problem."""
     overlap: float
-    """Share of the runs of words (or of tokens) that both have, from 0 to 1; 1 for one design."""
+    """Jaccard overlap of the runs, from 0 to 1; 1 for one design."""
     by: str
     """`text`, `golden answer`, `code`, `design NAME`, `module NAME` or `fingerprint DIGITS`."""
 
@@ -59,28 +58,34 @@ class NearDuplicate:
 
 
 Runs = list[set[int]]
-"""Hashes of the runs of a text, or of each module, of a problem."""
+"""Hashes of the runs of each compared text or module of a problem."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One way to see that two problems ask for nearly the same."""
+    """A measure of similarity between two problems."""
 
     by: str
     runs: Callable[[Problem], Runs]
     limit: float
-    """The overlap from which on they do."""
+    """Smallest overlap of near-duplicates."""
+    least: int = 0
+    """A text or module with fewer runs is ignored."""
+
+    def of(self, problem: Problem) -> Runs:
+        """Runs of a problem's texts or modules that are long enough."""
+        return [runs for runs in self.runs(problem) if len(runs) >= self.least]
 
 
 def separate(
     train: Sequence[Problem], heldout: Sequence[Problem], designs: Mapping[str, Design] | None = None
 ) -> tuple[list[Problem], list[Problem], list[NearDuplicate]]:
-    """(train, held-out, what was moved), each in its old order, the moved ones at the end of the held-out.
+    """Return (train, held-out, moves). Order is kept; moved problems come last in the held-out list.
 
-    Repeats until no pair is left across the border: a moved problem may have a near-duplicate of its own.
+    Repeats until no pair is left, since a moved problem may have near-duplicates of its own.
 
     Args:
-        designs: problem id -> its design. None: near-duplicates by text, however short, and golden answer alone, as for a split by `id`.
+        designs: problem id -> its design. None: compare only text, however short, and golden answer, as for a split by `id`.
     """
     left, out = list(train), list(heldout)
     moved: list[NearDuplicate] = []
@@ -98,7 +103,7 @@ def separate(
 def _of_one_design(
     train: Iterable[Problem], heldout: Iterable[Problem], designs: Mapping[str, Design]
 ) -> Iterable[NearDuplicate]:
-    """Training problems that share a design's name, or else a module, with a held-out one, or are the same but for the id."""
+    """Yield training problems that share a design name, a module or the fingerprint with a held-out one."""
     holder: dict[str, str] = {}
     for problem in heldout:
         for mark in _marks(problem, designs):
@@ -118,18 +123,18 @@ def _marks(problem: Problem, designs: Mapping[str, Design]) -> list[str]:
 
 
 def pairs(train: Iterable[Problem], heldout: Iterable[Problem], measures: Sequence[Measure]) -> list[NearDuplicate]:
-    """For each training problem that has a near-duplicate among the held-out ones by one of the measures: the closest."""
+    """Return the closest near-duplicate among the held-out problems for each training problem that has one."""
     best: dict[str, NearDuplicate] = {}
     train, heldout = list(train), list(heldout)
     set_of = {p.id: p.source for p in (*train, *heldout) if p.generated}
     for measure in measures:
-        held = {(p.id, number): runs for p in heldout for number, runs in enumerate(measure.runs(p))}
+        held = {(p.id, number): runs for p in heldout for number, runs in enumerate(measure.of(p))}
         holders: dict[int, list[tuple[str, int]]] = defaultdict(list)
         for place, runs in held.items():
             for run in runs:
                 holders[run].append(place)
         for problem in train:
-            for own in measure.runs(problem):
+            for own in measure.of(problem):
                 shared = Counter(other for run in own for other in holders.get(run, ()))
                 for other, count in shared.items():
                     overlap = count / (len(own) + len(held[other]) - count)
@@ -141,30 +146,26 @@ def pairs(train: Iterable[Problem], heldout: Iterable[Problem], measures: Sequen
 
 
 def _text_runs(problem: Problem) -> Runs:
-    """Runs of words of all that the model is shown, code excepted."""
+    """Runs of words of everything shown to the model except code."""
     texts = [problem.prompt, *(text for path, text in sorted(problem.context.items()) if not path.endswith(_CODE))]
     return [_runs(re.findall(r"[a-z]+|\d+", "\n".join(texts).lower()), 3)]
 
 
-def _long_text_runs(problem: Problem) -> Runs:
-    return _at_least(MIN_TEXT_RUNS, _text_runs(problem))
-
-
 def _golden_runs(problem: Problem) -> Runs:
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", "\n".join((problem.golden or {}).values()), flags=re.S)
-    return _at_least(MIN_CODE_RUNS, [_runs(re.findall(r"\w+|[^\w\s]", text), 5)])
+    return [_runs(re.findall(r"\w+|[^\w\s]", text), 5)]
 
 
 def _code_runs(problem: Problem) -> Runs:
-    """Runs of each module that the model is shown, and of those of the golden answer; none of a generated problem."""
+    """Runs of each module shown to the model or in the golden answer; none for a generated problem."""
     if problem.generated:
         return []
     golden = [found for text in (problem.golden or {}).values() for found in modules_of(text)]
-    return _at_least(MIN_CODE_RUNS, [_runs(_without_names(text), 8) for _, text in (*shown_modules(problem), *golden)])
+    return [_runs(_without_names(text), 8) for _, text in (*shown_modules(problem), *golden)]
 
 
 def _without_names(code: str) -> list[str]:
-    """The tokens, each identifier replaced by how many tokens ago it stood last (0: not lately)."""
+    """Tokens, with each identifier replaced by the distance to its previous use (0: none within reach)."""
     last: dict[str, int] = {}
     tokens = []
     for place, token in enumerate(_TOKEN.findall(code)):
@@ -177,20 +178,16 @@ def _without_names(code: str) -> list[str]:
     return tokens
 
 
-def _at_least(least: int, found: Runs) -> Runs:
-    return [runs for runs in found if len(runs) >= least]
-
-
 def _runs(words: list[str], length: int) -> set[int]:
     if len(words) < length:
         return {hash(tuple(words))} if words else set()
     return {hash(tuple(words[i : i + length])) for i in range(len(words) - length + 1)}
 
 
-_GOLDEN = Measure("golden answer", _golden_runs, 0.8)
+_GOLDEN = Measure("golden answer", _golden_runs, 0.8, MIN_CODE_RUNS)
 BY_ID = (Measure("text", _text_runs, 0.8), _GOLDEN)
-"""Measures of a split by `id`: those of older releases, so that their runs go on with the same problems on the same sides."""
-_BY_CODE = Measure("code", _code_runs, 0.6)
-BY_DESIGN = (Measure("text", _long_text_runs, 0.8), _GOLDEN, _BY_CODE)
+"""Measures of a split by `id`, unchanged since older releases so that their runs resume with the same split."""
+_BY_CODE = Measure("code", _code_runs, 0.6, MIN_CODE_RUNS)
+BY_DESIGN = (Measure("text", _text_runs, 0.8, MIN_TEXT_RUNS), _GOLDEN, _BY_CODE)
 STRICT = (*BY_ID, _BY_CODE)
-"""For candidates that can be spared: short texts count, too."""
+"""For candidates that are easily replaced: short texts count too."""

@@ -1,7 +1,6 @@
-"""Unified-diff bodies without a file header, as CVDP's agentic problems carry them, applied by position.
+"""Apply unified-diff bodies without a file header, as in CVDP's agentic problems, by position.
 
-Left out on purpose: fuzz. A hunk that does not fit exactly is an error, because the data is wrong or belongs to
-another file.
+There is no fuzz on purpose: a hunk that does not match exactly means wrong data or another file.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
 class PatchError(ValueError):
-    """The hunks do not fit the text; the message says which hunk and line."""
+    """A hunk does not match the text; the message names hunk and line."""
 
 
 def apply_patch(text: str, body: str) -> str:
-    """Applies the hunks of `body` to `text` and returns the new text.
+    """Apply the hunks of `body` to `text` and return the new text.
 
-    Lines are split at `\\n` alone, so that a carriage return belongs to its line. The text keeps a missing final
-    newline unless a hunk touches the end. Raises PatchError where a hunk does not fit.
+    Lines are split at `\\n` alone; a carriage return belongs to its line. A missing final newline stays missing unless a hunk
+    touches the end. Raises PatchError when a hunk does not match.
     """
     old = text.split("\n")
     ends_open = old[-1] != ""
@@ -27,9 +26,7 @@ def apply_patch(text: str, body: str) -> str:
         old.pop()
     new: list[str] = []
     at = 0
-    lines = body.split("\n")
-    if lines and lines[-1] == "":
-        lines.pop()
+    lines = body.removesuffix("\n").split("\n")
     row = next((i for i, line in enumerate(lines) if line.startswith("@@")), len(lines))
     if row == len(lines):
         raise PatchError("no hunk (`@@ -a,b +c,d @@`) found")
@@ -39,7 +36,7 @@ def apply_patch(text: str, body: str) -> str:
         header = _HUNK.match(lines[row])
         hunk += 1
         if not header:
-            raise PatchError(f"hunk {hunk}: `{lines[row][:60]}` is no hunk header")
+            raise PatchError(f"hunk {hunk}: `{lines[row][:60]}` is not a hunk header")
         row += 1
         old_start, old_count, new_count = int(header[1]), int(header[2] or 1), int(header[4] or 1)
         start = old_start - 1 if old_count else old_start
@@ -53,12 +50,12 @@ def apply_patch(text: str, body: str) -> str:
             kind, line = lines[row][:1] or " ", lines[row][1:]
             row += 1
             if kind == "\\":
-                # "No newline at end of file" is about the line before it; only the new side matters.
+                # "No newline at end of file" refers to the line before it; only the new side matters.
                 if lines[row - 2][:1] != "-":
                     new_ends_open = True
                 continue
             if kind not in " +-":
-                raise PatchError(f"hunk {hunk}: `{lines[row - 1][:60]}` starts with none of ` `, `+`, `-`")
+                raise PatchError(f"hunk {hunk}: `{lines[row - 1][:60]}` does not start with ` `, `+` or `-`")
             if kind in " -":
                 if at >= len(old) or old[at] != line:
                     found = old[at][:60] if at < len(old) else "the end of the file"

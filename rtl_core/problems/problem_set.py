@@ -1,4 +1,4 @@
-"""What reading problems gives: problems, lines that are broken, problems that are left out."""
+"""Results of reading problems: problems, broken lines, and problems left out."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from rtl_core.problems.near_duplicates import NearDuplicate
 from rtl_core.types.problem import Problem
 
 SplitBy = Literal["design", "id"]
-"""What stands on one side of the split as a whole: `problems.split` of a configuration."""
+"""What a split keeps together: `problems.split` of a configuration."""
 
 
 @dataclass(frozen=True)
 class BrokenLine:
-    """One line that is no usable problem."""
+    """A line that is not a usable problem."""
 
     file: str
     line: int
     """Counted from 1."""
     id: str | None
     field: str
-    """The field at fault in dots (`input.prompt`), or `line` when the line is no JSON object."""
+    """Dotted name of the invalid field (`input.prompt`), or `line` when the line is not a JSON object."""
     reason: str
     source: str
     """Short name of the set, as in `Problem.source`."""
@@ -34,7 +34,7 @@ class BrokenLine:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """One sound problem that cannot be graded here, and why."""
+    """A valid problem that cannot be graded here, and why."""
 
     id: str
     reason: str
@@ -44,7 +44,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class ProblemSet:
-    """What a file held: the problems in its order, the broken lines, the problems left out."""
+    """Contents of a file or folder, in its order."""
 
     problems: list[Problem] = field(default_factory=list)
     broken: list[BrokenLine] = field(default_factory=list)
@@ -53,20 +53,20 @@ class ProblemSet:
 
 @dataclass
 class LoadedProblems:
-    """All problems of a run by split, and what could not be used, with the reason."""
+    """All problems of a run by split, and what could not be used."""
 
     train: list[Problem] = field(default_factory=list)
     heldout: list[Problem] = field(default_factory=list)
     broken: list[BrokenLine] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     moved: list[NearDuplicate] = field(default_factory=list)
-    """Training problems that are held out because a held-out one asks for nearly the same."""
+    """Training problems that moved to the held-out side because they belong to a held-out problem."""
     split: SplitBy = "design"
-    """How sources with files are split; given before they are read."""
+    """How file sources are split; set before they are read."""
     designs: dict[str, Design] = field(default_factory=dict)
-    """Problem id -> its design; only with `split` "design", and not of generated problems."""
+    """Problem id -> its design, for file sources with `split` "design"."""
     heldout_split: str = "heldout"
-    """Which held-out specifications were loaded: `heldout`, or `test`, the one kept apart while tuning."""
+    """Which held-out specifications were loaded: `heldout`, or `test`, which is reserved for final figures."""
 
     @property
     def every(self) -> list[Problem]:
@@ -75,7 +75,7 @@ class LoadedProblems:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) over the fingerprints of both splits, whatever their order."""
+        """SHA-256 (hex) over the fingerprints of both splits, in any order."""
         rows = sorted(f"train {p.fingerprint}" for p in self.train) + sorted(
             f"heldout {p.fingerprint}" for p in self.heldout
         )

@@ -1,7 +1,7 @@
-"""One HDL file as pyslang's syntax tree, with token-exact edits of its text.
+"""Parse an HDL file into pyslang's syntax tree, and edit its text token by token.
 
-Comments and strings are trivia or tokens of their own and never inside an edit's replaced part unless a whole branch goes.
-Whatever comes out of a macro is left alone: its tokens do not stand in the file.
+Edits do not touch comments and strings, unless a whole branch is replaced. Tokens from macro expansions have no place in the file
+and cannot be edited.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import pyslang  # whole: classes that our globals held would be listed as leaked when the process ends
+import pyslang  # the module: pyslang reports classes held by our globals as leaked when the process ends
 from pyslang import parsing as slang_parsing
 from pyslang import syntax as slang_syntax
 
@@ -21,7 +21,7 @@ Node = Any
 
 @dataclass(frozen=True)
 class Edit:
-    """Replace the UTF-8 bytes from `start` to `end` of a file by `text`."""
+    """Replacement of the UTF-8 bytes from `start` to `end` of a file."""
 
     start: int
     end: int
@@ -29,13 +29,13 @@ class Edit:
 
 
 class SourceTree:
-    """A parsed file. Keep it as long as its nodes are in use."""
+    """A parsed file. Keep it alive as long as its nodes are in use."""
 
     def __init__(self, text: str) -> None:
         self.data = text.encode()
         self._manager = pyslang.SourceManager()
         preprocessor = slang_parsing.PreprocessorOptions()
-        preprocessor.maxIncludeDepth = 0  # no file of this machine is ever read
+        preprocessor.maxIncludeDepth = 0  # never read files of this machine
         parser = slang_parsing.ParserOptions()
         parser.maxRecursionDepth = 512
         self._buffer = self._manager.assignText(text)
@@ -46,7 +46,7 @@ class SourceTree:
 
     @property
     def errors(self) -> int:
-        """How many errors the parser found."""
+        """Number of parse errors."""
         return sum(diagnostic.isError() for diagnostic in self._tree.diagnostics)
 
     @cached_property
@@ -57,11 +57,11 @@ class SourceTree:
         return found
 
     def of(self, *kinds: str) -> list[Node]:
-        """The nodes of these kinds, kind by kind, each from the top down. The file is walked once for all questions."""
+        """Return the nodes of these kinds, kind by kind, each from the top down. The tree is walked once."""
         return [node for kind in kinds for node in self._by_kind.get(kind, ())]
 
     def span(self, node: Node) -> tuple[int, int] | None:
-        """First and past-the-last byte of a node or token, or None when it does not stand in this file as written."""
+        """First and past-the-last byte of a node or token; None when it is not literally in this file."""
         first, last = (node, node) if is_token(node) else (node.getFirstToken(), node.getLastToken())
         if first.location.buffer != self._buffer.id or last.location.buffer != self._buffer.id:
             return None
@@ -69,21 +69,21 @@ class SourceTree:
         return (start, end) if start < end and not last.isMissing else None
 
     def text(self, node: Node) -> str:
-        """The source text of a node, comments inside it included; empty when it has no place in this file."""
+        """Source text of a node, including comments inside it; empty when it is not literally in this file."""
         span = self.span(node)
         return self.data[span[0] : span[1]].decode() if span else ""
 
     def line(self, offset: int) -> int:
-        """The line, from 1, of a byte."""
+        """Line number, from 1, of a byte offset."""
         return self.data.count(b"\n", 0, offset) + 1
 
-    def edited(self, edits: tuple[Edit, ...]) -> str:
-        """The file's text with edits applied. Raises ValueError where two of them overlap."""
+    def edited(self, edits: Iterable[Edit]) -> str:
+        """Return the file's text with edits applied. Raises ValueError when two of them overlap."""
         return edited(self.data, edits)
 
 
 def edited(data: bytes, edits: Iterable[Edit]) -> str:
-    """UTF-8 text with edits applied. Raises ValueError where two of them overlap."""
+    """Apply edits to UTF-8 text. Raises ValueError when two of them overlap."""
     parts, at = [], 0
     for edit in sorted(edits, key=lambda e: (e.start, e.end)):
         if edit.start < at:
@@ -98,19 +98,19 @@ def is_token(node: Node) -> bool:
 
 
 def name_of(node: Node) -> str:
-    """The kind of a node or token as text: `AddExpression`, `IntegerLiteral`."""
+    """Kind of a node or token: `AddExpression`, `IntegerLiteral`."""
     return node.kind.name
 
 
 def children(node: Node) -> list[Node]:
-    """Child nodes and tokens in order; none for a token."""
+    """Child nodes and tokens in order; empty for a token."""
     return [] if is_token(node) else [child for child in node if child is not None]
 
 
 def walk(node: Node, skip: frozenset[str] = frozenset()) -> Iterator[Node]:
-    """The nodes (no tokens) below and including `node`, from the top down; nothing below a kind in `skip`.
+    """Yield `node` and the nodes below it, without tokens, from the top down; kinds in `skip` are left out with what is below.
 
-    Iterative: an expression of a thousand terms is a thousand levels deep.
+    Iterative, because an expression of a thousand terms is a thousand levels deep.
     """
     stack = [node]
     while stack:
@@ -122,11 +122,10 @@ def walk(node: Node, skip: frozenset[str] = frozenset()) -> Iterator[Node]:
 
 
 def tokens(node: Node) -> Iterator[Node]:
-    """All tokens below a node, in order."""
+    """Yield all tokens below a node, in order."""
     stack = [node]
     while stack:
         current = stack.pop()
         if is_token(current):
             yield current
-        else:
-            stack.extend(reversed(children(current)))
+        stack.extend(reversed(children(current)))

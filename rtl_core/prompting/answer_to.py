@@ -1,4 +1,4 @@
-"""From a response to the answer to one problem, and from files to a response."""
+"""Convert a response to the answer to a problem, and files to a response."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from rtl_core.types.problem import Problem
 
 
 def answer_to(problem: Problem, response: str) -> Answer:
-    """The files that a response offers for the targets of `problem`, or the error that says why there are none.
+    """Extract the targets of `problem` from a response, or the reason why there are none, by the rules in extraction.py.
 
-    Never raises, and takes time linear in the length of the response, whatever it holds (extraction.py has the rules).
+    Never raises, and takes time linear in the length of any response.
     """
     return extract_answer(response, problem.targets, demanded_modules(problem))
 
 
 def response_of(files: Mapping[str, str]) -> str:
-    """A response from which exactly these files are read again; empty where there is none."""
+    """Return a response from which exactly these files are extracted; empty without files."""
     return json.dumps({"code": [{path: text} for path, text in files.items()]}) if files else ""
 
 
 def demanded_modules(problem: Problem) -> list[str]:
-    """Names of the modules that an answer must define, most wanted first: the interface's, then the harness' top levels.
+    """Names of the modules that an answer must define, most important first: the interface's, then the harness' top levels.
 
-    A top level that the problem itself gives, in a file that is no target, is not demanded.
+    Top levels that the problem itself provides, in a file that is not a target, are left out.
     """
     names = [problem.interface.module] if problem.interface else []
     tops = [top for top in top_levels(problem.harness) if top not in names]

@@ -1,9 +1,9 @@
-"""The token budget of a prompt: what is cut, in which order, and that it is told.
+"""Fit a prompt into its token budget, and note what was cut.
 
-When a prompt is too long, context files are given up one after the other until it fits, least needed first: test benches
-(`verif/`), other files, design files that the answer does not replace, documents, and last the files that the answer
-replaces. The file at which the budget is met is cut after its last whole line that fits, with a marker; the ones before it are
-dropped whole. A problem whose own text does not fit is refused: half a specification would teach guessing.
+When a prompt is too long, context files are dropped one by one until it fits, least needed first: test benches (`verif/`), other
+files, design files that the answer does not replace, documents, and finally the files that the answer replaces. The last file to be
+dropped is instead cut after the last whole line that fits, with a marker. A problem whose own text does not fit is an error: half a
+specification would teach guessing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rtl_core.errors import ProblemError
 from rtl_core.prompting.chat import Chat
-from rtl_core.prompting.messages import Message, build_messages
+from rtl_core.prompting.templates import Message, build_messages
 from rtl_core.types.problem import Problem
 
 CUT_MARKER = "... (cut here: the file is longer than the prompt's budget)"
@@ -21,7 +21,7 @@ CUT_MARKER = "... (cut here: the file is longer than the prompt's budget)"
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt as the policy sees it: `tokens_P` are its P tokens; `notes` says in words what was cut or dropped."""
+    """A prompt as the policy sees it: its P tokens, and notes about what was cut or dropped."""
 
     problem_id: str
     messages: list[Message]
@@ -30,10 +30,10 @@ class Prompt:
 
 
 def build_prompt(problem: Problem, chat: Chat, template: str, max_tokens: int) -> Prompt:
-    """The prompt of a problem within `max_tokens`.
+    """Build the prompt of a problem within `max_tokens`.
 
     Raises:
-        ProblemError: even without any context file the prompt is too long; the message gives both numbers.
+        ProblemError: the prompt is too long even without context files; the message gives both numbers.
     """
 
     def render(context: dict[str, str]) -> tuple[list[Message], list[int]]:
@@ -41,12 +41,11 @@ def build_prompt(problem: Problem, chat: Chat, template: str, max_tokens: int) -
         return messages, chat.encode(messages)
 
     def lines_that_fit(rest: dict[str, str], path: str, lines: list[str]) -> int:
-        """How many of a file's first lines fit behind the `rest` of the context; 0 if none."""
-
-        def too_long(count: int) -> bool:
-            return len(render(_with(rest, path, lines[:count], problem))[1]) > max_tokens
-
-        return bisect_left(range(1, len(lines) + 1), True, key=too_long)
+        """Number of a file's first lines that fit beside the `rest` of the context."""
+        counts = range(1, len(lines) + 1)
+        return bisect_left(
+            counts, True, key=lambda count: len(render(_with(rest, path, lines[:count], problem))[1]) > max_tokens
+        )
 
     context = dict(problem.context)
     messages, tokens_P = render(context)
@@ -72,17 +71,12 @@ def build_prompt(problem: Problem, chat: Chat, template: str, max_tokens: int) -
 
 
 def _need(path: str, problem: Problem) -> tuple[int, str]:
-    """Sort key: the least needed file first."""
-    if path in problem.targets:
-        return (4, path)
-    if path.startswith("docs/"):
-        return (3, path)
-    if path.startswith("rtl/"):
-        return (2, path)
-    return (0 if path.startswith("verif/") else 1, path)
+    """Sort key that puts the least needed file first."""
+    folder = "".join(path.partition("/")[:2])
+    return 4 if path in problem.targets else {"docs/": 3, "rtl/": 2, "verif/": 0}.get(folder, 1), path
 
 
 def _with(context: dict[str, str], path: str, lines: list[str], problem: Problem) -> dict[str, str]:
-    """`context` plus the given lines of one file, in the problem's own order of files."""
+    """Return `context` plus the given lines of a file, in the problem's order of files."""
     texts = {**context, path: "\n".join([*lines, CUT_MARKER])}
     return {name: texts[name] for name in problem.context if name in texts}

@@ -1,15 +1,15 @@
-"""Calls of tools in a model's own format, and conversations that only grow, with tools or without.
+"""Tool calls in a model's own format, and append-only conversations, with or without tools.
 
-Everything is read off what the chat template renders for calls with made-up names, as in chat.py; no model is known by name. Three
-formats are told apart:
+The format is derived from what the chat template renders for calls with made-up names, as in chat.py; no model is known by name. There
+are three formats:
 
 - *object*: `{"name": f, "arguments": {...}}`, with or without marks around it (Qwen3, Hermes, Llama);
-- *named*: a mark, the name, and behind it the arguments as JSON (DeepSeek, Kimi, gpt-oss);
-- *tagged*: a mark, the name, and each argument between tags of its own, as plain text (Qwen3-Coder, Qwen3.5, Nemotron).
+- *named*: a mark, the name, then the arguments as JSON (DeepSeek, Kimi, gpt-oss);
+- *tagged*: a mark, the name, and each argument as plain text between its own tags (Qwen3-Coder, Qwen3.5, Nemotron).
 
-The prompt of a further turn is the former prompt, the tokens that were sampled, and the template's rendering of what the tools gave.
-Nothing that was sampled is ever rendered again, so what a trainer is fed is what the sampler saw. A template that would write the former
-turns otherwise (drop their thoughts) is refused.
+The prompt of the next turn is the previous prompt, the sampled tokens, and the template's rendering of the tool results. Sampled tokens
+are never rendered again, so the trainer gets what the sampler saw. A template that renders earlier turns differently (for example
+without their thoughts) is refused.
 """
 
 from __future__ import annotations
@@ -38,80 +38,81 @@ _ASKED: list[dict[str, Any]] = [{"role": "user", "content": "Question42"}]
 
 @dataclass(frozen=True)
 class Call:
-    """A call as the model wrote it."""
+    """A tool call as the model wrote it."""
 
     name: str
     arguments: str
-    """JSON, or what was meant to be."""
+    """JSON, possibly malformed."""
     id: str = ""
 
 
 @dataclass(frozen=True)
 class _Tags:
-    """What stands around each argument."""
+    """Texts around each argument: `between` separates name and value, `end` follows the last argument."""
 
     before: str
     between: str
-    """Of its name and its text."""
     after: str
     end: str
-    """Behind the last one."""
 
 
 class ToolChat:
-    """A chat in which the model calls tools or, where there are none, answers and is told something by the user.
+    """A chat in which the model calls tools or, without tools, answers and gets a reply of the user.
 
     Args:
-        chat: how the model is talked to.
-        tools: the tools as chat templates take them, in OpenAI's format.
+        chat: the model's chat.
+        tools: the tools in OpenAI's format, as chat templates take them.
 
     Raises:
-        ConfigError: the template knows no tools, or rewrites the turns before.
+        ConfigError: the template does not support tools, or rewrites earlier turns.
     """
 
     def __init__(self, chat: Chat, tools: Sequence[Mapping[str, Any]]) -> None:
         self.chat, self.tools = chat, list(tools)
         self._turns: list[dict[str, Any]] = []
-        """The turns so far without texts: some templates number calls through the conversation."""
+        """The turns so far, without texts: some templates number calls through the conversation."""
         if self.tools:
             self._read_format()
         self._refuse_rewriting()
 
     def first(self, messages: Sequence[Message]) -> list[int]:
-        """Tokens of the prompt of the first turn. Raises PolicyError where the template refuses the messages."""
+        """Tokens of the first turn's prompt. Raises PolicyError when the template refuses the messages."""
         self._turns = []
         return list(self.chat.apply(messages, tokenize=True, add_generation_prompt=True, tools=self.tools or None))
 
     def after(self, calls: Sequence[Call], results: Sequence[str]) -> list[int]:
-        """Tokens that follow a turn's: what its calls gave or, without tools, the one thing that the user says; and the header of the next turn.
+        """Tokens to append after a turn: the results of its calls or, without tools, the user's one reply; then the next turn's header.
 
         Raises:
-            PolicyError: the template refuses it, such as two calls where it knows one a turn.
+            PolicyError: the template refuses them, such as two calls when it allows one per turn.
         """
         places = [f"{_VALUES[0]}-{place}" for place in range(len(results))]
-        made = [_call(call.name, {_KEYS[0]: place}, call.id) for call, place in zip(calls, places, strict=bool(calls))]
+        made = [
+            _tool_call(call.name, {_KEYS[0]: place}, call.id) for call, place in zip(calls, places, strict=bool(calls))
+        ]
         turn = self._assistant(made, "" if made else places[0])
-        told = [
+        replies = [
             {"role": "tool", "name": call.name, "tool_call_id": call.id, "content": result}
             for call, result in zip(calls, results, strict=bool(calls))
         ] or [{"role": "user", "content": results[0]}]
-        text = self._text([*_ASKED, *self._turns, turn, *told], add_generation_prompt=True)
-        behind = text[self._last_turn(text) :].partition(places[-1])[2]
-        self._turns += [turn, *({**one, "content": _ANSWER} for one in told)]
-        return self.chat.tokenizer.encode(self._behind_turn(behind), add_special_tokens=False)
+        text = self._text([*_ASKED, *self._turns, turn, *replies], add_generation_prompt=True)
+        before = _shared_prefix(text, self._text([*_ASKED, *self._turns])) if self._turns else 0
+        rest = text[before:].partition(places[-1])[2]
+        self._turns += [turn, *({**message, "content": _ANSWER} for message in replies)]
+        at, length = min((rest.index(end), len(end)) for end in self._ends if end in rest)
+        return self.chat.tokenizer.encode(rest[at + length :], add_special_tokens=False)
 
     def read(self, text: str) -> tuple[Call, ...]:
-        """The calls of a turn's text (with what its prompt had opened). What is meant as a call and is none keeps what was written."""
+        """Parse the calls in a turn's text (which starts with what its prompt opened). A malformed call keeps the text as written."""
         if not self.tools:
             return ()
         part = text.rpartition(_HEADER)[2] if _CHANNEL in text else without_thoughts(text)
         if not self._mark:
             return (self._object(part.strip()),) if part.strip().startswith("{") else ()
-        pieces = part.split(self._mark)[1:]
-        return tuple(self._one(piece) for piece in pieces)
+        return tuple(map(self._call, part.split(self._mark)[1:]))
 
-    def _one(self, piece: str) -> Call:
-        """The call that follows a mark."""
+    def _call(self, piece: str) -> Call:
+        """Parse the call that follows a mark."""
         if self._family == "object":
             return self._object(piece.lstrip())
         named = _NAME.match(piece)
@@ -142,17 +143,18 @@ class ToolChat:
                 found[name.strip()] = value.removeprefix("\n").removesuffix("\n")
         return found
 
-    # -- what the template makes of calls
+    # -- deriving the format from the template
 
     def _read_format(self) -> None:
         try:
-            text = self._turn([_call("tool42", _ARGUMENTS)])
+            text = self._turn([_tool_call("tool42", _ARGUMENTS)])
             if "tool42" not in text or _VALUES[1] not in text:
                 raise ValueError("a call is not rendered")
         except (RtlDistillError, ValueError) as error:
             why = str(error).splitlines()[0].rpartition("refuses the prompt: ")[2]
             raise ConfigError(
-                f"the chat template of {self.chat.model} cannot write calls of tools: {why}", "choose a model whose can"
+                f"the chat template of {self.chat.model} cannot write tool calls: {why}",
+                "choose a model whose template can",
             ) from error
         start, key = text.index("tool42"), text.index(_KEYS[0])
         head, middle = text[:start], text[start + len("tool42") : key]
@@ -171,15 +173,15 @@ class ToolChat:
             after = between.removesuffix(before)
             end = text[text.index(_VALUES[1]) + len(_VALUES[1]) + len(after) :].partition(">")
             self._tags = _Tags(before, _between(text, _KEYS[0], _VALUES[0]), after, "".join(end[:2]))
-        # Behind the header of the message, and of several tags the last one: Qwen3-Coder may leave out the `<tool_call>` around a call.
+        # The mark starts after the message's header. Of several tags only the last counts: Qwen3-Coder may omit `<tool_call>`.
         mark = self._shared(head).rpartition(_HEADER)[2]
         self._mark = mark[max(mark.rfind("<"), 0) :].strip()
 
     def _shared(self, head: str) -> str:
-        """Of what stands before the first call, what stands before every one."""
+        """The part of the text before the first call that precedes every call."""
         try:
-            two = self._turn([_call("tool42", _ARGUMENTS), _call("again42", _ARGUMENTS)])
-        except RtlDistillError:  # one call a turn
+            two = self._turn([_tool_call("tool42", _ARGUMENTS), _tool_call("again42", _ARGUMENTS)])
+        except RtlDistillError:  # the template allows one call per turn
             return head
         if "again42" not in two:
             return head
@@ -188,24 +190,24 @@ class ToolChat:
         return _common_suffix(head, before)
 
     def _refuse_rewriting(self) -> None:
-        """Play two turns, and see whether each rendering begins with the one before."""
-        turn, told = self._assistant([], _VALUES[0]), {"role": "user", "content": _ANSWER}
+        """Raise ConfigError unless the rendering of each turn starts with the previous one."""
+        turn, reply = self._assistant([], _VALUES[0]), {"role": "user", "content": _ANSWER}
         if self.tools:
-            turn = self._assistant([_call("tool42", _ARGUMENTS, "call_0")])
-            told = {"role": "tool", "name": "tool42", "tool_call_id": "call_0", "content": _ANSWER}
+            turn = self._assistant([_tool_call("tool42", _ARGUMENTS, "call_0")])
+            reply = {"role": "tool", "name": "tool42", "tool_call_id": "call_0", "content": _ANSWER}
         prompt = self._text(_ASKED, add_generation_prompt=True)
-        first = self._text([*_ASKED, turn, told])
-        second = self._text([*_ASKED, turn, told, turn, told])
+        first = self._text([*_ASKED, turn, reply])
+        second = self._text([*_ASKED, turn, reply, turn, reply])
         lost = self.chat.thinks and _THOUGHT not in second
         if lost or not first.startswith(prompt) or not second.startswith(first):
-            what = "drops the thoughts of earlier turns" if lost else "writes earlier turns otherwise than they were"
+            what = "drops the thoughts of earlier turns" if lost else "renders earlier turns differently"
             raise ConfigError(
-                f"the chat template of {self.chat.model} {what}, so a conversation of several turns cannot only grow",
-                "set prompting.thinking otherwise, or choose a model whose template keeps them",
+                f"the chat template of {self.chat.model} {what}, so a conversation cannot be extended turn by turn",
+                "change prompting.thinking, or choose a model whose template keeps earlier turns",
             )
 
     def _turn(self, calls: Sequence[Mapping[str, Any]]) -> str:
-        """What a turn with calls adds to the prompt before it."""
+        """Text that a turn with calls adds to its prompt."""
         text = self._text([*_ASKED, self._assistant(calls)])
         return text[_shared_prefix(text, self._text(_ASKED, add_generation_prompt=True)) :]
 
@@ -218,24 +220,12 @@ class ToolChat:
         how = {"tokenize": False, "add_generation_prompt": add_generation_prompt, "tools": self.tools or None}
         return str(self.chat.apply(messages, **how))
 
-    def _last_turn(self, text: str) -> int:
-        """Where in a rendering the turns before the last one end."""
-        if not self._turns:
-            return 0
-        return _shared_prefix(text, self._text([*_ASKED, *self._turns]))
-
-    def _behind_turn(self, text: str) -> str:
-        """What follows the token that ends a turn with a call."""
-        found = [(text.index(end), len(end)) for end in self._ends if end in text]
-        at, length = min(found)
-        return text[at + length :]
-
     @cached_property
     def _ends(self) -> list[str]:
         return [decoded(self.chat.tokenizer, [end]) for end in self.chat.stop]
 
 
-def _call(name: str, arguments: Mapping[str, str], id: str = "call_0") -> dict[str, Any]:
+def _tool_call(name: str, arguments: Mapping[str, str], id: str = "call_0") -> dict[str, Any]:
     return {"type": "function", "id": id, "function": {"name": name, "arguments": dict(arguments)}}
 
 
@@ -248,12 +238,12 @@ def _common_suffix(one: str, other: str) -> str:
 
 
 def _shared_prefix(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
+    """Length of the common prefix."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _enclosing(text: str, at: int, value: str) -> tuple[int, dict[str, Any]] | None:
-    """Where the JSON object begins that has `value` at a place of the text as one of its values, and the object."""
+    """(start, object) of the innermost JSON object around offset `at` that has `value` among its values."""
     for start in (place for place in range(at, -1, -1) if text[place] == "{"):
         try:
             found = json.JSONDecoder().raw_decode(text[start:])[0]
@@ -265,7 +255,7 @@ def _enclosing(text: str, at: int, value: str) -> tuple[int, dict[str, Any]] | N
 
 
 def _json_text(text: str) -> str:
-    """The JSON value that a text begins with; the whole text where it begins with none."""
+    """Return the JSON value at the start of a text, or the whole text if there is none."""
     try:
         return text[: json.JSONDecoder(strict=False).raw_decode(text)[1]]
     except (ValueError, RecursionError):

@@ -1,13 +1,13 @@
-"""One model's chat: messages to tokens by its chat template, and what the template makes of thoughts and of the end of a turn.
+"""A model's chat: its chat template turns messages into tokens, and shows how the model thinks and ends a turn.
 
-Everything is read off what the template renders; no model is known by name. Two facts go beyond rendering:
+Everything is derived from what the template renders; no model is known by name. Two facts go beyond rendering:
 
-- The prompt may hold the beginning of what the model continues: an opened thought (`<think>`), or the header of a message in a channel
-  (`<|start|>assistant`). `opening` gives it back, and a rollout's text begins with it. So that text says by itself what
-  is thought and what is answer (offers.py), wherever it is read later, without a tokenizer.
-- A turn ends with the token that the template puts behind an assistant's message, which need not be the tokenizer's own end of text.
+- A prompt may end with the beginning of the model's text: an opened thought (`<think>`), or the header of a channel's message
+  (`<|start|>assistant`). `opening` returns it, and a rollout's text starts with it, so thoughts and answer can be told apart later
+  without a tokenizer (thoughts.py).
+- A turn ends with the token that the template puts after an assistant's message, which may differ from the tokenizer's end of text.
 
-Some templates print today's date. They are given a fixed one: a run that is resumed on another day must send the same prompts.
+Templates that print today's date get a fixed one, so that a run resumed on another day sends the same prompts.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from rtl_core.prompting.templates import Message
 from rtl_core.types.tokenizer import Tokenizer
 
 TODAY = date(2026, 1, 1)
-"""The day that every prompt is written on."""
+"""The date in every prompt."""
 SWITCHES = ("enable_thinking", "thinking")
-"""Under these names templates ask whether to think: the first in most, the second in DeepSeek's and Kimi's. All are set alike."""
+"""Template variables that switch thinking on: the first in most, the second in DeepSeek's and Kimi's. Both get the same value."""
 EFFORTS = ("low", "medium", "high")
 
 _NOW = re.compile(r"\bstrftime_now\(\s*(['\"])(.*?)\1\s*\)")
@@ -41,13 +41,13 @@ class Chat:
     """A tokenizer with the settings of its chat template.
 
     Args:
-        thinking: whether the model thinks before it answers; None: what the template does by itself.
-        reasoning_effort: how long it thinks, in the template's own words.
-        model: its name, for messages.
+        thinking: whether the model thinks before it answers; None: the template's default.
+        reasoning_effort: how long it thinks, in the template's own terms.
+        model: the model's name, for error messages.
 
     Raises:
         PolicyError: the tokenizer has no chat template.
-        ConfigError: the template cannot do what is set.
+        ConfigError: the template does not support a setting.
     """
 
     def __init__(
@@ -74,33 +74,29 @@ class Chat:
             self._set_effort(reasoning_effort)
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Tokens of chat messages with the header of the assistant's turn behind them.
-
-        Raises:
-            PolicyError: the template refuses such messages.
-        """
+        """Tokens of chat messages and the header of the assistant's turn. Raises PolicyError when the template refuses them."""
         return list(self.apply(messages, tokenize=True, add_generation_prompt=True))
 
     def opening(self, prompt_P: Sequence[int]) -> str:
-        """What the end of a prompt begins and the answer continues: an open thought's tag, a message's header, or nothing."""
+        """The end of a prompt that the model's text continues: the tag of an open thought, a message header, or nothing."""
         found = _OPENING.search(decoded(self.tokenizer, prompt_P[-_OPENING_TOKENS:]))
         return found[0] if found else ""
 
     def tokens_of(self, answer: str) -> list[int]:
-        """A whole turn that gives `answer` without a thought: what the template puts before it, the text, and the end of the turn."""
+        """Tokens of a whole turn with `answer` and no thought: the template's lead, the text, and the end of the turn."""
         return [*self.tokenizer.encode(self.lead + answer, add_special_tokens=False), self.stop[0]]
 
     @cached_property
     def stop(self) -> tuple[int, ...]:
-        """Tokens that end the assistant's turn: first what follows an answer, then what follows a tool's call, then the tokenizer's own.
+        """Tokens that end the assistant's turn: after an answer, after a tool call, and the tokenizer's own, in this order.
 
         Raises:
             PolicyError: there is none.
         """
         ends = [self._added(self._tokens(self._assistant(content=_ANSWER).rpartition(_ANSWER)[2])[:1])]
-        with suppress(RtlDistillError):  # a template that knows no tools
+        with suppress(RtlDistillError):  # the template does not support tools
             ends.append(self._added(self._tokens(self._assistant(content="", tool_calls=[_CALL]))[-1:]))
-        within = self._tokens(self._thought_end)  # no end of a turn, whatever a tokenizer says
+        within = self._tokens(self._thought_end)  # these do not end a turn, even if a tokenizer says so
         found = tuple(
             dict.fromkeys(end for end in (*ends, self.tokenizer.eos_token_id) if end is not None and end not in within)
         )
@@ -112,7 +108,7 @@ class Chat:
 
     @cached_property
     def lead(self) -> str:
-        """What stands between the end of a prompt and an answer without a thought: an empty thought, the header of a channel, or nothing."""
+        """Text between a prompt and an answer without a thought: an empty thought, the header of a channel, or nothing."""
         prompt = self._prompt()
         before = self._assistant(content=_ANSWER).rpartition(_ANSWER)[0]
         if before.startswith(prompt):
@@ -120,24 +116,24 @@ class Chat:
         opened = _OPENING.search(prompt)
         if opened is None:
             return ""
-        # The template opens a thought here that its own messages without thoughts do not have: close it as it closes others.
+        # The prompt opens a thought that the template's messages without thoughts lack: close it as the template closes others.
         return self._thought_end or f"\n{opened[0].strip().replace('<', '</')}\n\n"
 
     @property
     def thinks(self) -> bool:
-        """Whether the model thinks before it answers, as far as its template tells."""
+        """Whether the model thinks before it answers, according to its template."""
         on, off = self._switched()
         return self._prompt() == on if on != off else bool(_OPENING.search(on))
 
     def in_words(self) -> str:
-        """One sentence: whether it thinks, how a prompt ends, and what ends a turn. Raises what `stop` raises."""
+        """Describe in one sentence whether it thinks, how a prompt ends, and what ends a turn. Raises as `stop` does."""
         opened = _OPENING.search(self._prompt())
         how = "thinks" if self.thinks else "does not think"
         how += f" (the prompt ends in {opened[0].strip()})" if opened else ""
         return f"{self.model} {how}; {' or '.join(decoded(self.tokenizer, [end]) for end in self.stop)} ends its turn"
 
     def _switched(self) -> tuple[str, str]:
-        """A prompt with thinking switched on, and with it switched off."""
+        """Return a prompt with thinking on, and one with thinking off."""
         return self._prompt(**dict.fromkeys(SWITCHES, True)), self._prompt(**dict.fromkeys(SWITCHES, False))
 
     def _set_thinking(self, wanted: bool) -> None:
@@ -146,26 +142,26 @@ class Chat:
             self._settings |= dict.fromkeys(SWITCHES, wanted)
         elif wanted and not self.thinks:
             raise ConfigError(
-                f"prompting.thinking: the chat template of {self.model} knows no thinking",
+                f"prompting.thinking: the chat template of {self.model} does not support thinking",
                 "leave it out or set it to false, or choose a model that thinks",
             )
         elif not wanted and self.thinks:
             effort = ', and set prompting.reasoning_effort = "low"' if self._knows_effort("low") else ""
             raise ConfigError(
                 f"prompting.thinking: the chat template of {self.model} always thinks",
-                f"leave it out or set it to true{effort}, or choose a model that can answer without",
+                f"leave it out or set it to true{effort}, or choose a model that can answer without thinking",
             )
 
     def _set_effort(self, wanted: str) -> None:
         if not self._knows_effort(wanted):
             raise ConfigError(
-                f"prompting.reasoning_effort: the chat template of {self.model} knows no effort {wanted!r}",
-                "leave it out, or look into the template for what it takes (gpt-oss: low, medium, high)",
+                f"prompting.reasoning_effort: the chat template of {self.model} does not support effort {wanted!r}",
+                "leave it out, or look up the template's values (gpt-oss: low, medium, high)",
             )
         self._settings["reasoning_effort"] = wanted
 
     def _knows_effort(self, wanted: str) -> bool:
-        """Whether the template tells it from any other word; gpt-oss's takes all, so there it has to be one that the model was trained on."""
+        """Whether the template distinguishes this effort from other words. gpt-oss's accepts any, so there only EFFORTS count."""
         try:
             prompt = self._prompt(reasoning_effort=wanted)
         except RtlDistillError:
@@ -174,52 +170,52 @@ class Chat:
             return False
         try:
             return prompt != self._prompt(reasoning_effort=f"{wanted}-")
-        except RtlDistillError:  # it refuses words that it does not know
+        except RtlDistillError:  # the template refuses unknown words
             return True
 
     def _prompt(self, **settings: Any) -> str:
         return str(self.apply(_ASKED, tokenize=False, add_generation_prompt=True, **settings))
 
     def _assistant(self, **message: Any) -> str:
-        """A chat that ends with a message of the assistant's, as text."""
+        """Text of a chat that ends with an assistant's message."""
         messages = [*_ASKED, {"role": "assistant", **message}]
         return str(self.apply(messages, tokenize=False, add_generation_prompt=False))
 
     def apply(self, messages: Sequence[Any], **how: Any) -> Any:
-        """What the template makes of messages, as transformers' method of that name. Raises PolicyError where it refuses them."""
+        """Render messages like transformers' `apply_chat_template`. Raises PolicyError when the template refuses them."""
         how = {**self._settings, **how}
         try:
             return self.tokenizer.apply_chat_template(
                 list(messages), chat_template=self._template, return_dict=False, **how
             )
-        except Exception as error:  # a template is a program of somebody's, and may raise anything
+        except Exception as error:  # a template is a third-party program and may raise anything
             raise PolicyError(
                 f"the chat template of {self.model} refuses the prompt: {(str(error) or repr(error)).splitlines()[0]}",
-                'where it takes no system message, use prompting.template = "bare" or one of your own',
+                'if it takes no system message, use prompting.template = "bare" or your own template',
             ) from error
 
     @cached_property
     def _thought_end(self) -> str:
-        """What the template writes between a thought and its answer; nothing where it takes no thoughts."""
-        _, _, behind = self._assistant(content=_ANSWER, reasoning_content=_THOUGHT).partition(_THOUGHT)
-        return behind.partition(_ANSWER)[0] if _ANSWER in behind else ""
+        """Text that the template puts between a thought and its answer; empty if it takes no thoughts."""
+        _, _, after = self._assistant(content=_ANSWER, reasoning_content=_THOUGHT).partition(_THOUGHT)
+        return after.partition(_ANSWER)[0] if _ANSWER in after else ""
 
     def _tokens(self, text: str) -> list[int]:
         return self.tokenizer.encode(text.strip(), add_special_tokens=False)
 
     def _added(self, tokens: Sequence[int]) -> int | None:
-        """The token, if it is one of its own and no piece of text."""
+        """The first token, if it is an added token and not a piece of text."""
         return tokens[0] if tokens and tokens[0] in self.tokenizer.get_added_vocab().values() else None
 
 
 def decoded(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
-    """The exact text of tokens: special ones stay, and so does every space, which some tokenizers drop before punctuation."""
-    # Not said to those that have no such habit: tokenizers of models' own (Kimi's) take another way when they are told anything.
+    """Exact text of tokens, with special tokens and with the spaces that some tokenizers drop before punctuation."""
+    # Passed only where needed: custom tokenizers (Kimi's) take another code path when they get any option.
     exact = {"clean_up_tokenization_spaces": False} if tokenizer.clean_up_tokenization_spaces else {}
     return tokenizer.decode(list(tokens), **exact)
 
 
 def answer_text(tokenizer: Tokenizer, tokens_T: Sequence[int], stop: Sequence[int]) -> tuple[str, bool]:
-    """The text of a completion without the token that ends it, and whether one of `stop` ended it."""
+    """Return the text of a completion without its end token, and whether one of `stop` ended it."""
     ended = bool(tokens_T) and tokens_T[-1] in stop
     return decoded(tokenizer, tokens_T[:-1] if ended else tokens_T), ended

@@ -1,26 +1,24 @@
-"""From a response to the files it stands for: the choice among what it offers (offers.py).
+"""Extract the answer's files from a response: choose among the blocks and JSON values that it offers (offers.py).
 
 The rules, in order:
 
-1. What stands between `<think>` and `</think>` (or `thinking`, `reasoning`, `thought`) is no answer; an unclosed thought
-   reaches to the end. Of messages in channels (gpt-oss) only `final` is an answer (thoughts.py).
+1. Text between `<think>` and `</think>` (or `thinking`, `reasoning`, `thought`) is not an answer; an unclosed thought reaches to
+   the end. Of messages in channels (gpt-oss) only `final` is an answer (thoughts.py).
 2. JSON, bare or in a fence, offers files: `{"code": [{path: text}, ...]}`, `{"code": {path: text}}`, or `{path: text}`.
    Each fenced block offers its text.
-3. One target: the first offer that defines a demanded module in full (`module` to `endmodule`, with a body), else the
-   first that begins its definition, else the first that holds another module which is no test bench. Without any of
-   these: the JSON, else the first fenced block that is HDL by its tag or its text, else the first block, else, without
-   any fence, the whole text if it holds a design unit.
-4. Several targets: JSON, or fenced blocks, each labelled with its path in the fence line, in the line before it, or in
-   a comment on its first line, or holding the module that the file is named after. Of several blocks for one target the
-   choice is as for one target; of several JSON values, or JSON and blocks, the one that defines most targets.
+3. One target: the first offer that defines a demanded module completely (`module` to `endmodule`, with a body), else the first that
+   begins its definition, else the first with another module that is not a test bench. Failing these: the JSON, else the first
+   fenced block that is HDL by its tag or its text, else the first block, else, without any fence, the whole text if it has a design
+   unit.
+4. Several targets: JSON, or fenced blocks that name their path in the fence line, in the line before it, or in a comment on the
+   first line, or that define the module that the file is named after. Several blocks for one target compete as in rule 3; of
+   several JSON values, or JSON and blocks, the one that defines most targets is used.
 
-So a port list, a usage example, a test bench or an example of the format may stand before or after the design. Among
-equals the first counts, not the last: the public CVDP runner reads the first fenced block, and an answer that it passes
-must not fail here for a variant that is shown afterwards.
+So port lists, usage examples, test benches and examples of the format may come before or after the design. Among equals the first is
+used: the public CVDP runner reads the first fenced block, and an answer that passes there must not fail here because of a later variant.
 
-Only declared targets are taken; other offered files are listed in `Answer.ignored`. Line ends become `\\n`, an
-unclosed fence reaches to the next one with a tag, or to the end. Every step is linear in the length of the response,
-which is capped.
+Only declared targets are used; other offered files are listed in `Answer.ignored`. Line ends become `\\n`. An unclosed fence reaches to
+the next one with a tag, or to the end. Every step is linear in the length of the response, which is capped.
 """
 
 from __future__ import annotations
@@ -28,14 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from rtl_core.prompting.offers import (
-    MAX_LABEL_CHARS,
-    Block,
-    Source,
-    fenced_blocks,
-    has_design_unit,
-    json_values,
-)
+from rtl_core.prompting.offers import MAX_LABEL_CHARS, Block, Source, fenced_blocks, has_design_unit, json_values
 from rtl_core.prompting.thoughts import without_thoughts
 from rtl_core.types.answer import Answer
 
@@ -48,19 +39,16 @@ _LEADING_DOTS = re.compile(r"\A(?:\./)++")
 
 
 def extract_answer(response: str, targets: Sequence[str], demanded: Sequence[str] = ()) -> Answer:
-    """The files that `response` offers for `targets`, or the error that says why there are none. Never raises.
+    """Extract the files for `targets` from a response, or the reason why there are none. Never raises.
 
-    `demanded` names the modules that the answer must define, most wanted first; where a problem is at hand, use
-    `answer_to`, which knows them. The module that a target is named after is looked for in any case.
+    `demanded` names the modules that the answer must define, most important first; `answer_to` takes them from a problem. Modules
+    named like a target are always looked for.
     """
     if len(response) > MAX_RESPONSE_CHARS:
         return Answer(error=f"the response has {len(response)} characters, more than {MAX_RESPONSE_CHARS}")
-    text = response.replace("\r\n", "\n").replace("\r", "\n")
-    text = without_thoughts(text)
+    text = without_thoughts(response.replace("\r\n", "\n").replace("\r", "\n"))
     if not text.strip():
-        return Answer(
-            error="the response is empty" if not response.strip() else "the response ends within its thoughts"
-        )
+        return Answer(error="the response ends within its thoughts" if response.strip() else "the response is empty")
     blocks = fenced_blocks(text)
     by_json = [_accept(offered, targets) for offered in json_values(text, blocks)]
     if len(targets) == 1:
@@ -84,8 +72,7 @@ def _single(
             return Answer(files={target: _finished(best.text)})
     if by_json:
         return by_json[0]
-    block = next((b for b in blocks if b.is_hdl), None) if hdl else None
-    block = block or next(iter(blocks), None)
+    block = next((b for b in blocks if hdl and b.is_hdl), next(iter(blocks), None))
     if block is not None:
         return Answer(files={target: _finished(block.text)})
     if hdl and not has_design_unit(text):
@@ -109,7 +96,7 @@ def _several(
 
 
 def _from_blocks(blocks: Sequence[Block], targets: Sequence[str], demanded: Sequence[str]) -> dict[str, str]:
-    """Target -> text, from blocks that name their target or define the module that it is named after."""
+    """Map targets to texts of blocks that name the target or define the module that it is named after."""
     labelled: dict[str, list[Source]] = {}
     unlabelled: list[Source] = []
     for block in blocks:
@@ -132,7 +119,7 @@ def _from_blocks(blocks: Sequence[Block], targets: Sequence[str], demanded: Sequ
 
 
 def _best(sources: Sequence[Source], names: Sequence[str]) -> Source | None:
-    """The first that defines one of `names` in full, most wanted name first; else that begins one; else with a design."""
+    """Return the first source that defines one of `names` completely, else that begins one, else with a design."""
     found = _first_complete(sources, names)
     found = found or next((source for name in names for source in sources if source.begins(name)), None)
     return found or next((source for source in sources if source.holds_design()), None)
@@ -144,7 +131,7 @@ def _first_complete(sources: Iterable[Source], names: Sequence[str]) -> Source |
 
 
 def _defined(files: Mapping[str, str], demanded: Sequence[str]) -> int:
-    """How many files hold what they are there for: a demanded module, the one they are named after, or some design."""
+    """Number of files with a demanded module, the module that the file is named after, or another design."""
     count = 0
     for path, text in files.items():
         source = Source(text)
@@ -160,7 +147,7 @@ def _stem(path: str) -> str:
 
 
 def _label(block: Block, targets: Sequence[str]) -> str | None:
-    """The target that a block names in its fence line, its first line, or the line before it, in that order."""
+    """Target that a block names in its fence line, its first line, or the line before it, in this order."""
     first_line = block.text.lstrip().split("\n", 1)[0]
     if not first_line.startswith(("//", "/*", "#")):
         first_line = ""
@@ -176,7 +163,7 @@ def _label(block: Block, targets: Sequence[str]) -> str | None:
 
 
 def _accept(offered: dict[str, str], targets: Sequence[str]) -> Answer:
-    """Keeps the declared targets; a path may be written with `./` or `/code/` before it, or as its bare name."""
+    """Keep the declared targets; a path may start with `./` or `/code/`, or be a bare file name."""
     names: dict[str, str | None] = {}
     for target in targets:
         bare_name = target.rsplit("/", 1)[-1]
@@ -198,5 +185,5 @@ def _accept(offered: dict[str, str], targets: Sequence[str]) -> Answer:
 
 
 def _finished(text: str) -> str:
-    """Code with exactly one line end at its end."""
+    """Code that ends with exactly one newline."""
     return text.strip("\n").rstrip() + "\n"

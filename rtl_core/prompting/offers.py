@@ -1,7 +1,7 @@
-"""What a response offers: fenced blocks and JSON values, and what each text defines. Its thoughts are left out before (thoughts.py).
+"""Fenced blocks and JSON values of a response whose thoughts were removed (thoughts.py), and the modules that they define.
 
-Every step is linear in the length of the response: no regular expression here can match one stretch of text in two ways, and the
-number of blocks and of JSON values that are tried is bounded.
+Every step is linear in the length of the response: no regular expression here can match the same text in two ways, and the number of
+blocks and of JSON values is bounded.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from rtl_core.prompting.verilog_text import Module, bare, modules
 MAX_BLOCKS = 1000
 MAX_JSON_TRIES = 16
 MAX_JSON_CHARS = 4_000_000
-"""How much text all tries in a response may read together, when one begins within another."""
+"""Limit on the text that all attempts to read JSON in a response scan together, since they may overlap."""
 MAX_LABEL_CHARS = 500
 
 _FENCE = re.compile("```|~~~")
 _FENCE_RUN = re.compile(r"`+|~+")
-_WORD_BEHIND = re.compile(r"(?:`++|~++)\w")
+_WORD_AFTER = re.compile(r"(?:`++|~++)\w")
 _JSON_START = re.compile(r"\{\s{0,20}\"(?:code|files)\"\s{0,20}:")
+_ONE_LINE = re.compile(r"```([^`]+)```")
 _ONE_LINE_TAG = re.compile(r"(?:(?:system)?verilog|sv|v)?[ \t]", re.I)
 _HDL_TAGS = {"verilog", "systemverilog", "sv", "v", "vlog", "svh", "vh", "hdl", "rtl"}
 _OTHER_TAGS = {"json", "python", "py", "bash", "sh", "shell", "console", "text", "txt", "tcl", "makefile", "vhdl", "c"}
@@ -33,53 +34,47 @@ _NOT_MODULE = re.compile(r"^[ \t]*(?:package|interface)\s+(?:automatic\s+|static
 
 
 class Source:
-    """The text of one file as it is offered, and what it defines."""
+    """The text of an offered file, and the design units in it. The bodies of packages and interfaces are not checked."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     @cached_property
-    def _code(self) -> str:
-        return bare(self.text)[0]
-
-    @cached_property
-    def _modules(self) -> list[Module]:
-        return modules(self._code)
-
-    @cached_property
-    def _complete(self) -> set[str]:
-        """Names that it defines in full: modules, and packages and interfaces, whose bodies are not looked at."""
-        return {module.name for module in self._modules if module.is_complete} | self._others
+    def _units(self) -> tuple[list[Module], set[str]]:
+        """Modules, and names of packages and interfaces."""
+        code = bare(self.text)[0]
+        return modules(code), set(_NOT_MODULE.findall(code))
 
     @cached_property
     def _begun(self) -> set[str]:
-        return {module.name for module in self._modules} | self._others
+        return {module.name for module in self._units[0]} | self._units[1]
 
     @cached_property
-    def _others(self) -> set[str]:
-        return set(_NOT_MODULE.findall(self._code))
+    def _complete(self) -> set[str]:
+        return {module.name for module in self._units[0] if module.is_complete} | self._units[1]
 
     def completes(self, name: str) -> bool:
+        """Whether it defines a design unit completely."""
         return name in self._complete
 
     def begins(self, name: str) -> bool:
         return name in self._begun
 
     def holds_design(self) -> bool:
-        """Whether it holds a whole module that is no test bench, or a package or interface."""
-        return bool(self._others) or any(module.closed and not module.is_bench for module in self._modules)
+        """Whether it has a closed module that is not a test bench, or a package or interface."""
+        return bool(self._units[1]) or any(module.closed and not module.is_bench for module in self._units[0])
 
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: the fence line's words, the nearest line with text before it, the content, and where it stands in the response."""
+    """A fenced block: text of the fence line, the nearest non-blank line before it, content, and (start, end) in the response."""
 
     info: str
     before: str
     source: Source
     span: tuple[int, int]
     broken_off: bool = False
-    """Whether the next block opens before this one is closed."""
+    """Whether the next block opens before this one closes."""
 
     @property
     def text(self) -> str:
@@ -87,8 +82,7 @@ class Block:
 
     @property
     def tag(self) -> str:
-        words = re.split(r"[\s:{]", self.info.strip(), maxsplit=1)
-        return words[0].lower()
+        return re.split(r"[\s:{]", self.info.strip(), maxsplit=1)[0].lower()
 
     @property
     def is_hdl(self) -> bool:
@@ -96,18 +90,16 @@ class Block:
 
 
 def has_design_unit(text: str) -> bool:
-    """Whether a line begins a module, package or interface."""
+    """Whether a module, package or interface starts on any line."""
     return bool(_DESIGN_UNIT.search(text))
 
 
 def json_values(text: str, blocks: Sequence[Block]) -> Iterator[dict[str, str]]:
-    """The files (path -> text) that each JSON value of a response offers, in order; the number of values tried is bounded."""
+    """Yield the files (path -> text) that each JSON value of a response offers, in order; the number of attempts is bounded."""
     yield from _values_in(text, MAX_JSON_TRIES)
-    tries = 0
-    for block in blocks:
-        if tries < MAX_JSON_TRIES and block.tag in ("json", "") and block.text.lstrip().startswith("{"):
-            tries += 1
-            yield from _values_in(block.text, 1)
+    in_blocks = (block.text for block in blocks if block.tag in ("json", "") and block.text.lstrip().startswith("{"))
+    for content in islice(in_blocks, MAX_JSON_TRIES):
+        yield from _values_in(content, 1)
 
 
 def _values_in(text: str, tries: int) -> Iterator[dict[str, str]]:
@@ -130,12 +122,12 @@ def _values_in(text: str, tries: int) -> Iterator[dict[str, str]]:
             yield offered
 
 
-# Numbers are kept as text: to convert a long one takes time that grows with the square of its length.
+# Numbers stay text: converting a long one takes time quadratic in its length.
 _JSON = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
 
 
 def _files_of(value: object) -> dict[str, str]:
-    """The files of a decoded JSON answer; empty when it is no such JSON."""
+    """Files of a decoded JSON answer; empty when it has another form."""
     if isinstance(value, dict):
         for key in ("code", "files"):
             if isinstance(value.get(key), list | dict):
@@ -151,18 +143,18 @@ def _files_of(value: object) -> dict[str, str]:
 
 
 def fenced_blocks(text: str) -> list[Block]:
-    """The blocks of a response that hold any text, in order."""
+    """Non-blank blocks of a response, in order."""
     return [block for block in islice(blocks_in(text), MAX_BLOCKS) if block.text.strip()]
 
 
 def blocks_in(text: str) -> Iterator[Block]:
-    """Fenced blocks in order. A fence may close at the end of a code line, and an unclosed one reaches to the next, or to the end.
+    """Yield fenced blocks in order. A fence may close at the end of a code line; an unclosed one reaches to the next, or to the end.
 
-    A line that begins with the fence closes it, whatever follows on it (`</answer>`, an end of turn, prose), but opens the next
-    block where a word follows at once.
+    A line that starts with the fence closes it, whatever follows (`</answer>`, an end of turn, prose). If a word follows immediately,
+    the line opens the next block instead.
     """
     at = 0
-    outside = 0  # where the text behind the last block begins
+    outside = 0  # end of the last block
     while (fence_at := _FENCE.search(text, at)) is not None:
         start, end = text.rfind("\n", 0, fence_at.start()) + 1, _line_end(text, fence_at.start())
         line = text[start:end]
@@ -184,7 +176,7 @@ def blocks_in(text: str) -> Iterator[Block]:
 
 
 def _content(text: str, at: int, fence: str) -> tuple[str, int, bool]:
-    """The content of the block that begins at `at`, where the text behind its fence begins, and whether that opens the next block."""
+    """Return the content of the block that starts at `at`, its end, and whether the next block opens there."""
     begin = at
     while (found := text.find(fence, at)) >= 0:
         start, end = text.rfind("\n", 0, found) + 1, _line_end(text, found)
@@ -192,7 +184,7 @@ def _content(text: str, at: int, fence: str) -> tuple[str, int, bool]:
         line = text[start:end]
         stripped = line.strip()
         if stripped.startswith(fence):
-            opens = bool(_WORD_BEHIND.match(stripped))
+            opens = bool(_WORD_AFTER.match(stripped))
             return text[begin : max(begin, start - 1)], start if opens else found + len(fence), opens
         if fence[0] == "`" and stripped.endswith(fence) and "`" not in stripped.rstrip("`"):
             return text[begin:start] + line.rstrip().rstrip("`"), end, False
@@ -205,12 +197,12 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _last_line(text: str) -> str:
-    """The last line with text in it, cut."""
+    """Last non-blank line, cut."""
     return text.rstrip().rpartition("\n")[2].strip()[:MAX_LABEL_CHARS]
 
 
 def _opening(line: str) -> tuple[str, str, str] | None:
-    """(text before the fence, fence, fence line's words) of a line that opens a block."""
+    """(text before the fence, fence, text after it) of a line that opens a block."""
     run = _FENCE_RUN.search(line)
     if run is None or len(run[0]) < 3 or "`" in line[run.end() :]:
         return None
@@ -218,22 +210,18 @@ def _opening(line: str) -> tuple[str, str, str] | None:
 
 
 def _one_line(line: str) -> str | None:
-    """The code of a line that is a whole block: a fence, perhaps a tag, a space, code, and the fence again."""
-    stripped = line.strip(" \t")
-    if not (len(stripped) > 6 and stripped.startswith("```") and stripped.endswith("```")):
+    """Code of a line that is a whole block: a fence, an optional tag, a space, code, and the fence again."""
+    whole = _ONE_LINE.fullmatch(line.strip(" \t"))
+    if whole is None:
         return None
-    inside = stripped[3:-3]
-    if "`" in inside:
-        return None
-    spaced = inside[:1] in (" ", "\t")
-    inside = inside.lstrip(" \t")
+    inside = whole[1].lstrip(" \t")
     tag = _ONE_LINE_TAG.match(inside)
     if tag is not None:
         return inside[tag.end() :] or None
-    return inside if spaced and inside else None
+    return inside if inside != whole[1] and inside else None
 
 
 def _untagged(text: str) -> str:
-    """Drops a language tag that stands alone on the first line inside the fence."""
+    """Drop a language tag that is alone on the first line inside the fence."""
     first, _, rest = text.partition("\n")
     return rest if first.strip().lower() in ("verilog", "systemverilog", "sv") else text

@@ -1,8 +1,7 @@
-"""The answer in a response: what is left when its thoughts are left out.
+"""Remove the thoughts from a response.
 
-A response says by itself what is thought: it begins with what its prompt had opened (chat.py), if that was a thought or a message of
-a channel. In other texts a closing tag without an opening one, too, ends a thought that began with the response,
-unless it stands in code, where it is a piece of text like any other.
+A response starts with what its prompt opened (chat.py), if that was a thought or a channel's message. In other texts a closing tag
+without an opening one ends a thought that began with the response, unless the tag is part of code.
 
 Every step is linear in the length of the response.
 """
@@ -16,7 +15,7 @@ from rtl_core.prompting.verilog_text import bare
 
 _OPEN = re.compile(r"<(think|thinking|thought|reasoning)>", re.I)
 _CLOSE = re.compile(r"</(think|thinking|thought|reasoning)>", re.I)
-_LONE_CLOSE = re.compile(r"(?<![`\"'])" + _CLOSE.pattern, re.I)  # not one that is only named
+_LONE_CLOSE = re.compile(r"(?<![`\"'])" + _CLOSE.pattern, re.I)  # not a quoted one
 _CLOSE_ALONE = re.compile(r"^[ \t]*+(</(?:think|thinking|thought|reasoning)>)[ \t]*+$", re.I | re.M)
 # OpenAI's harmony format (https://cookbook.openai.com/articles/openai-harmony): messages in channels, of which `final` holds the answer.
 _CHANNELS = re.compile(r"\s*(?:<\|start\|>assistant|<\|channel\|>)")
@@ -25,21 +24,21 @@ _FINAL_END = re.compile(r"<\|end\|>\s*(?:<\|start\|>|\Z)|<\|(?:return|call)\|>\s
 
 
 def without_thoughts(text: str) -> str:
-    """The response without its thoughts; empty when it ends within them."""
+    """Return the response without its thoughts; empty if it ends within them."""
     if _CHANNELS.match(text):
         final = _FINAL.search(text)
         return _FINAL_END.split(text[final.end() :], maxsplit=1)[0] if final else ""
     opened = _OPEN.search(text)
-    behind = _behind_lone_close(text, opened.start() if opened else len(text))
-    if behind:
-        text = text[behind:]
+    after = _after_lone_close(text, opened.start() if opened else len(text))
+    if after:
+        text = text[after:]
         opened = _OPEN.search(text)
     kept: list[str] = []
     at = 0
     while opened:
         fence = text.find("```", at, opened.start())
         if fence >= 0:
-            # A tag inside a block is part of the code: go on behind that block.
+            # A tag inside a block is part of the code: continue after that block.
             end = text.find("\n```", fence + 3)
             if end < 0:
                 break
@@ -57,25 +56,25 @@ def without_thoughts(text: str) -> str:
     return "".join(kept) + text[at:]
 
 
-def _behind_lone_close(text: str, end: int) -> int:
-    """Where the text goes on behind a tag before `end` that ends a thought which the text does not open; 0 where there is none."""
+def _after_lone_close(text: str, end: int) -> int:
+    """Offset after a tag, at most `end`, that closes a thought which the text does not open; 0 if there is none."""
     blocks = [(*block.span, block.broken_off) for block in blocks_in(text)]
     if not blocks:
         found = _LONE_CLOSE.search(bare(text)[0], 0, end)  # without comments and strings
         return found.end() if found else 0
     at = 0
     for start, stop, broken_off in [*blocks, (len(text), len(text), False)]:
-        found = _LONE_CLOSE.search(text[at:start])  # without the fence before it, which is no quote
-        behind = at + found.end() if found else _behind_draft(text[start:stop], start, broken_off)
-        if behind:
-            return behind if behind <= end else 0
+        found = _LONE_CLOSE.search(text[at:start])  # from `at`, so that the fence before it does not count as a quote
+        after = at + found.end() if found else _after_draft(text[start:stop], start, broken_off)
+        if after:
+            return after if after <= end else 0
         at = stop
     return 0
 
 
-def _behind_draft(block: str, at: int, broken_off: bool) -> int:
-    """The same within a block that begins at `at`: the thought broke off a draft there, so that the tag stands alone on its line or
-    another block opens behind it. In a comment or a string it is a piece of the code."""
+def _after_draft(block: str, at: int, broken_off: bool) -> int:
+    """The same within a block at `at`, for a thought that broke off a draft: the tag is alone on its line, or another block opens
+    after it. A tag in a comment or a string is part of the code."""
     if _CLOSE.search(block):
         alone = {line.end(1) for line in _CLOSE_ALONE.finditer(block)}
         for close in _CLOSE.finditer(bare(block)[0]):

@@ -1,7 +1,7 @@
-"""Modules in HDL text, found by a lexer that knows comments, strings and escaped identifiers, and nothing else.
+"""Find modules in HDL text with a lexer for comments, strings and escaped identifiers.
 
-It expands no macro and follows no directive, so what it finds is a good guess, not a parse. It needs no balanced text,
-never raises, and takes time linear in the length of any text: answers of a model are read with it in the trainer's process.
+Macros and directives are ignored, so the result is a good guess, not a parse. The lexer accepts unbalanced text, never raises, and
+takes time linear in the length of any text, so a model's answers can be read in the trainer's process.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 BOUNDARY = re.compile(r"\b(?:(?:macro)?module|endmodule)\b")
-"""Where a module begins or ends, in a text that went through `bare`."""
+"""Start or end of a module in a text from `bare`."""
 _HIDDEN = re.compile(r'//[^\n]*+|/\*(?s:.*?)(?:\*/|\Z)|"(?:[^"\\\n]++|\\(?s:.))*+"?|\\[!-~]*+')
 _NO_LINE_END = re.compile(r"[^\n]+")
 _NAME = re.compile(r"\s+(?:automatic\s+|static\s+)?([A-Za-z_][\w$]*)")
@@ -27,41 +27,36 @@ _STIMULUS = re.compile(r"\$(?:finish|stop|dump[a-z]+)\b|#\s*[\w.]|@")
 
 @dataclass(frozen=True)
 class Module:
-    """One module as it stands in the text."""
+    """A module in the text."""
 
     name: str
-    """Empty where the text names none, or names it by an escaped identifier."""
+    """Empty if the name is missing or an escaped identifier."""
     start: int
     """Offset of the keyword `module`."""
     end: int
-    """Offset behind `endmodule` and its label; of the next boundary where `endmodule` is missing."""
+    """Offset after `endmodule` and its label, or of the next boundary if `endmodule` is missing."""
     closed: bool
-    """Whether `endmodule` follows before another module begins."""
+    """Whether `endmodule` comes before another module starts."""
     header: str
-    """What stands between the name and the first semicolon: parameters and ports."""
+    """Text between the name and the first semicolon: parameters and ports."""
     body: str
-    """What stands behind the first semicolon, without comments and strings."""
+    """Text after the first semicolon, without comments and strings."""
 
     @property
     def has_body(self) -> bool:
-        """Whether there is more than a header and declarations: something that could drive an output."""
-        for statement in _STATEMENT.finditer(self.body):
-            text = statement[0]
-            if not text.strip():
-                continue
-            declared = _DECLARED.match(text)
-            if declared is None or (declared[1] and "=" in text):
-                return True
-        return False
+        """Whether a statement beside declarations could drive an output."""
+        statements = (match[0] for match in _STATEMENT.finditer(self.body))
+        declarations = ((text, _DECLARED.match(text)) for text in statements if text.strip())
+        return any(declared is None or (declared[1] and "=" in text) for text, declared in declarations)
 
     @property
     def is_complete(self) -> bool:
-        """Whether it is closed, has a body, and leaves nothing out by an ellipsis."""
+        """Whether it is closed, has a body, and no ellipsis."""
         return self.closed and self.has_body and "..." not in self.header and "..." not in self.body
 
     @property
     def is_bench(self) -> bool:
-        """Whether it looks like a test bench: no ports, and an `initial` block beside delays, events, or the simulation's end."""
+        """Whether it looks like a test bench: no ports, an `initial` block, and delays, events or the end of the simulation."""
         return not self._has_ports() and bool(_INITIAL.search(self.body)) and bool(_STIMULUS.search(self.body))
 
     def _has_ports(self) -> bool:
@@ -77,8 +72,10 @@ class Module:
 
 
 def bare(text: str) -> tuple[str, bool]:
-    """The text with its comments and strings blanked and its escaped identifiers made unreadable, of the same length and with the
-    same line ends; and whether all comments and strings are closed."""
+    """Return the text with comments, strings and escaped identifiers masked, and whether all comments and strings are closed.
+
+    Length and line ends stay the same.
+    """
     closed = True
 
     def blank(match: re.Match[str]) -> str:
@@ -98,7 +95,7 @@ def bare(text: str) -> tuple[str, bool]:
 
 
 def modules(code: str) -> list[Module]:
-    """The modules of a text that went through `bare`, in order. One within another leaves the outer one unclosed."""
+    """Return the modules of a text from `bare`, in order. A nested module leaves the outer one unclosed."""
     boundaries = list(BOUNDARY.finditer(code))
     found: list[Module] = []
     for index, boundary in enumerate(boundaries):
@@ -129,6 +126,6 @@ def modules(code: str) -> list[Module]:
 
 
 def _escaped_quote(string: str) -> bool:
-    """Whether the quote at the end of a string belongs to the string, by an odd number of backslashes before it."""
+    """Whether the final quote of a string is escaped by an odd number of backslashes."""
     before = string[:-1]
     return (len(before) - len(before.rstrip("\\"))) % 2 == 1

@@ -28,8 +28,8 @@ from rtl_core.episodes.episode import Episode, Policy, Turn, to_messages, to_tur
 from rtl_core.episodes.tools import Judge, definitions
 from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.history.records import Conditions, MessageRecord, StoredRollout
-from rtl_core.prompting.feedback import feedback
-from rtl_core.prompting.messages import build_messages
+from rtl_core.prompting.hints import feedback
+from rtl_core.prompting.templates import build_messages
 from rtl_core.reporting.figures.episodes import compared_table
 from rtl_core.reporting.transcript import transcript_view
 from rtl_core.rollouts import batch as batches

@@ -13,8 +13,7 @@ from rtl_core.history.records import StepState
 from rtl_core.history.store import History
 from rtl_core.pretrained import MODELS, models_folder
 from rtl_core.problems.fetch import KNOWN_SETS
-from rtl_core.prompting.messages import build_messages
-from rtl_core.prompting.templates import TEMPLATES, Message
+from rtl_core.prompting.templates import TEMPLATES, Message, build_messages
 from rtl_core.reporting.evaluations import (
     ALL_SOURCES,
     EvaluationView,

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rtl_core.problems.starter.catalog import FAMILIES
-from rtl_core.problems.starter.spec import DOCUMENT, Family, Spec
-from rtl_core.problems.starter.splits import modules_of, widths_of
+from rtl_core.problems.starter import FAMILIES
+from rtl_core.problems.starter.spec import DOCUMENT, Family, Spec, modules_of
 from rtl_core.prompting.hints import after_right_answer
 from rtl_core.tinymodels.drills import draw_drill
 
@@ -129,7 +128,7 @@ def draw_chat(rng: random.Random, phases: Sequence[Phase], progress: float) -> t
 def draw_turn(rng: random.Random, phase: Phase, reads: float) -> tuple[list[Any], str]:
     """A turn of a conversation with tools, and what stands before it: by halves the first, and the one after the document was read."""
     family = rng.choice(FAMILIES["starter"])
-    spec = family.draw(rng, widths_of(family, "train"), modules_of("train"))
+    spec = family.draw(rng, "train")
     messages: list[Any] = [{"role": "user", "content": family.pointer(spec)}]
     read = called("read", path=DOCUMENT)
     if rng.random() < 0.5:
@@ -157,7 +156,7 @@ def draw_pair(rng: random.Random, phases: Sequence[Phase], progress: float) -> t
     hard = rng.random() < phase.hard_share
     family = rng.choice(FAMILIES["hard" if hard else "starter"])
     mixture = phase.hard if hard else phase.starter
-    spec = family.draw(rng, widths_of(family, "train"), modules_of("train"))
+    spec = family.draw(rng, "train")
     answered = answer_of(rng, family, spec, mixture)
     if mixture.careless and rng.random() < mixture.careless:
         low, later = rng.random() < 0.5, rng.random() < 0.5

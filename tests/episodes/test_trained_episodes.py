@@ -152,7 +152,7 @@ def test_a_template_without_tools_is_refused_before_anything_is_sampled(tmp_path
         async with open_session(settings(tmp_path, "tinker.student=student")):
             pass
 
-    with pytest.raises(ConfigError, match="cannot write calls of tools"):
+    with pytest.raises(ConfigError, match="cannot write tool calls"):
         asyncio.run(opened())
     assert not History(tmp_path / "history.duckdb", read_only=True).query("SELECT rollout FROM rollouts").num_rows
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rtl_core.backend.base import Readiness, SampledAnswer, SamplingParams, Weights
 from rtl_core.config import RunConfig
-from rtl_core.prompting.messages import build_messages
+from rtl_core.prompting.templates import build_messages
 from rtl_core.types.problem import Problem
 from tests.backend.inprocess import InProcess, InProcessProvider
 

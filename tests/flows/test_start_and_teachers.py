@@ -14,8 +14,7 @@ from rtl_core.config.protocol import evaluation_overrides, protocol_file
 from rtl_core.errors import ConfigError, PolicyError
 from rtl_core.history.store import History
 from rtl_core.observe.usage import spent
-from rtl_core.problems.starter import starter_specs
-from rtl_core.problems.starter.catalog import BY_NAME
+from rtl_core.problems.starter import BY_NAME, starter_specs
 from rtl_core.problems.starter.record import record_of
 from rtl_core.rollouts.training import take_start
 from rtl_core.run.session import open_session

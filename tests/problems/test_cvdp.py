@@ -1,4 +1,4 @@
-"""The CVDP reader: both formats, goldens, what is left out, and a clear word for each broken line."""
+"""The CVDP reader: both formats, golden answers, problems left out, and clear errors for broken lines."""
 
 import copy
 import gzip
@@ -33,41 +33,35 @@ AGENTIC = {
 
 
 def changed(record, path, value):
-    record = copy.deepcopy(record)
-    *way, last = path.split(".", 2) if path.count(".") < 2 else path.split(".", 1)
-    place = record
-    for step in way:
-        place = place[step]
+    """A copy of a record with another value at a dotted path; `...` removes the key."""
+    place = record = copy.deepcopy(record)
+    *parents, key = path.split(".")
+    for parent in parents:
+        place = place[parent]
+    place[key] = value
     if value is ...:
-        del place[last]
-    else:
-        place[last] = value
+        del place[key]
     return record
 
 
 def test_single_turn_record():
     problem = problem_from_record(SINGLE, source="cvdp")
-    assert (problem.id, problem.category, problem.difficulty, problem.targets) == (
-        "single_1",
-        "cid003",
-        "easy",
-        ("rtl/m.sv",),
-    )
+    assert (problem.id, problem.category, problem.difficulty) == ("single_1", "cid003", "easy")
+    assert problem.targets == ("rtl/m.sv",)
     assert problem.golden == {"rtl/m.sv": CODE}
     assert problem.interface.source is InterfaceSource.GOLDEN
 
 
-def test_agentic_record_with_its_diff_applied():
+def test_agentic_record_with_its_patch_applied():
     problem = problem_from_record(AGENTIC, source="cvdp-agentic")
     assert problem.system == "You are an engineer."
     assert problem.golden == {"rtl/m.sv": CODE.replace("y = a", "y = ~a")}
 
 
 @pytest.mark.parametrize("text", ["", None, "  \n"])
-def test_a_withheld_solution_leaves_the_target_without_a_golden(text):
+def test_a_withheld_solution_is_a_target_without_golden_answer(text):
     problem = problem_from_record(changed(SINGLE, "output.context", {"rtl/m.sv": text}), source="cvdp")
-    assert problem.targets == ("rtl/m.sv",)
-    assert problem.golden is None
+    assert (problem.targets, problem.golden) == (("rtl/m.sv",), None)
     problem = problem_from_record(changed(AGENTIC, "patch", {"rtl/m.sv": text}), source="cvdp")
     assert problem.golden is None
 
@@ -100,14 +94,14 @@ def test_a_withheld_solution_leaves_the_target_without_a_golden(text):
         (AGENTIC, "harness", "text", "harness"),
     ],
 )
-def test_a_broken_record_is_refused_with_the_field_named(record, path, value, field):
+def test_an_error_of_a_record_names_the_field(record, path, value, field):
     with pytest.raises(FieldError) as caught:
         problem_from_record(changed(record, path, value), source="cvdp")
     assert caught.value.field == field
 
 
 @pytest.mark.parametrize("category", ["cid006", "cid008", "cid009", "cid010", "cid012", "cid013", "cid014", "cid099"])
-def test_what_open_tools_cannot_judge_is_not_gradable_with_a_reason(category):
+def test_a_category_that_open_tools_cannot_grade_is_refused_with_a_reason(category):
     with pytest.raises(NotGradableError, match=category):
         problem_from_record(changed(SINGLE, "categories", [category, "easy"]), source="cvdp")
 
@@ -119,7 +113,7 @@ def test_a_commercial_image_is_not_gradable():
 
 
 def test_a_record_whose_context_is_a_repository_is_left_out_with_the_reason(tmp_path):
-    """As in CVDP's agentic_heavy files: the keys of `context` are no files, although their values are texts."""
+    """As in CVDP's agentic_heavy files: the keys of `context` are not paths, although their values are texts."""
     heavy = AGENTIC | {"id": "heavy_1", "context": {"repo": "cvdp_agentic_heavy_x", "commit": "0123abcd"}}
     (tmp_path / "heavy.jsonl").write_text(json.dumps(heavy) + "\n" + json.dumps(AGENTIC) + "\n")
     found = read_cvdp(tmp_path / "heavy.jsonl")
@@ -129,7 +123,7 @@ def test_a_record_whose_context_is_a_repository_is_left_out_with_the_reason(tmp_
     assert "a repository at a commit (agentic_heavy)" in found.left_out[0].reason
 
 
-def test_broken_lines_are_named_with_file_line_id_and_field_and_the_others_are_kept(tmp_path):
+def test_broken_lines_are_reported_with_file_line_id_and_field(tmp_path):
     lines = [
         json.dumps(SINGLE),
         "{ not json",
@@ -157,7 +151,7 @@ def test_broken_lines_are_named_with_file_line_id_and_field_and_the_others_are_k
     assert [(left.id, "comprehension" in left.reason) for left in found.left_out] == [("comprehension", True)]
 
 
-def test_a_file_that_is_not_there_or_empty_is_an_error_that_says_so(tmp_path):
+def test_a_missing_an_empty_and_a_compressed_file_are_reported(tmp_path):
     with pytest.raises(ProblemError, match=r"cannot read.*\n.*rtl-distill problems fetch cvdp"):
         read_cvdp(tmp_path / "none.jsonl")
     (tmp_path / "empty.jsonl").write_text("\n")
@@ -168,7 +162,7 @@ def test_a_file_that_is_not_there_or_empty_is_an_error_that_says_so(tmp_path):
     assert "is compressed: unpack the file first" in broken.reason
 
 
-def test_the_fingerprint_follows_what_is_seen_and_judged_but_not_the_id():
+def test_the_fingerprint_depends_on_the_content_but_not_on_the_id():
     problem = problem_from_record(SINGLE, source="cvdp")
     renamed = problem_from_record({**SINGLE, "id": "other"}, source="cvdp")
     rewritten = problem_from_record(changed(SINGLE, "input.prompt", "Write module m!"), source="cvdp")
@@ -181,13 +175,12 @@ def test_every_public_agentic_problem_is_read(cvdp):
     assert all(problem.golden is None and problem.targets for problem in found.problems)
 
 
-def test_the_published_examples_are_read_with_their_goldens_or_left_out_with_a_reason(cvdp):
+def test_published_examples_are_read_with_golden_answers_or_left_out_with_a_reason(cvdp):
     found = {path.name: read_cvdp(path) for path in sorted(cvdp.glob("*v1.1.0_example*.jsonl"))}
     goldens = {p.id: p.golden for problems in found.values() for p in problems.problems}
     assert set(goldens) == {"cvdp_agentic_fixed_arbiter_0001", "cvdp_copilot_lfsr_0001"}
-    assert (
-        "module fixed_priority_arbiter" in goldens["cvdp_agentic_fixed_arbiter_0001"]["rtl/fixed_priority_arbiter.sv"]
-    )
+    arbiter = goldens["cvdp_agentic_fixed_arbiter_0001"]["rtl/fixed_priority_arbiter.sv"]
+    assert "module fixed_priority_arbiter" in arbiter
     left = {out.id: out.reason for problems in found.values() for out in problems.left_out}
     assert len(left) == 3
     assert all("commercial" in reason or "comprehension" in reason for reason in left.values())

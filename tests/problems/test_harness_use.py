@@ -1,4 +1,4 @@
-"""What a harness' executed code does with the design, as far as reading it can tell."""
+"""Names of the design that a harness' executed code uses, read from its source."""
 
 import pytest
 
@@ -11,32 +11,36 @@ def use(text, **further):
     return harness_use({**ENV, "src/test_top.py": text, **further})
 
 
-def test_what_is_driven_and_what_is_only_touched():
-    found = use(
-        "@cocotb.test()\n"
-        "async def t(dut):\n"
-        "    cocotb.start_soon(Clock(dut.clk, 10).start())\n"
-        "    dut.a.value = 1\n"
-        "    dut.mem[3].value = 2\n"
-        "    dut.b.setimmediatevalue(0)\n"
-        "    dut.c <= 1\n"
-        "    await reset(dut.rst)\n"
-        "    assert dut.y.value <= 3 and dut.z.value == 1\n"
+def use_in_test(*lines):
+    """What the statements of one cocotb test use."""
+    return use("@cocotb.test()\nasync def t(dut):\n" + "".join(f"    {line}\n" for line in lines))
+
+
+CLOCK = "cocotb.start_soon(Clock(dut.clk, 10).start())"
+
+
+def test_driven_and_touched_names():
+    found = use_in_test(
+        CLOCK,
+        "dut.a.value = 1",
+        "dut.mem[3].value = 2",
+        "dut.b.setimmediatevalue(0)",
+        "dut.c <= 1",
+        "await reset(dut.rst)",
+        "assert dut.y.value <= 3 and dut.z.value == 1",
     )
     assert set(found.driven) == {"clk", "a", "mem", "b", "c"}
     assert set(found.touched) == {"rst", "y", "z"}
 
 
-def test_moved_is_what_gets_more_than_one_constant():
-    found = use(
-        "@cocotb.test()\n"
-        "async def t(dut):\n"
-        "    cocotb.start_soon(Clock(dut.clk, 10).start())\n"
-        "    dut.cleared.value = 0\n"
-        "    dut.toggled.value = 0\n"
-        "    dut.toggled.value = 1\n"
-        "    dut.drawn.value = random.getrandbits(8)\n"
-        "    dut.cleared.value = 0\n"
+def test_moved_names_get_more_than_one_constant():
+    found = use_in_test(
+        CLOCK,
+        "dut.cleared.value = 0",
+        "dut.toggled.value = 0",
+        "dut.toggled.value = 1",
+        "dut.drawn.value = random.getrandbits(8)",
+        "dut.cleared.value = 0",
     )
     assert found.moved == {"clk", "toggled", "drawn"}
 
@@ -44,21 +48,18 @@ def test_moved_is_what_gets_more_than_one_constant():
 @pytest.mark.parametrize(
     "wait", ["RisingEdge(dut.valid)", "FallingEdge(dut.valid)", "Edge(dut.valid)", "ClockCycles(dut.valid, 3)"]
 )
-def test_an_edge_says_nothing_of_a_direction(wait):
-    found = use(f"@cocotb.test()\nasync def t(dut):\n    await {wait}\n    dut.a.value = 1\n")
+def test_waiting_for_an_edge_does_not_drive(wait):
+    found = use_in_test(f"await {wait}", "dut.a.value = 1")
     assert (found.driven, found.touched) == (("a",), ("valid",))
 
 
-def test_clocks_and_what_has_a_rising_edge_are_of_one_bit():
-    found = use(
-        "@cocotb.test()\nasync def t(dut):\n    Clock(dut.clk, 10)\n    await RisingEdge(dut.done)\n"
-        "    await Edge(dut.bus)\n    await FallingEdge(dut.bits[2])\n"
-    )
-    assert found.scalars == {"clk", "done"}
+def test_clocks_and_signals_with_a_rising_edge_have_one_bit():
+    waits = ("await RisingEdge(dut.done)", "await Edge(dut.bus)", "await FallingEdge(dut.bits[2])")
+    assert use_in_test("Clock(dut.clk, 10)", *waits).scalars == {"clk", "done"}
 
 
-def test_a_signal_in_capitals_that_is_waited_for_is_no_parameter():
-    found = use("@cocotb.test()\nasync def t(dut):\n    await FallingEdge(dut.TX)\n    w = int(dut.WIDTH.value)\n")
+def test_a_signal_in_capitals_that_is_waited_for_is_not_a_parameter():
+    found = use_in_test("await FallingEdge(dut.TX)", "w = int(dut.WIDTH.value)")
     assert (found.names, found.parameters) == (("TX",), {"WIDTH"})
 
 
@@ -73,17 +74,17 @@ DEAD = {
     "the else of True": "    if True:\n        pass\n    else:\n        dut.ghost.value = 1\n",
     "after return": "    return\n    dut.ghost.value = 1\n",
     "after raise": "    raise TestSuccess('done')\n    dut.ghost.value = 1\n",
-    "a nested function that nobody calls": "    async def inner():\n        dut.ghost.value = 1\n",
+    "an uncalled nested function": "    async def inner():\n        dut.ghost.value = 1\n",
     "hasattr": "    if hasattr(dut, 'ghost'):\n        dut.ghost.value = 1\n",
     "hasattr in an expression": "    x = dut.ghost.value if hasattr(dut, 'ghost') else 0\n",
     "a default": "    x = getattr(dut, 'ghost', None)\n",
     "try": "    try:\n        dut.ghost.value = 1\n    except AttributeError:\n        pass\n",
-    "the handle's own": "    dut._log.info('x')\n",
+    "an attribute of the handle": "    dut._log.info('x')\n",
 }
 
 
 @pytest.mark.parametrize("code", DEAD.values(), ids=DEAD)
-def test_what_is_not_executed_or_guarded_does_not_count(code):
+def test_unexecuted_and_guarded_code_does_not_count(code):
     found = use(f"DEBUG = False\n@cocotb.test()\nasync def t(dut):\n    dut.a.value = 1\n{code}")
     assert found.names == ("a",)
 
@@ -112,18 +113,18 @@ USES = {
 
 
 @pytest.mark.parametrize("what", USES)
-def test_what_a_test_reaches_counts_and_nothing_else(what):
+def test_only_code_that_a_test_reaches_counts(what):
     text, names, further = USES[what]
     assert set(use(text, **further).names) == names
 
 
-def test_parameters_are_what_the_harness_builds_with():
+def test_parameters_come_from_the_build_call():
     runner = {
         "src/test_runner.py": "def test_runner():\n    runner.build(parameters={'WIDTH': 4}, build_args=['-Ptop.DEPTH=3'])\n"
         "# parameters={'OLD': 1}\n",
         "docker-compose.yml": "command: pytest /src/test_runner.py",
     }
-    found = use("@cocotb.test()\nasync def t(dut):\n    dut.a.value = int(dut.N.value)\n", **runner)
+    found = use(TEST.replace("1", "int(dut.N.value)"), **runner)
     assert {"WIDTH", "DEPTH", "N"} <= found.parameters
     assert "OLD" not in found.parameters
 
@@ -131,5 +132,5 @@ def test_parameters_are_what_the_harness_builds_with():
 @pytest.mark.parametrize(
     "text", ["", "async def (", "\0", "x = " + "(" * 3000, "x = " + "-" * 200_000 + "1", "dut." * 5]
 )
-def test_what_is_no_python_names_nothing(text):
+def test_invalid_python_names_nothing(text):
     assert use(text).names == ()

@@ -1,4 +1,7 @@
-"""Interfaces as pyslang sees them, and where a demanded interface comes from."""
+"""Interfaces as read by pyslang, and the source of a demanded interface."""
+
+import subprocess
+import sys
 
 import pytest
 
@@ -16,34 +19,30 @@ def ports(text, top="m", **further):
     return None if found is None else [(p.name, p.direction, p.width) for p in found.ports]
 
 
-def test_ansi_ports_with_inherited_direction_and_parameterised_width():
-    text = "module m #(parameter N = 4, localparam L = $clog2(N))(input [N-1:0] a, b, output reg [L:0] y); endmodule"
-    assert ports(text) == [("a", "input", 4), ("b", "input", 4), ("y", "output", 3)]
-
-
-def test_non_ansi_ports():
-    text = "module m(a, b, c); parameter X = 3; input [X-1:0] a; output b; reg b; inout [1:0] c; endmodule"
-    assert ports(text) == [("a", "input", 3), ("b", "output", 1), ("c", "inout", 2)]
-
-
-def test_typedefs_of_packages_and_arrays_count_all_their_bits():
-    text = (
-        "package p; typedef struct packed {logic [3:0] a; logic b;} s_t; endpackage\n"
-        "module m(input p::s_t s, input [7:0] v [0:3]); endmodule"
-    )
-    assert ports(text) == [("s", "input", 5), ("v", "input", 32)]
-
-
 @pytest.mark.parametrize(
-    "text",
+    ("text", "expected"),
     [
-        "module m(input unknown_t u); endmodule",
-        "module m(input [W-1:0] u); endmodule",
-        '`include "nowhere.svh"\nmodule m(input [`W:0] u); endmodule',
+        (  # directions are inherited, widths follow from parameters
+            "module m #(parameter N = 4, localparam L = $clog2(N))(input [N-1:0] a, b, output reg [L:0] y); endmodule",
+            [("a", "input", 4), ("b", "input", 4), ("y", "output", 3)],
+        ),
+        (  # non-ANSI
+            "module m(a, b, c); parameter X = 3; input [X-1:0] a; output b; reg b; inout [1:0] c; endmodule",
+            [("a", "input", 3), ("b", "output", 1), ("c", "inout", 2)],
+        ),
+        (  # typedefs of packages and arrays count all their bits
+            "package p; typedef struct packed {logic [3:0] a; logic b;} s_t; endpackage\n"
+            "module m(input p::s_t s, input [7:0] v [0:3]); endmodule",
+            [("s", "input", 5), ("v", "input", 32)],
+        ),
+        ("interface bus; endinterface\nmodule m(bus b, input c); endmodule", [("b", None, None), ("c", "input", 1)]),
+        ("module m(input unknown_t u); endmodule", [("u", "input", None)]),
+        ("module m(input [W-1:0] u); endmodule", [("u", "input", None)]),
+        ('`include "nowhere.svh"\nmodule m(input [`W:0] u); endmodule', [("u", "input", None)]),
     ],
 )
-def test_a_width_that_cannot_be_known_is_none(text):
-    assert ports(text) == [("u", "input", None)]
+def test_ports_with_direction_and_width(text, expected):
+    assert ports(text) == expected
 
 
 def test_an_include_is_followed_only_among_the_given_files(tmp_path):
@@ -53,11 +52,6 @@ def test_an_include_is_followed_only_among_the_given_files(tmp_path):
     assert ports(text) is None
     given = {"rtl/defs.svh": "`define W 7\n"}
     assert ports('`include "defs.svh"\nmodule m(input [`W:0] u); endmodule', **given) == [("u", "input", 8)]
-
-
-def test_an_interface_port_has_neither_direction_nor_width():
-    text = "interface bus; endinterface\nmodule m(bus b, input c); endmodule"
-    assert ports(text) == [("b", None, None), ("c", "input", 1)]
 
 
 def test_parameters_with_defaults_and_without_locals():
@@ -71,7 +65,7 @@ def test_parameters_with_defaults_and_without_locals():
 @pytest.mark.parametrize(
     "text", ["", "module", "endmodule", "module n; endmodule", "}{", "`define", "\x00\x00", "module m"]
 )
-def test_what_is_no_module_never_crashes(text):
+def test_invalid_modules_never_crash(text):
     assert ports(text) in (None, [])
 
 
@@ -87,7 +81,7 @@ def test_the_golden_answer_comes_first():
     assert (found.source, [p.name for p in found.ports], found.exact) == (InterfaceSource.GOLDEN, ["x"], True)
 
 
-def test_the_specifications_own_header_is_used_even_without_an_end():
+def test_the_header_in_the_specification_is_used_even_without_endmodule():
     found = derive(context={"docs/spec.md": f"Interface:\n\n```verilog\n{HEADER}\n```\n"})
     assert (found.source, [(p.name, p.width) for p in found.ports]) == (
         InterfaceSource.SPECIFICATION,
@@ -95,12 +89,12 @@ def test_the_specifications_own_header_is_used_even_without_an_end():
     )
 
 
-def test_a_targets_old_version_is_a_hint_only():
+def test_the_old_version_of_a_target_is_only_a_hint():
     found = derive(context={"rtl/top.sv": f"{HEADER} endmodule"})
     assert (found.source, found.exact) == (InterfaceSource.CONTEXT, False)
 
 
-def test_the_harness_use_of_dut_is_the_last_resort():
+def test_uses_of_dut_in_the_harness_are_the_last_resort():
     found = derive()
     assert (found.source, found.exact) == (InterfaceSource.HARNESS, False)
     assert [(p.name, p.direction) for p in found.ports] == [("clk", "input"), ("q", None)]
@@ -116,7 +110,7 @@ def test_nothing_to_derive_from_is_none():
     assert derive(harness={"src/.env": "TOPLEVEL = top"}) is None
 
 
-def test_what_only_dead_code_of_the_harness_names_is_not_demanded():
+def test_names_in_dead_code_of_the_harness_are_not_demanded():
     library = "from cocotb.triggers import RisingEdge\nasync def reset_dut(dut):\n    dut.reset.value = 1\n"
     test = (
         "import harness_library\n@cocotb.test()\nasync def t(dut):\n    # dut.enable.value = 1\n    debug = 0\n"
@@ -132,7 +126,7 @@ GOLDEN = (
 )
 
 
-def test_a_goldens_parameters_are_demanded_where_prompt_or_harness_names_them():
+def test_a_golden_parameter_is_demanded_if_prompt_or_harness_names_it():
     golden = {"rtl/top.sv": GOLDEN}
     assert [p.name for p in derive(prompt="The parameter `WIDTH` (4).", golden=golden).parameters] == ["WIDTH"]
     built = {**HARNESS, "src/test_runner.py": "def test_a():\n    build(parameters={'WIDTH': 8})\n"}
@@ -140,7 +134,7 @@ def test_a_goldens_parameters_are_demanded_where_prompt_or_harness_names_them():
     assert derive(golden=golden).parameters == ()
 
 
-def test_states_that_a_golden_keeps_as_parameters_of_its_body_are_its_own():
+def test_parameters_in_the_body_of_a_golden_answer_are_demanded_only_by_the_harness():
     text = "module top(clk, q); parameter IDLE = 0, RUN = 1; parameter W = 2; input clk; output [W-1:0] q; endmodule"
     found = derive(prompt="From IDLE it goes to RUN.", golden={"rtl/top.sv": text})
     assert (found.parameters, [(p.name, p.width) for p in found.ports]) == ((), [("clk", 1), ("q", 2)])
@@ -148,7 +142,7 @@ def test_states_that_a_golden_keeps_as_parameters_of_its_body_are_its_own():
     assert [p.name for p in derive(harness=runner, golden={"rtl/top.sv": text}).parameters] == ["W"]
 
 
-def test_an_old_version_tells_directions_and_leaves_open_what_is_to_change():
+def test_an_old_version_gives_directions_but_no_widths_and_parameters():
     old = "module top #(parameter OLD = 1)(input [7:0] clk, input gone, output q); endmodule"
     found = derive(context={"rtl/top.sv": old})
     assert [(p.name, p.direction, p.width) for p in found.ports] == [("clk", "input", None), ("q", "output", None)]
@@ -156,9 +150,31 @@ def test_an_old_version_tells_directions_and_leaves_open_what_is_to_change():
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["// the module for it\n{}", "/* module gcd_top */ {}", 'initial $display("module x"); {}', "/* module y\n{}"],
+    ("text", "expected"),
+    [
+        ("// the module for it\n{}", ["top"]),
+        ("/* module gcd_top */ {}", ["top"]),
+        ('initial $display("module x"); {}', ["top"]),
+        ("/* module y\n{}", []),
+    ],
 )
-def test_module_names_are_read_outside_comments_and_strings(text):
-    expected = [] if text.startswith("/* module y") else ["top"]
+def test_module_names_are_read_outside_comments_and_strings(text, expected):
     assert module_names(text.format("module top; endmodule")) == expected
+
+
+AT_EXIT = """
+import ctypes
+from rtl_core.grading import screen
+from rtl_core.problems import interface, tree
+from rtl_core.types.problem import InterfaceSource
+
+assert interface.parse_interface({"rtl/a.v": "module a(input x); endmodule"}, "a", InterfaceSource.GOLDEN)
+assert tree.SourceTree("module a; endmodule").errors == 0
+for function in (interface.parse_interface, tree.SourceTree.span, screen.screen):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))  # like a library's thread that outlives the interpreter
+"""
+
+
+def test_pyslang_reports_no_leaked_objects_at_exit():
+    done = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=600)
+    assert (done.returncode, done.stderr) == (0, "")

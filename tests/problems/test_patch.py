@@ -1,4 +1,4 @@
-"""Diff bodies are applied by position and refused when they do not fit."""
+"""Diff bodies are applied by position, and refused when they do not match."""
 
 import difflib
 import random
@@ -8,15 +8,13 @@ import pytest
 from rtl_core.problems.patch import PatchError, apply_patch
 
 
-def body(old: str, new: str) -> str:
-    """The hunks that difflib makes, with git's mark for a missing newline at the end."""
-    out = []
-    for line in list(difflib.unified_diff(old.splitlines(keepends=True), new.splitlines(keepends=True), n=2))[2:]:
-        out.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
-    return "".join(out)
+def body(old, new):
+    """difflib's hunks, with git's mark for a missing newline at the end."""
+    lines = list(difflib.unified_diff(old.splitlines(keepends=True), new.splitlines(keepends=True), n=2))[2:]
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def test_whatever_difflib_makes_is_applied_back():
+def test_hunks_of_difflib_are_applied():
     chance = random.Random(1)
     for _ in range(300):
         old = [chance.choice("abcdef") for _ in range(chance.randrange(1, 30))]
@@ -29,7 +27,7 @@ def test_whatever_difflib_makes_is_applied_back():
             assert apply_patch(before, body(before, after)) == after
 
 
-def test_a_new_file_comes_from_nothing():
+def test_a_new_file():
     assert apply_patch("", "@@ -0,0 +1,2 @@\n+a\n+b\n") == "a\nb\n"
     assert apply_patch("", "@@ -0,0 +1,2 @@\n+a\n+b") == "a\nb\n"
     assert apply_patch("", "@@ -0,0 +1 @@\n+a\n\\ No newline at end of file") == "a"
@@ -52,6 +50,6 @@ def test_a_carriage_return_belongs_to_its_line():
         "@@ -1,1 +1,1 @@\n-a\n+x\n+y\n",
     ],
 )
-def test_what_does_not_fit_is_refused(hunks):
+def test_hunks_that_do_not_match_are_refused(hunks):
     with pytest.raises(PatchError):
         apply_patch("a\nb\nc\n", hunks)

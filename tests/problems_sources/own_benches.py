@@ -1,6 +1,6 @@
-"""A problem source of a user's own, whole: designs with their test benches, three files each.
+"""A complete problem source of a user's own: designs with test benches, three files each.
 
-`NAME.md` asks for a module `NAME`, `NAME.sv` is a right answer, `NAME_tb.sv` has a module `tb` that prints `RESULT: ok` for one.
+`NAME.md` asks for a module `NAME`, `NAME.sv` is a correct answer, `NAME_tb.sv` has a module `tb` that prints `RESULT: ok` for it.
 """
 
 from functools import partial
@@ -24,7 +24,7 @@ class Benches(FileSource):
 
 
 def problem(text: Path) -> Problem:
-    """The problem of one `NAME.md`. Raises OSError where a file is missing, ValueError for a bench without a verdict."""
+    """Return the problem of a `NAME.md`. Raises OSError for a missing file, ValueError for a bench without a verdict."""
     bench = Bench(
         sources={"tb.sv": text.with_name(f"{text.stem}_tb.sv").read_text()},
         design=f"rtl/{text.stem}.sv",

@@ -1,4 +1,4 @@
-"""A problem source of a user's own, whole: a JSON list of objects with `name` (of the module), `spec`, `golden` and `test`, a cocotb module."""
+"""A complete problem source of a user's own: a JSON list of objects with `name` (of the module), `spec`, `golden` and `test` (a cocotb module)."""
 
 import json
 from pathlib import Path
@@ -50,7 +50,7 @@ class Tests(FileSource):
 
 
 def problem(name: str, spec: str, golden: str, test: str) -> Problem:
-    """The problem of one entry. The harness is a compose file and what its service reads; exit code 0 is a pass."""
+    """Return the problem of an entry. The harness is a compose file and the files that its service reads; exit code 0 passes."""
     design = f"rtl/{name}.sv"
     src = {"src/.env": ENVIRONMENT.format(name), "src/run.py": RUN, "src/test_design.py": test}
     asked = {"prompt": spec, "targets": (design,), "harness": {"docker-compose.yml": COMPOSE, **src}}

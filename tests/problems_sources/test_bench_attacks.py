@@ -1,4 +1,4 @@
-"""No wrong design is paid by a Verilog test bench for what it prints, ends, names or drives; honest idioms pass."""
+"""A Verilog test bench passes no wrong design, whatever it prints, ends, names or drives; honest idioms pass."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -61,9 +61,9 @@ HONEST_WHOLE = {
     "module TopModule import p::*; (input clk, input [3:0] in, output [3:0] out); assign out = in * N; endmodule\n",
     "further outputs and a parameter": "module TopModule #(parameter N = 3)(input clk, input [3:0] in, output [3:0] out, "
     "output more); assign out = in * N; assign more = 0; endmodule\n",
-    "an input that it does not have to have": "module TopModule(input [3:0] in, output [3:0] out, input clk, input more);\n"
+    "a further input": "module TopModule(input [3:0] in, output [3:0] out, input clk, input more);\n"
     "assign out = in * 3; endmodule\n",
-    "a memory that no file fills": "module TopModule(input clk, input [3:0] in, output [3:0] out); reg [3:0] m [0:1];\n"
+    "a memory without a file": "module TopModule(input clk, input [3:0] in, output [3:0] out); reg [3:0] m [0:1];\n"
     'initial begin m[0] = 3; if (0) $readmemh("m.hex", m); end assign out = in * m[0]; endmodule\n',
 }
 COUNTER = """\
@@ -74,7 +74,7 @@ module counter_tiny #(parameter WIDTH = 2, localparam TOP = {WIDTH{1'b1}}, param
   end endgenerate
 endmodule
 """
-WITH_ITS_PARAMETER = (
+PARAMETER_ATTACKS = (
     'integer f; initial begin f = $fopen("verdict", "a"); $fdisplay(f, "===========Your Design Passed==========="); end',
     "initial #1 force testbench.error = 0;",
 )
@@ -93,9 +93,9 @@ def each(request):
 
 
 def paid(executor: Executor, tried: list[Attack]) -> list[str]:
-    """Names of the attacks that the harness alone lets pass, or that bring it to say nothing."""
+    """Names of the attacks that the harness alone lets pass, or that crash it."""
     with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda one: judged(executor, find(one.problem), one.text), tried))
+        results = list(pool.map(lambda attack: judged(executor, find(attack.problem), attack.text), tried))
     return [
         f"{attack.name}: {result.output[-300:]}"
         for attack, result in zip(tried, results, strict=True)
@@ -114,29 +114,26 @@ def test_the_right_design_passes_and_a_plain_wrong_one_does_not(grader, tiny, na
 
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
-def test_no_attack_is_paid_by_a_bench_even_when_nothing_screens_it(grader, every):
+def test_no_attack_passes_a_bench_even_without_screening(grader, every):
     assert paid(grader.executor, ATTACKS[::every]) == []
 
 
 @pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
-def test_no_attack_is_paid_by_the_grader(grader, every):
+def test_no_attack_passes_the_grader(grader, every):
     for attack in OWN[::every]:
         problem = find(attack.problem)
         verdict = grader.grade(problem, Answer(files={problem.targets[0]: attack.text}))
         assert verdict.outcome in UNPAID, (attack.name, verdict)
 
 
-@pytest.mark.parametrize("body", WITH_ITS_PARAMETER)
-def test_what_a_design_does_with_the_benchs_parameter_alone_is_not_paid(grader, tiny, body):
-    done = judged(
-        grader.executor,
-        tiny["counter"],
-        COUNTER.replace("always @(posedge clk or", f"{body}\n    always @(negedge clk or"),
-    )
+@pytest.mark.parametrize("body", PARAMETER_ATTACKS)
+def test_an_attack_that_waits_for_the_benchs_parameter_does_not_pass(grader, tiny, body):
+    text = COUNTER.replace("always @(posedge clk or", f"{body}\n    always @(negedge clk or")
+    done = judged(grader.executor, tiny["counter"], text)
     assert done.exit_code not in (0, None), done.output
 
 
-def test_the_same_holds_warm_cold_and_in_docker(each, tiny):
+def test_verdicts_are_the_same_warm_cold_and_in_docker(each, tiny):
     for problem in tiny.values():
         assert judged(each, problem, next(iter(problem.golden.values()))).exit_code == 0
     assert paid(each, OWN[::10]) == []
@@ -145,30 +142,26 @@ def test_the_same_holds_warm_cold_and_in_docker(each, tiny):
         assert done.exit_code == 0, done.output
 
 
-@pytest.mark.parametrize("name", [*HONEST, *HONEST_WHOLE])
+@pytest.mark.parametrize("name", [*HONEST, *HONEST_WHOLE, "parameters that the bench sets"])
 def test_an_honest_idiom_passes(grader, tiny, name):
-    done = judged(grader.executor, tiny["times3"], HONEST_WHOLE.get(name) or _honest(name))
+    if name == "parameters that the bench sets":
+        done = judged(grader.executor, tiny["counter"], COUNTER)
+    else:
+        done = judged(grader.executor, tiny["times3"], HONEST_WHOLE.get(name) or _honest(name))
     assert done.exit_code == 0, done.output
 
 
-def test_parameters_that_the_bench_sets_arrive_when_the_design_is_compiled_alone(grader, tiny):
-    done = judged(grader.executor, tiny["counter"], COUNTER)
-    assert done.exit_code == 0, done.output
+def test_random_draws_of_a_design_do_not_change_the_benchs(grader, tiny):
+    draws = "reg [31:0] x; always @(clk) x = $random + $urandom + $urandom_range(3);\n"
+    texts = (f"{HEAD}  assign out = in;\n  {body}endmodule\n" for body in ("", draws))
+    without, beside = (
+        re.findall("Mismatches: .*", judged(grader.executor, tiny["times3"], text).output) for text in texts
+    )
+    assert without
+    assert without == beside
 
 
-def test_random_numbers_of_a_design_leave_the_bench_its_own(grader, tiny):
-    said = [
-        re.findall(
-            r"Mismatches: .*",
-            judged(grader.executor, tiny["times3"], f"{HEAD}  assign out = in;\n  {body}endmodule\n").output,
-        )
-        for body in ("", "reg [31:0] x; always @(clk) x = $random + $urandom + $urandom_range(3);\n  ")
-    ]
-    assert said[0]
-    assert said[0] == said[1]
-
-
-def test_why_a_design_was_not_paid_is_said(grader, tiny):
+def test_the_output_says_why_a_design_fails(grader, tiny):
     for body, said in {
         "initial #12 $finish;": "before the test bench had come to its end",
         "assign in = 0;": "drives its own input in",
@@ -180,16 +173,16 @@ def test_why_a_design_was_not_paid_is_said(grader, tiny):
         done = judged(grader.executor, tiny["times3"], f"{HEAD}{body}\nendmodule\n")
         assert done.exit_code not in (0, None)
         assert re.search(said, done.output), done.output
-        assert not re.search(r"b[0-9a-f]{24}", done.output), "the word of the run shows"
+        assert not re.search(r"b[0-9a-f]{24}", done.output), "the run's secret word is visible"
 
 
-def test_a_verdict_at_the_end_of_a_simulation_that_the_bench_does_not_end_is_refused():
+def test_a_final_verdict_is_refused_if_the_bench_does_not_end_the_simulation():
     bench = 'module tb; d u(); final $display("Mismatches: 0 in 1 samples"); endmodule\n'
     with pytest.raises(ValueError, match="does not end itself"):
         testbench.rewritten({"t.sv": bench}, dut="d", top="tb", marker="Mismatches:")
 
 
-def test_a_rewritten_bench_says_how_its_design_stands_in_it():
+def test_a_rewritten_bench_describes_the_instance_of_the_design():
     bench = (
         "`timescale 1ns/1ps\n`define N 3\nmodule tb; wire a; d #(.W(`N)) u(a); // $finish; Passed\n"
         'initial begin $urandom_range(5, 1); if (a) $finish; else $display("%s Passed", "x"); end endmodule\n'

@@ -1,15 +1,14 @@
-"""Problems that ask for nearly the same never stand on both sides of the border."""
+"""Near-duplicates are never on both sides of the split."""
 
 import pytest
 
-from rtl_core.problems.load import load_problems
 from rtl_core.problems.near_duplicates import BY_ID, pairs, separate
+from rtl_core.problems.sources import load_problems
 from rtl_core.problems.sources.cvdp import CvdpSource
 from rtl_core.problems.sources.rtllm import RtllmSource
 from rtl_core.problems.sources.starter import StarterSource
 from rtl_core.problems.sources.verilog_eval import VerilogEvalSource
 from rtl_core.problems.starter import starter_problems
-from rtl_core.types.problem import Problem
 from tests.nouns import a_problem
 
 TEXT = """\
@@ -18,11 +17,11 @@ enable, a read port with an enable, and flags for full and empty. A write when f
 The read data are registered and appear one cycle after the read enable. The reset is synchronous and active high."""
 
 
-def make(identity: str, prompt: str, golden: str | None = None) -> Problem:
+def make(identity, prompt, golden=None):
     return a_problem(id=identity, prompt=prompt, golden={"rtl/m.sv": golden} if golden else None)
 
 
-def test_a_reworded_twin_moves_to_the_held_out_side_and_nothing_else_moves():
+def test_only_a_reworded_twin_moves_to_the_held_out_side():
     twin = make("twin", TEXT.replace("sixteen", "32").replace("Design", "Write"))
     other = make("other", "Design a priority arbiter with eight requests and a one-hot grant, lowest bit first.")
     left, out, moved = separate([other, twin], [make("held", TEXT)])
@@ -33,7 +32,7 @@ def test_a_reworded_twin_moves_to_the_held_out_side_and_nothing_else_moves():
     assert "twin is held out too" in str(moved[0])
 
 
-def test_a_chain_of_twins_moves_whole():
+def test_a_whole_chain_of_twins_moves():
     second = TEXT.replace("sixteen", "32")
     third = second.replace("active high", "active low").replace("registered", "stored")
     _, out, moved = separate([make("third", third), make("second", second)], [make("first", TEXT)])
@@ -43,9 +42,8 @@ def test_a_chain_of_twins_moves_whole():
 
 def test_different_words_around_one_golden_answer_are_found():
     golden = "module m(input clk);\n" + "".join(f"  wire [7:0] w{i} = clk + {i};\n" for i in range(20)) + "endmodule\n"
-    found = pairs(
-        [make("a", "Write it.", golden)], [make("b", "Complete the adders below.", "// other\n" + golden)], BY_ID
-    )
+    other = make("b", "Complete the adders below.", "// other\n" + golden)
+    found = pairs([make("a", "Write it.", golden)], [other], BY_ID)
     assert [(p.moved, p.by) for p in found] == [("a", "golden answer")]
 
 
@@ -63,24 +61,18 @@ def test_split_by_id_keeps_problems_by_fingerprint_and_moves_near_duplicates(dat
         RtllmSource(kind="rtllm", path=data / "RTLLM"),
     )
     loaded = load_problems(sources, 0, "id")
-    assert {p.source for p in loaded.train} == {"starter", "cvdp-agentic", "verilog-eval", "rtllm"} | {
-        p.source for p in loaded.train if p.source == "cvdp"
-    }
+    assert {p.source for p in loaded.train} - {"cvdp"} == {"starter", "cvdp-agentic", "verilog-eval", "rtllm"}
     moved = {m.moved for m in loaded.moved}
-    assert moved, "the published agentic set holds twins"
-    for problem in [*loaded.train, *loaded.heldout]:
+    assert moved, "the published agentic set has twins"
+    for problem in loaded.every:
         if problem.source != "starter" and problem.id not in moved:
             assert (int(problem.fingerprint[:8], 16) / 2**32 < 0.2) == (problem in loaded.heldout)
     assert not pairs(loaded.train, loaded.heldout, BY_ID)
-    assert {"cvdp_agentic_fixed_arbiter_0001", "cvdp_copilot_lfsr_0001"} <= {
-        p.id for p in (*loaded.train, *loaded.heldout)
-    }
+    assert {"cvdp_agentic_fixed_arbiter_0001", "cvdp_copilot_lfsr_0001"} <= {p.id for p in loaded.every}
 
 
-def test_an_id_in_two_files_of_a_folder_is_taken_once_with_its_golden_answer(data):
-    loaded = load_problems([CvdpSource(kind="cvdp", path=data / "cvdp")], 0)
-    ids = [p.id for p in (*loaded.train, *loaded.heldout)]
-    assert len(ids) == len(set(ids))
-    for problem in (*loaded.train, *loaded.heldout):
-        if problem.id == "cvdp_agentic_fixed_arbiter_0001":
-            assert problem.golden is not None
+def test_an_id_in_two_files_of_a_folder_is_used_once_with_its_golden_answer(data):
+    problems = load_problems([CvdpSource(kind="cvdp", path=data / "cvdp")], 0).every
+    by_id = {problem.id: problem for problem in problems}
+    assert len(by_id) == len(problems)
+    assert by_id["cvdp_agentic_fixed_arbiter_0001"].golden is not None

@@ -1,9 +1,8 @@
-"""The commands around problem sets, as a user types them."""
+"""The commands for problem sets, as a user types them."""
 
 import hashlib
 import json
 import re
-import subprocess
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,25 @@ from tests.command import run
 FILES = {"cvdp_a.jsonl": b'{"id": 1}\n', "nested/cvdp_b.jsonl": b'{"id": 2}\n', "README.md": b"# hello\n"}
 
 
-def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return run(*words, timeout=600, env=environment)
+def printed(*words: str, **environment: str) -> str:
+    """Standard output of a command that succeeds."""
+    done = run(*words, timeout=600, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refusal(*words: str, **environment: str) -> str:
+    """Standard error of a command that fails with an error for users."""
+    done = run(*words, timeout=600, env=environment)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    return done.stderr
 
 
 class Hub:
-    """A stand-in for the Hugging Face hub, which cannot be reached from a test: one data set, in the hub's protocol.
+    """A stand-in for the Hugging Face hub, which tests cannot reach: one data set, in the hub's protocol.
 
-    `files` may change between fetches; `cut` holds names of files of which only the first half is sent; `sent` are the names of
-    the files whose content was sent.
+    `files` may change between fetches. `cut` names files of which only the first half is sent; `sent` names the files sent so far.
     """
 
     def __init__(self, repository: str, files: dict[str, bytes], large: bool = False) -> None:
@@ -38,7 +47,7 @@ class Hub:
         return hashlib.sha1(repr(sorted(self.files.items())).encode()).hexdigest()
 
     def entry(self, name: str) -> dict[str, Any]:
-        """A file as the hub lists it: git's hash of its content or, for a large one, of its pointer and its own SHA-256."""
+        """The hub's listing of a file: git's blob hash and, for a large file, the SHA-256 of its content."""
         body = self.files[name]
         oid = hashlib.sha1(f"blob {len(body)}\0".encode() + body).hexdigest()
         lfs = {"oid": hashlib.sha256(body).hexdigest(), "size": len(body), "pointerSize": 130}
@@ -63,12 +72,11 @@ class Hub:
         return 404, {"X-Error-Code": "RepoNotFound"}, b""
 
 
-def test_fetch_brings_the_matching_files_and_records_their_checksums(tmp_path):
+def test_fetch_downloads_matching_files_and_records_their_checksums(tmp_path):
     served = Hub("some/set", FILES)
     with answering(served.answer) as endpoint:
         words = ("problems", "fetch", "some/set", "--into", str(tmp_path / "set"))
-        done = command(*words, HF_ENDPOINT=endpoint)
-        assert done.returncode == 0, done.stderr
+        shown = printed(*words, HF_ENDPOINT=endpoint)
         record = json.loads((tmp_path / "set" / "fetched.json").read_text())
         assert (record["repository"], record["revision"], record["licence"]) == ("some/set", served.commit, "mit")
         wanted = {name: body for name, body in FILES.items() if name.endswith(".jsonl")}
@@ -77,34 +85,31 @@ def test_fetch_brings_the_matching_files_and_records_their_checksums(tmp_path):
         }
         for name, body in wanted.items():
             assert (tmp_path / "set" / name).read_bytes() == body
-            assert hashlib.sha256(body).hexdigest() in done.stdout
+            assert hashlib.sha256(body).hexdigest() in shown
         assert not (tmp_path / "set" / "README.md").exists()
 
         (tmp_path / "set" / "cvdp_a.jsonl").write_text("tampered\n")
-        again = command(*words, HF_ENDPOINT=endpoint)
-        assert again.returncode == 2
-        assert "cvdp_a.jsonl" in again.stderr
+        assert "cvdp_a.jsonl" in refusal(*words, HF_ENDPOINT=endpoint)
         assert (tmp_path / "set" / "cvdp_a.jsonl").read_text() == "tampered\n"
 
-        unknown = command("problems", "fetch", "no/such", "--into", str(tmp_path / "x"), HF_ENDPOINT=endpoint)
-        assert unknown.returncode == 2
-        assert "knows no data set no/such" in unknown.stderr
+        unknown = refusal("problems", "fetch", "no/such", "--into", str(tmp_path / "x"), HF_ENDPOINT=endpoint)
+        assert "knows no data set no/such" in unknown
 
 
 def test_the_pattern_in_the_help_of_fetch_names_files():
-    (pattern,) = re.findall(r'--pattern "(.+?)"', command("problems", "fetch", "--help").stdout)
+    (pattern,) = re.findall(r'--pattern "(.+?)"', printed("problems", "fetch", "--help"))
     assert fnmatch("cvdp_v1.1.0_nonagentic_code_generation_no_commercial.jsonl", pattern)
 
 
-def test_list_prints_a_line_a_problem_on_a_narrow_terminal_too():
-    listed = command("problems", "list", "--source", "starter", COLUMNS="40").stdout.splitlines()
+def test_list_prints_one_line_per_problem_even_on_a_narrow_terminal():
+    listed = printed("problems", "list", "--source", "starter", COLUMNS="40").splitlines()
     (row,) = (line.split() for line in listed if line.startswith("starter_adder_d07e3f57d5"))
     assert row[1:] == ["starter", "train", "cid003", "easy", "yes", "mini_net", "from", "golden", "(certain)"]
 
 
 @pytest.fixture
 def published(cvdp):
-    """The files of CVDP that are here, under the names that they have on the hub, beside others that are not for training."""
+    """The local CVDP files under their names on the hub, with other files that are not for training."""
     agentic = (cvdp / "cvdp_v1.0.2_agentic_code_generation_no_commercial.jsonl").read_bytes()
     return {
         "README.md": b"# CVDP\n",
@@ -119,69 +124,57 @@ def published(cvdp):
 @pytest.mark.slow
 def test_fetch_cvdp_puts_the_files_where_the_shipped_configuration_looks(tmp_path, published, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    missing = command("problems", "list", "--config", "cvdp")
-    assert missing.returncode == 2
-    assert "get it with `rtl-distill problems fetch cvdp`" in missing.stderr
+    assert "get it with `rtl-distill problems fetch cvdp`" in refusal("problems", "list", "--config", "cvdp")
     served = Hub("nvidia/cvdp-benchmark-dataset", published, large=True)
     with answering(served.answer) as endpoint:
-        done = command("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
-        assert done.returncode == 0, done.stderr
-        assert "licence: CC BY 4.0, its code Apache-2.0" in done.stdout
+        shown = printed("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
+        assert "licence: CC BY 4.0, its code Apache-2.0" in shown
         wanted = sorted(name for name in published if "agentic_code" in name)
         assert sorted(served.sent) == wanted
         record = json.loads(Path("data/cvdp/fetched.json").read_text())
         assert sorted(f["path"] for f in record["files"]) == wanted
         assert record["licence"].startswith("CC BY 4.0")
 
-        again = command("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
-        assert again.returncode == 0
-        assert "unchanged: nothing was downloaded" in again.stdout
+        again = printed("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
+        assert "unchanged: nothing was downloaded" in again
         assert sorted(served.sent) == wanted, "nothing was sent a second time"
 
         served.files = {**published, wanted[0]: published[wanted[0]] + b"\n"}
-        newer = command("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
-        assert f"downloaded: {wanted[0]}\n" in newer.stdout
+        newer = printed("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
+        assert f"downloaded: {wanted[0]}\n" in newer
         assert served.sent[len(wanted) :] == [wanted[0]]
-    listed = command("problems", "list", "--config", "cvdp")
-    assert listed.returncode == 0, listed.stderr
-    assert "cvdp_copilot_lfsr_0007" in listed.stdout
+    assert "cvdp_copilot_lfsr_0007" in printed("problems", "list", "--config", "cvdp")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("large", [False, True])
-def test_a_file_that_was_cut_short_is_never_taken_for_whole(tmp_path, published, monkeypatch, large):
+def test_a_truncated_file_is_never_accepted(tmp_path, published, monkeypatch, large):
     monkeypatch.chdir(tmp_path)
     served = Hub("nvidia/cvdp-benchmark-dataset", published, large)
     name = CVDP.files[0]
     served.cut = {name}
     with answering(served.answer) as endpoint:
-        cut = command("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
-        assert cut.returncode == 2
-        assert "fetch again" in cut.stderr
-        assert "Traceback" not in cut.stderr
+        assert "fetch again" in refusal("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
         assert not CVDP.path.exists()
         assert not Path("data/cvdp/fetched.json").exists()
         served.cut = set()
-        assert command("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint).returncode == 0
+        printed("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
         assert CVDP.path.read_bytes() == published[name]
 
-        # A file that lost its end later, without a record of it, and with the hub's client believing that it has it.
+        # A file that is truncated later, without a record, while the hub's client believes that it is complete.
         Path("data/cvdp/fetched.json").unlink()
         CVDP.path.write_bytes(published[name][:-100])
-        mended = command("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
-        assert f"downloaded: {name}\n" in mended.stdout
+        mended = printed("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
+        assert f"downloaded: {name}\n" in mended
         assert CVDP.path.read_bytes() == published[name]
 
 
-def test_a_set_that_nobody_knows_and_a_repository_without_the_files_are_told(tmp_path):
-    nobody = command("problems", "fetch", "cvpd")
-    assert nobody.returncode == 2
-    assert "no set is known as 'cvpd'" in nobody.stderr
+def test_an_unknown_set_and_a_repository_without_the_files_are_reported(tmp_path):
+    assert "no set is known as 'cvpd'" in refusal("problems", "fetch", "cvpd")
     with answering(Hub("nvidia/cvdp-benchmark-dataset", FILES).answer) as endpoint:
-        renamed = command("problems", "fetch", "cvdp", "--into", str(tmp_path), HF_ENDPOINT=endpoint)
-    assert renamed.returncode == 2
-    assert f"holds no file that matches {CVDP.files[0]}" in renamed.stderr
-    assert "cvdp_a.jsonl" in renamed.stderr
+        renamed = refusal("problems", "fetch", "cvdp", "--into", str(tmp_path), HF_ENDPOINT=endpoint)
+    assert f"holds no file that matches {CVDP.files[0]}" in renamed
+    assert "cvdp_a.jsonl" in renamed
 
 
 @pytest.mark.parametrize(
@@ -191,12 +184,10 @@ def test_a_set_that_nobody_knows_and_a_repository_without_the_files_are_told(tmp
         ({"HF_ENDPOINT": "http://127.0.0.1:9"}, "could not be fetched"),
     ],
 )
-def test_fetch_without_a_network_says_so_and_what_to_do(tmp_path, environment, said):
-    done = command("problems", "fetch", "--into", str(tmp_path / "set"), **environment)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "copy" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_fetch_without_a_network_says_what_to_do(tmp_path, environment, said):
+    told = refusal("problems", "fetch", "--into", str(tmp_path / "set"), **environment)
+    assert said in told
+    assert "copy" in told
 
 
 @pytest.mark.parametrize(
@@ -208,42 +199,39 @@ def test_fetch_without_a_network_says_so_and_what_to_do(tmp_path, environment, s
         ("grade", str(CVDP.path)),
     ],
 )
-def test_a_missing_data_set_is_told_with_the_command_that_gets_it(tmp_path, monkeypatch, words):
+def test_a_missing_data_set_is_reported_with_the_command_that_fetches_it(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     more = ("--answers", "answers.jsonl", "--output", "out.jsonl") if words[0] == "grade" else ()
     Path("answers.jsonl").write_text("")
-    done = command(*words, *more)
-    assert done.returncode == 2
-    assert ("cannot read the problem file data/cvdp" if words[0] == "grade" else "there is no data/cvdp") in done.stderr
-    assert "get it with `rtl-distill problems fetch cvdp`\n" in done.stderr
-    assert len(done.stderr.splitlines()) == 2
+    told = refusal(*words, *more)
+    assert ("cannot read the problem file data/cvdp" if words[0] == "grade" else "there is no data/cvdp") in told
+    assert "get it with `rtl-distill problems fetch cvdp`\n" in told
+    assert len(told.splitlines()) == 2
 
 
 @pytest.mark.slow
-def test_an_estimate_needs_no_data_set_and_names_the_command_that_gets_it(tmp_path, monkeypatch):
+def test_an_estimate_needs_no_data_set_and_names_the_command_that_fetches_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = command("estimate", "cvdp")
-    assert done.returncode == 0, done.stderr
-    said = " ".join(done.stdout.split())
+    said = " ".join(printed("estimate", "cvdp").split())
     assert f"there is no {CVDP.path} (get it with `rtl-distill problems fetch cvdp`): 302 problems" in said
 
 
-def test_list_shows_interfaces_with_source_and_confidence_and_all_that_is_left_out(data):
-    done = command("problems", "list", "--source", f"cvdp={data / 'cvdp'}", "--source", f"rtllm={data / 'RTLLM'}")
-    assert done.returncode == 0, done.stderr
-    assert "lfsr_8bit from golden (certain)" in done.stdout
-    assert "(low)" in done.stdout
-    assert "left out: cvdp_copilot_barrel_shifter_0031" in done.stdout
-    assert "to train on" in done.stdout
+def test_list_shows_interfaces_with_source_and_confidence_and_problems_left_out(data):
+    listed = printed("problems", "list", "--source", f"cvdp={data / 'cvdp'}", "--source", f"rtllm={data / 'RTLLM'}")
+    for part in (
+        "lfsr_8bit from golden (certain)",
+        "(low)",
+        "left out: cvdp_copilot_barrel_shifter_0031",
+        "to train on",
+    ):
+        assert part in listed
 
 
 @pytest.mark.slow
-def test_show_prints_one_problem_whole(data):
-    words = ("problems", "show", "cvdp_copilot_lfsr_0001", "--source", f"cvdp={data / 'cvdp'}")
-    done = command(*words, "--golden", "--harness")
-    assert done.returncode == 0, done.stderr
+def test_show_prints_a_whole_problem(data):
+    source = ("--source", f"cvdp={data / 'cvdp'}")
+    shown = printed("problems", "show", "cvdp_copilot_lfsr_0001", *source, "--golden", "--harness")
     for part in ("fingerprint", "lfsr_out", "Galois", "--- golden: rtl/lfsr_8bit.sv", "--- harness: src/test_lfsr.py"):
-        assert part in done.stdout
-    missing = command("problems", "show", "copilot_lfsr", "--source", f"cvdp={data / 'cvdp'}")
-    assert missing.returncode == 2
-    assert "perhaps cvdp_copilot_lfsr_0001" in missing.stderr.replace("\n", " ")
+        assert part in shown
+    missing = refusal("problems", "show", "copilot_lfsr", *source)
+    assert "perhaps cvdp_copilot_lfsr_0001" in missing.replace("\n", " ")

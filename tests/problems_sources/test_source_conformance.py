@@ -1,4 +1,4 @@
-"""What every problem source must do: those of the project, and two of a user's own in files that the project does not know."""
+"""What every problem source must do: the project's sources, and two of a user's own outside the project."""
 
 import json
 import os
@@ -12,8 +12,11 @@ from tiny_benches import write_tiny
 
 from rtl_core.config import RunConfig, load_config, to_toml
 from rtl_core.errors import ConfigError
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.problems.sources import SOURCES, FileSource, GeneratedSource, ProblemSource, override_of, source_of
+from rtl_core.run.folder import config_of
 from rtl_core.validation.level import quick_level
 from rtl_core.validation.validate import validate_problem
 from tests.command import run
@@ -74,7 +77,7 @@ def cocotb(folder: Path, data: Path) -> dict[str, Any]:
 SMALL: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
     "starter": starter, "cvdp": cvdp, "verilog-eval": benches, "rtllm": benches, OWN: own, COCOTB: cocotb,
 }  # fmt: skip
-"""Kind -> a function that writes a few problems below a folder and gives the settings that read them."""
+"""Kind -> a function that writes a few problems to a folder and returns the settings that read them."""
 
 
 def test_every_registered_source_is_checked_here():
@@ -88,7 +91,7 @@ def kind(request):
 
 @pytest.fixture
 def settings(kind, tmp_path, data):
-    """The keys of a small source in a configuration."""
+    """Keys of a small source in a configuration."""
     folder = tmp_path / "set"
     folder.mkdir()
     return {"kind": kind, **SMALL[kind](folder, data)}
@@ -106,7 +109,7 @@ def loaded_by(source: ProblemSource, seed: int = 3) -> LoadedProblems:
 
 
 def demo_with(settings: dict[str, Any], path: Path, *lines: str) -> Path:
-    """The demo's configuration as a file with this source alone, and more lines in its table."""
+    """Write the demo's configuration with this source alone, and more lines in its table."""
     shown = to_toml(load_config("demo", environment={}))
     head, _, rest = shown.partition("# The parameterised problem families")
     keys = [f"{key} = {value if isinstance(value, int) else repr(str(value))}" for key, value in settings.items()]
@@ -116,14 +119,14 @@ def demo_with(settings: dict[str, Any], path: Path, *lines: str) -> Path:
 
 
 def command(*words: str, sets: Sequence[str] = ()) -> str:
-    """What `rtl-distill` prints, the folder of these tests being importable as a user's would be."""
+    """Output of `rtl-distill` with the folder of these tests importable, like a user's."""
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     done = run(*words, sets=sets, timeout=600, env={"PYTHONPATH": path})
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_it_is_read_from_a_configuration_shown_and_stored(settings, source, tmp_path):
+def test_a_configuration_with_it_is_loaded_shown_and_stored(settings, source, tmp_path):
     config = load_config(demo_with(settings, tmp_path / "run.toml"), environment={})
     assert config.problems.sources == (source,)
     assert RunConfig.model_validate(config.model_dump(mode="json")) == config
@@ -132,13 +135,12 @@ def test_it_is_read_from_a_configuration_shown_and_stored(settings, source, tmp_
     (tmp_path / "shown.toml").write_text(shown)
     assert load_config(tmp_path / "shown.toml", environment={}) == config
     assert str(type(source).__doc__) in shown
-    rows = shown.splitlines()
-    table = rows[rows.index("[[problems.sources]]") + 1 : rows.index("[tinker]")]
-    for above, row in pairwise(table):
+    rows = shown.partition("[[problems.sources]]\n")[2].partition("[tinker]\n")[0].splitlines()
+    for above, row in pairwise(rows):
         assert row.startswith("#") or not row or above.startswith("# "), f"{row} is not explained"
 
 
-def test_mistakes_in_its_table_are_named_with_their_lines(settings, tmp_path):
+def test_errors_in_its_table_name_their_lines(settings, tmp_path):
     if "path" in settings:
         settings["path"] = tmp_path / "nowhere"
         with pytest.raises(ConfigError) as missing:
@@ -151,7 +153,7 @@ def test_mistakes_in_its_table_are_named_with_their_lines(settings, tmp_path):
         load_config(path, environment={})
 
 
-def test_a_command_line_names_it(source, settings):
+def test_it_can_be_named_on_a_command_line(source, settings):
     text = source.kind
     if isinstance(source, FileSource):
         text = f"{source.kind}={source.path}"
@@ -159,17 +161,16 @@ def test_a_command_line_names_it(source, settings):
             source_of(source.kind)
         with pytest.raises(ConfigError, match="there is no /nowhere"):
             source_of(f"{source.kind}=/nowhere")
-        everything = {**settings, "heldout_fraction": 0.0}
-        assert source_of(text) == type(source)(**everything)
+        assert source_of(text) == type(source)(**{**settings, "heldout_fraction": 0.0})
         assert not loaded_by(source_of(text)).heldout
     assert load_config("demo", [override_of([text])], environment={}).problems.sources == (source_of(text),)
 
 
-def test_it_gives_the_same_whole_problems_each_time(source):
-    loaded, again = loaded_by(source), loaded_by(source)
-    problems = [*loaded.train, *loaded.heldout]
+def test_it_returns_the_same_complete_problems_each_time(source):
+    loaded = loaded_by(source)
+    problems = loaded.every
     assert problems
-    assert problems == [*again.train, *again.heldout]
+    assert problems == loaded_by(source).every
     assert len({problem.id for problem in problems}) == len(problems) == len({p.fingerprint for p in problems})
     for problem in problems:
         assert problem.source
@@ -185,7 +186,7 @@ def test_it_gives_the_same_whole_problems_each_time(source):
         assert broken.line >= 1
 
 
-def test_broken_files_are_named_and_the_others_read(settings, source):
+def test_broken_files_are_reported_and_the_others_read(source):
     expected = {
         "cvdp": "few.jsonl:2: no id: line: is not JSON",
         OWN: "torn.md:1: torn: torn_tb.sv: No such file",
@@ -196,21 +197,21 @@ def test_broken_files_are_named_and_the_others_read(settings, source):
     assert all(line.startswith(expected[source.kind]) for line in broken)
 
 
-def test_the_split_for_reported_figures_is_apart_or_refused(source):
+def test_the_test_split_is_separate_or_refused(source):
     assert source.with_split("heldout") == source
     if isinstance(source, FileSource):
-        with pytest.raises(ConfigError, match="no split kept apart for tests"):
+        with pytest.raises(ConfigError, match="no separate test split"):
             source.with_split("test")
         return
     tuned, reported = loaded_by(source), loaded_by(source.with_split("test"))
     assert (tuned.heldout_split, reported.heldout_split) == ("heldout", "test")
     assert tuned.train == reported.train
-    seen = {problem.fingerprint for problem in (*tuned.train, *tuned.heldout)}
+    seen = {problem.fingerprint for problem in tuned.every}
     assert not seen & {problem.fingerprint for problem in reported.heldout}
 
 
 @pytest.mark.parametrize("kind", ["starter"])
-def test_a_generated_set_may_be_for_training_alone(source):
+def test_a_generated_set_may_be_for_training_only(source):
     loaded = loaded_by(source.model_copy(update={"heldout": 0, "heldout_split": "test"}))
     assert loaded.train == loaded_by(source).train
     assert (loaded.heldout, loaded.heldout_split) == ([], "heldout")
@@ -218,21 +219,20 @@ def test_a_generated_set_may_be_for_training_alone(source):
 
 @pytest.mark.parametrize("kind", ["starter"])
 @pytest.mark.parametrize(("own_seed", "shared"), [(None, False), (7, True)])
-def test_runs_of_two_seeds_share_training_problems_where_a_generated_source_has_its_own(source, own_seed, shared):
+def test_a_generated_source_with_a_seed_gives_all_runs_the_same_training_problems(source, own_seed, shared):
     first, second = (loaded_by(source.model_copy(update={"seed": own_seed}), seed) for seed in (0, 1))
     assert ([p.id for p in first.train] == [p.id for p in second.train]) is shared
     assert first.heldout == second.heldout
 
 
 def test_its_golden_answers_pass(source, grader):
-    """A published harness may be weak; one that is made with its problem may not."""
-    loaded = loaded_by(source)
-    problem = next(p for p in (*loaded.train, *loaded.heldout) if p.golden)
+    """A published harness may be weak, but not a generated one."""
+    problem = next(p for p in loaded_by(source).every if p.golden)
     found = validate_problem(problem, grader, level=quick_level(2, 1))
     assert found.status in (("fit",) if problem.generated else ("fit", "weak")), found.evidence["reason"]
 
 
-def test_one_command_lists_the_problems_of_all(tmp_path, data):
+def test_one_command_lists_the_problems_of_all_sources(tmp_path, data):
     texts: dict[str, ProblemSource] = {}
     for number, (kind, write) in enumerate(SMALL.items()):
         folder = tmp_path / str(number)
@@ -241,9 +241,8 @@ def test_one_command_lists_the_problems_of_all(tmp_path, data):
         text = f"{kind}={settings['path']}" if "path" in settings else kind
         texts[text] = SOURCES.find(kind)(kind=kind, **settings)
     listed = command("problems", "list", *(word for text in texts for word in ("--source", text)))
-    for source in texts.values():  # the first few of a longer list of generated problems are the same ones
-        loaded = loaded_by(source, seed=0)
-        assert all(problem.id in listed for problem in (*loaded.train, *loaded.heldout))
+    for source in texts.values():  # a longer list of generated problems starts with the same ones
+        assert all(problem.id in listed for problem in loaded_by(source, seed=0).every)
 
 
 def test_the_kinds_are_listed_with_their_keys():
@@ -254,12 +253,12 @@ def test_the_kinds_are_listed_with_their_keys():
 
 
 @pytest.mark.slow
-def test_a_source_of_the_users_own_is_validated_by_the_command(tmp_path, data):
+def test_the_command_validates_a_users_own_source(tmp_path, data):
     path = demo_with({"kind": OWN, **own(tmp_path, data), "heldout_fraction": 0}, tmp_path / "run.toml")
     places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}")
     printed = command("validate", str(path), "--mutants", "1", "--seeds", "1", sets=places)
     assert "own-benches" in printed
-    assert "1/1" in printed, "golden answers that pass"
+    assert "1/1" in printed, "passing golden answers"
     assert "torn.md:1" in printed
 
 
@@ -274,7 +273,7 @@ def test_a_source_of_the_users_own_is_validated_by_the_command(tmp_path, data):
         ("rtl_core.problems.sources:FileSource", "`FileSource` in rtl_core.problems.sources is no source"),
     ],
 )
-def test_a_wrong_kind_is_named_with_its_line(kind, said, tmp_path):
+def test_an_unknown_kind_is_reported_with_its_line(kind, said, tmp_path):
     path = demo_with({"kind": kind}, tmp_path / "run.toml")
     line = path.read_text().splitlines().index(f"kind = '{kind}'") + 1
     with pytest.raises(ConfigError) as error:
@@ -285,16 +284,11 @@ def test_a_wrong_kind_is_named_with_its_line(kind, said, tmp_path):
         source_of(kind)
 
 
-def test_a_stored_run_whose_source_is_gone_says_so(tmp_path):
-    from rtl_core.history.records import RunRecord
-    from rtl_core.history.store import History
-    from rtl_core.run.folder import config_of
-
+def test_a_stored_run_with_a_missing_source_is_reported(tmp_path):
     config = load_config("demo", environment={}).model_dump(mode="json")
     config["problems"]["sources"] = [{"kind": "gone:Benches", "path": "x"}]
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="old", status="cancelled", student="s", config=config))
-    with pytest.raises(
-        ConfigError, match=r"run 'old' cannot be used here\n  `problems.sources.0.kind`: source 'gone.*PYTHONPATH"
-    ):
+    said = r"run 'old' cannot be used here\n  `problems.sources.0.kind`: source 'gone.*PYTHONPATH"
+    with pytest.raises(ConfigError, match=said):
         config_of(history, "old")

@@ -1,4 +1,4 @@
-"""All problems of one design stand on one side of the split, judged by other means than those that split them."""
+"""All problems of one design are on one side of the split, checked by other means than those that make the split."""
 
 import json
 import re
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.problems.load import load_problems
 from rtl_core.problems.near_duplicates import BY_DESIGN, pairs
 from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.problems.sources import load_problems
 from rtl_core.problems.sources.cvdp import CvdpSource
 from rtl_core.problems.sources.rtllm import RtllmSource
 from rtl_core.problems.sources.verilog_eval import VerilogEvalSource
@@ -34,48 +34,46 @@ def both(data):
 
 def ip_of(problem: Problem) -> str:
     """`fixed_arbiter` of `cvdp_agentic_fixed_arbiter_0001`, in lower case."""
-    parts = problem.id.lower().split("_")
-    return "_".join(parts[2:-1])
+    return "_".join(problem.id.lower().split("_")[2:-1])
+
+
+def texts_of(problem: Problem) -> list[str]:
+    """The prompt and the shown RTL."""
+    return [problem.prompt, *(text for path, text in problem.context.items() if path.startswith("rtl/"))]
 
 
 def modules_of(problem: Problem) -> set[str]:
-    """Names behind `module` at the begin of a line, in the RTL that is shown and in the prompt, and the RTL files that are asked for."""
-    rtl = [text for path, text in problem.context.items() if path.startswith("rtl/")]
-    found = {
-        name.lower()
-        for text in [*rtl, problem.prompt]
-        for name in re.findall(r"^\s*module\s+(\w+)\s*[#(;]", text, re.M)
-    }
-    return found | {Path(path).stem.lower() for path in problem.targets if path.startswith("rtl/")}
+    """Names after `module` at the start of a line, in the shown RTL and the prompt, and names of the demanded RTL files."""
+    names = re.findall(r"^\s*module\s+(\w+)\s*[#(;]", "\n".join(texts_of(problem)), re.M)
+    names += [Path(path).stem for path in problem.targets if path.startswith("rtl/")]
+    return set(map(str.lower, names))
 
 
 def lines_of(problem: Problem) -> list[str]:
-    """The prompt and the RTL that is shown as lines without white space, the short ones left out."""
-    texts = [problem.prompt, *(text for path, text in problem.context.items() if path.startswith("rtl/"))]
-    lines = ["".join(line.split()) for text in texts for line in text.splitlines()]
+    """The longer lines of the prompt and the shown RTL, without white space."""
+    lines = ["".join(line.split()) for text in texts_of(problem) for line in text.splitlines()]
     return [line for line in lines if len(line) > 12]
 
 
 def share_a_design(loaded: LoadedProblems, what) -> list[tuple[str, str]]:
-    """Pairs across the border that have something in common."""
+    """Pairs of a training and a held-out problem that have something in common."""
     return [(a.id, b.id) for a in loaded.train for b in loaded.heldout if what(a) & what(b)]
 
 
 @pytest.mark.slow
-def test_no_ip_of_the_agentic_problems_stands_on_both_sides(agentic, both):
-    assert len(agentic.train) + len(agentic.heldout) == 92
-    assert len(both.train) + len(both.heldout) == 92 + 38
+def test_no_ip_of_the_agentic_problems_is_on_both_sides(agentic, both):
+    assert (len(agentic.every), len(both.every)) == (92, 92 + 38)
     for loaded in (agentic, both):
         assert not share_a_design(loaded, lambda p: {ip_of(p)})
 
 
-def test_no_module_that_is_shown_or_asked_for_stands_on_both_sides(agentic, both):
+def test_no_shown_or_demanded_module_is_on_both_sides(agentic, both):
     for loaded in (agentic, both):
         assert not share_a_design(loaded, modules_of)
 
 
-def test_no_agentic_problem_shows_lines_that_one_on_the_other_side_shows(agentic):
-    """By whole lines of prompt and code, as difflib matches them: designs of their own share a tenth of their lines at most."""
+def test_agentic_problems_on_different_sides_share_few_lines(agentic):
+    """By difflib on whole lines of prompt and code; different designs share at most a tenth of their lines."""
     worst = max(
         (SequenceMatcher(None, lines_of(a), lines_of(b), autojunk=False).ratio(), a.id, b.id)
         for a in agentic.train
@@ -85,21 +83,21 @@ def test_no_agentic_problem_shows_lines_that_one_on_the_other_side_shows(agentic
 
 
 def test_the_split_by_id_would_fail_these_criteria(data):
-    """The criteria can fail: seven of the problems that were held out by id had a sibling in training."""
+    """The criteria can fail: seven problems that are held out by id have a sibling in training."""
     loaded = load_problems([CvdpSource(kind="cvdp", path=data / "cvdp" / AGENTIC)], 0, "id")
     siblings = {b for _, b in share_a_design(loaded, lambda p: {ip_of(p)})}
     assert len(siblings) == 7
     assert share_a_design(loaded, modules_of)
 
 
-def test_nothing_that_a_split_by_design_holds_out_has_a_near_duplicate_in_training(both):
+def test_no_held_out_problem_of_a_split_by_design_has_a_near_duplicate_in_training(both):
     assert not pairs(both.train, both.heldout, BY_DESIGN)
 
 
-def test_the_share_held_out_is_near_the_fraction(data, agentic, both):
-    """17 of 92, 26 of 130 and 15 of 78; by chance one would expect 20 % give or take 6, 5 and 5 points."""
+def test_the_held_out_share_is_near_the_fraction(data, agentic, both):
+    """17 of 92, 26 of 130 and 15 of 78; a random split would give 20 % with deviations of 6, 5 and 5 points."""
     verilog_eval = load_problems([VerilogEvalSource(kind="verilog-eval", path=data / "verilog-eval")], 0)
-    shares = [len(one.heldout) / (len(one.train) + len(one.heldout)) for one in (agentic, both, verilog_eval)]
+    shares = [len(loaded.heldout) / len(loaded.every) for loaded in (agentic, both, verilog_eval)]
     assert shares == pytest.approx([0.2, 0.2, 0.2], abs=0.02)
 
 
@@ -108,9 +106,9 @@ def test_a_design_never_changes_sides_as_the_set_grows(data, tmp_path, agentic):
     (tmp_path / "some.jsonl").write_text("".join(lines[::3]))
     some = load_problems([CvdpSource(kind="cvdp", path=tmp_path / "some.jsonl")], 0)
     of_all = {p.id for p in agentic.heldout}
-    moved = {one.moved for one in agentic.moved}
+    moved = {move.moved for move in agentic.moved}
     assert {p.id for p in some.heldout} <= of_all
-    assert {p.id for p in some.train} & of_all <= moved, "only what belongs to a problem that came since"
+    assert {p.id for p in some.train} & of_all <= moved, "only problems that belong to a newer one"
 
 
 CODE = """\
@@ -126,14 +124,14 @@ endmodule
 
 
 def cvdp(identity: str, prompt: str, context: dict[str, str], target: str) -> str:
-    """A line of a single-turn file."""
+    """Line of a single-turn file."""
     compose = "services:\n  direct:\n    image: __OSS_SIM_IMAGE__\n    command: pytest\n"
     given = {"id": identity, "prompt": prompt, "context": context, "targets": (target,)}
     return json.dumps(record_of(a_problem(**given, harness={"docker-compose.yml": compose}))) + "\n"
 
 
-def test_a_design_under_another_name_moves_with_all_of_its_design(tmp_path):
-    """One IP under another name, its identifiers changed, in a source of its own of which nothing is held out by hash."""
+def test_a_renamed_design_moves_with_all_its_problems(tmp_path):
+    """An IP with another name and other identifiers, in its own source without problems held out by hash."""
     first = CODE.format(name="mixer", a="din", b="dout", c="state", d="count")
     other = CODE.format(name="blend", a="sample", b="result", c="acc", d="phase")
     twin = cvdp("cvdp_copilot_blend_0003", "Add a bypass to the blender.", {"rtl/blend.sv": other}, "rtl/blend.sv")
@@ -162,7 +160,5 @@ def test_a_problem_of_verilog_eval_and_of_rtllm_is_a_design_of_its_own(data):
         RtllmSource(kind="rtllm", path=data / "RTLLM"),
     )
     loaded = load_problems(sources, 0)
-    assert len({design.name for design in loaded.designs.values()}) == len(loaded.train) + len(loaded.heldout)
-    assert not any(design.modules for design in loaded.designs.values()), (
-        "all of VerilogEval call their module TopModule"
-    )
+    assert len({design.name for design in loaded.designs.values()}) == len(loaded.every)
+    assert not any(design.modules for design in loaded.designs.values()), "all of VerilogEval's modules are TopModule"

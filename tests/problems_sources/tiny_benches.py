@@ -1,4 +1,4 @@
-"""Two problems in the formats of VerilogEval and RTLLM that need no data set, and ways to run an answer against a bench."""
+"""Two problems in the formats of VerilogEval and RTLLM, without a data set, and a function that runs an answer against a bench."""
 
 from pathlib import Path
 
@@ -82,7 +82,7 @@ endmodule
 
 
 def write_tiny(folder: Path) -> None:
-    """Write both problems, so that `folder` is a clone of either set."""
+    """Write both problems; `folder` then looks like a clone of either set."""
     (folder / "counter_tiny").mkdir()
     for place, files in ((folder, _VERILOG_EVAL), (folder / "counter_tiny", _RTLLM)):
         for name, text in files.items():
@@ -90,7 +90,7 @@ def write_tiny(folder: Path) -> None:
 
 
 def tiny_problems(folder: Path) -> dict[str, Problem]:
-    """Writes and reads the two problems; by the name of what they ask for."""
+    """Write and read the two problems: name -> problem."""
     write_tiny(folder)
     sets = read_verilog_eval(folder), read_rtllm(folder)
     assert not any(found.broken for found in sets), [found.broken for found in sets]
@@ -98,7 +98,7 @@ def tiny_problems(folder: Path) -> dict[str, Problem]:
 
 
 def judged(executor: Executor, problem: Problem, text: str) -> StepResult:
-    """What the harness alone says of an answer, nothing having looked at its text before."""
+    """Run the harness alone on an answer, without screening its text."""
     services, mounts = read_services(problem.harness)
     job = Job(
         files={problem.targets[0]: text},

@@ -1,9 +1,8 @@
-"""A prompt template of a user's own, whole."""
+"""A complete prompt template of a user's own."""
 
 from collections.abc import Mapping
 
-from rtl_core.prompting.messages import answer_format, with_context
-from rtl_core.prompting.templates import Message
+from rtl_core.prompting.templates import Message, answer_format, with_context
 from rtl_core.types.problem import Problem
 
 

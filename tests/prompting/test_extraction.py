@@ -1,4 +1,4 @@
-"""What a response stands for: each rule of answer extraction, each trap of the public runner's parser, and which block is the answer."""
+"""Each rule of answer extraction, each trap of the public runner's parser, and the choice of the block."""
 
 import json
 
@@ -62,12 +62,6 @@ def test_a_block_inside_thoughts_never_wins(response):
     assert extract_answer(response, ONE).files == {"rtl/m.sv": CODE}
 
 
-def test_a_response_that_ends_within_its_thoughts_is_no_answer():
-    answer = extract_answer(f"<think>```verilog\n{CODE}```", ONE)
-    assert not answer.files
-    assert "thoughts" in (answer.error or "")
-
-
 NAMED = CODE.replace(
     "endmodule",
     """  // not </think>
@@ -109,17 +103,27 @@ def test_a_tag_in_code_neither_opens_nor_ends_a_thought(response):
         f"```verilog\n{CODE.replace('= a', '= ~a')}``` So it is.</think>\n\n",
     ],
 )
-def test_a_thought_that_broke_off_a_draft_is_left_out_whole(draft):
+def test_a_thought_that_broke_off_a_draft_is_removed_completely(draft):
     assert extract_answer(f"{draft}```verilog\n{CODE}```", ONE).files == {"rtl/m.sv": CODE}
     assert not extract_answer(draft, ONE).files
     assert extract_answer(f"```verilog\nmodule m;\nNo.</think>\n```verilog\n{CODE}```", ONE).files == {"rtl/m.sv": CODE}
 
 
-@pytest.mark.parametrize("response", ["", "   \n", "I cannot do this.", "```verilog\n```", "```\n\n```"])
-def test_no_code_is_no_answer_with_a_reason(response):
+@pytest.mark.parametrize(
+    ("response", "error"),
+    [
+        ("", "empty"),
+        ("   \n", "empty"),
+        ("I cannot do this.", "no fenced block"),
+        ("```verilog\n```", "no fenced block"),
+        ("```\n\n```", "no fenced block"),
+        (f"<think>```verilog\n{CODE}```", "thoughts"),
+    ],
+)
+def test_a_response_without_an_answer_has_an_error(response, error):
     answer = extract_answer(response, ONE)
     assert not answer.files
-    assert answer.error
+    assert error in answer.error
 
 
 def test_several_targets_from_json_with_raw_newlines_in_strings():
@@ -142,7 +146,7 @@ def test_several_targets_from_labelled_blocks(response):
     assert list(extract_answer("```verilog\n// rtl/b.sv\nmodule x; endmodule\n```", TWO).files) == ["rtl/b.sv"]
 
 
-def test_only_declared_targets_are_accepted_and_the_others_are_named():
+def test_only_declared_targets_are_accepted_and_the_others_are_listed():
     offered = {
         "rtl/a.sv": CODE,
         "src/conftest.py": "import os",
@@ -153,12 +157,9 @@ def test_only_declared_targets_are_accepted_and_the_others_are_named():
     answer = extract_answer(json.dumps({"code": [offered]}), TWO)
     assert list(answer.files) == ["rtl/a.sv"]
     assert set(answer.ignored) == set(offered) - {"rtl/a.sv"}
-
-
-def test_json_without_any_declared_target_is_no_answer():
     answer = extract_answer(json.dumps({"code": [{"src/conftest.py": "x"}]}), TWO)
     assert not answer.files
-    assert "conftest" in (answer.error or "")
+    assert "conftest" in answer.error
 
 
 OTHER = "module m2(input a, output y);\n  assign y = ~a;\nendmodule\n"
@@ -183,7 +184,7 @@ def problem(**changes):
 
 @pytest.mark.parametrize("around", [PORTS, HEADER, STUB, ELIDED, COMMENTED, BENCH, USAGE, OTHER])
 @pytest.mark.parametrize("tag", ["verilog", ""])
-def test_what_stands_beside_the_design_is_not_taken_for_it(around, tag):
+def test_text_beside_the_design_is_not_used(around, tag):
     before = f"The ports:\n{block(around, tag)}The design:\n{block(CODE)}"
     after = f"The design:\n{block(CODE)}More:\n{block(around, tag)}"
     for response in (before, after):
@@ -191,26 +192,26 @@ def test_what_stands_beside_the_design_is_not_taken_for_it(around, tag):
 
 
 @pytest.mark.parametrize("around", [PORTS, HEADER, STUB, BENCH, USAGE])
-def test_the_demanded_module_counts_where_the_file_is_named_otherwise(around):
+def test_the_demanded_module_is_used_even_if_the_file_has_another_name(around):
     response = block(around) + block(CODE)
     assert answer_to(problem(), response).files == {"rtl/design.sv": CODE}
     harness = {"src/.env": "TOPLEVEL = m\n"}
     assert answer_to(problem(interface=None, harness=harness), response).files == {"rtl/design.sv": CODE}
 
 
-def test_a_top_level_that_the_problem_gives_is_not_demanded():
+def test_a_top_level_that_the_problem_provides_is_not_demanded():
     given = problem(interface=None, harness={"src/.env": "TOPLEVEL = top\n"}, context={"rtl/top.sv": USAGE})
     assert demanded_modules(given) == []
     assert demanded_modules(given.model_copy(update={"context": {}})) == ["top"]
 
 
 @pytest.mark.parametrize("example", [EXAMPLE, f"```json\n{EXAMPLE}\n```", EXAMPLE.replace("<complete file>", HEADER)])
-def test_an_example_of_the_json_format_is_not_taken_for_the_answer(example):
+def test_an_example_of_the_json_format_is_not_the_answer(example):
     response = f"The format would be {example}\nHere it is:\n{block(CODE)}"
     assert extract_answer(response, ONE).files == {"rtl/m.sv": CODE}
 
 
-def test_of_several_json_values_the_one_that_defines_the_modules_is_taken():
+def test_of_several_json_values_the_one_that_defines_the_modules_is_used():
     texts = {path: f"module {path[4]};\n  assign y = 1;\nendmodule\n" for path in TWO}
     example = {"code": [dict.fromkeys(TWO, "<complete file>")]}
     foreign = {"files": {"notes.txt": "x"}}
@@ -230,22 +231,20 @@ def test_a_port_list_under_a_files_name_does_not_hide_the_file():
     assert extract_answer(unlabelled, TWO).files == texts
 
 
-def test_of_two_whole_definitions_the_first_is_taken_as_by_the_public_runner():
-    second = CODE.replace("= a", "= ~a")
-    assert extract_answer(block(CODE) + block(second), ONE).files == {"rtl/m.sv": CODE}
+CUT = "module m(input a, output y);\n  assign y ="
+QUOTED = 'module x;\n  initial $display("module m; assign y = 1; endmodule");\nendmodule\n'
 
 
-def test_an_answer_that_was_cut_off_is_taken_before_its_port_list_and_its_test_bench():
-    cut = "module m(input a, output y);\n  assign y ="
-    assert extract_answer(block(PORTS) + block(BENCH) + f"```verilog\n{cut}", ONE).files == {"rtl/m.sv": cut + "\n"}
-
-
-def test_without_the_demanded_module_a_design_is_taken_before_a_snippet_or_a_test_bench():
-    for around in (PORTS, BENCH.replace("m dut", "m2 dut")):
-        assert extract_answer(block(around) + block(OTHER), ONE).files == {"rtl/m.sv": OTHER}
-    assert extract_answer(block(PORTS) + block("assign y = a;\n"), ONE).files == {"rtl/m.sv": PORTS}
-
-
-def test_what_only_a_comment_or_a_string_says_defines_nothing():
-    quoted = 'module x;\n  initial $display("module m; assign y = 1; endmodule");\nendmodule\n'
-    assert extract_answer(block(COMMENTED) + block(quoted) + block(CODE), ONE).files == {"rtl/m.sv": CODE}
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        (block(CODE) + block(CODE.replace("= a", "= ~a")), CODE),  # like the public runner
+        (f"{block(PORTS)}{block(BENCH)}```verilog\n{CUT}", f"{CUT}\n"),
+        (block(PORTS) + block(OTHER), OTHER),
+        (block(BENCH.replace("m dut", "m2 dut")) + block(OTHER), OTHER),
+        (block(PORTS) + block("assign y = a;\n"), PORTS),
+        (block(COMMENTED) + block(QUOTED) + block(CODE), CODE),
+    ],
+)
+def test_the_best_of_several_blocks_is_used(response, expected):
+    assert extract_answer(response, ONE).files == {"rtl/m.sv": expected}

@@ -1,4 +1,4 @@
-"""Whatever a model writes, its answer is read in time linear in its length: the trainer's own process does it."""
+"""Reading any text of a model takes linear time, since it happens in the trainer's process."""
 
 import random
 
@@ -51,7 +51,7 @@ def _extract(targets):
     return lambda text: extract_answer(text, targets)
 
 
-def _look(text):
+def _read_modules(text):
     for module in modules(bare(text)[0]):
         assert module.is_complete in (True, False)
         assert module.is_bench in (True, False)
@@ -62,15 +62,15 @@ def _repeated(pattern):
 
 
 @pytest.mark.parametrize("pattern", REPEATED)
-def test_a_text_of_one_thing_repeated_is_read_in_linear_time(pattern):
+def test_a_repeated_pattern_is_read_in_linear_time(pattern):
     for targets in TARGETS:
         assert_linear(_extract(targets), _repeated(pattern))
-    assert_linear(_look, _repeated(pattern))
+    assert_linear(_read_modules, _repeated(pattern))
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_what_begins_and_never_ends_is_read_in_linear_time(head):
-    # The backtick at the end makes what almost was a fence line none.
+def test_an_unfinished_construct_is_read_in_linear_time(head):
+    # Because of the backtick at the end, a line that is almost a fence line is none.
     for pattern in AFTER_HEADS:
         assert_linear(_extract(TARGETS[0]), lambda size, p=pattern: head + _repeated(p)(size - len(head) - 1) + "`")
 
@@ -83,7 +83,7 @@ def test_random_text_is_read_in_linear_time(make, targets):
 
 @pytest.mark.parametrize("targets", TARGETS)
 def test_an_answer_is_found_at_the_end_of_the_longest_response(targets):
-    """A real answer behind everything that may precede one."""
+    """A real answer after everything that may precede one."""
     stems = [path.rsplit("/")[-1].removesuffix(".sv") for path in targets]
     blocks = "".join(f"```verilog\nmodule {name};\nassign y = 1;\nendmodule\n```\n" for name in stems)
     noise = "<think>``` " * 1000 + "</think>" + '{"code": {' * 1000 + "\n"

@@ -1,33 +1,25 @@
-"""Templates for compliance: what each adds, and that none tells what the specification hides."""
+"""Prompt templates: what each adds, that none reveals more than the specification, and that `cvdp` is the public runner's, byte for byte."""
 
 import pytest
 
 from rtl_core.config import load_config
 from rtl_core.config.models import PromptingSection
 from rtl_core.errors import ConfigError
-from rtl_core.prompting.messages import SYSTEM, build_messages
-from rtl_core.prompting.templates import TEMPLATES
+from rtl_core.prompting.templates import SYSTEM, TEMPLATES, build_messages
 from rtl_core.prompting.templates.shipped import EXAMPLE, interface_table
 from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Port, Problem
 from tests.nouns import a_problem
 
 
 def problem(prompt: str, **changes) -> Problem:
-    ports = (
-        Port(name="clk_i", direction="input", width=1),
-        Port(name="load", direction="input", width=12),
-        Port(name="hidden_q", direction="output", width=12),
-    )
-    interface = Interface(
-        module="box",
-        ports=ports,
-        parameters=(Parameter(name="DEPTH", default=4),),
-        source=InterfaceSource.GOLDEN,
-    )
+    facts = (("clk_i", "input", 1), ("load", "input", 12), ("hidden_q", "output", 12))
+    ports = tuple(Port(name=name, direction=direction, width=width) for name, direction, width in facts)
+    depth = Parameter(name="DEPTH", default=4)
+    interface = Interface(module="box", ports=ports, parameters=(depth,), source=InterfaceSource.GOLDEN)
     return a_problem(**{"prompt": prompt, "targets": ("rtl/box.sv",), "interface": interface, **changes})
 
 
-def test_the_configuration_takes_and_explains_every_template_and_no_other():
+def test_the_configuration_accepts_and_explains_every_template_and_no_other():
     assert PromptingSection().template == "exact"
     assert set(TEMPLATES.entries) >= {"bare", "exact", "table", "examples", "full"}
     for name, template in TEMPLATES.entries.items():
@@ -45,13 +37,12 @@ def test_a_template_of_the_users_own_is_named_by_its_import_path():
     (user,) = build_messages(asked, config.prompting.template)
     assert user["content"].startswith("Module box.\n\nFile `rtl/x.v`:")
     assert user["content"].endswith(build_messages(asked, "exact")[1]["content"][-40:])
-    with pytest.raises(
-        ConfigError, match=r"own_template:curt.*: `prompting.template`: `curt` in own_template is no template"
-    ):
+    said = r"own_template:curt.*: `prompting.template`: `curt` in own_template is no template"
+    with pytest.raises(ConfigError, match=said):
         load_config("demo", ["prompting.template=own_template:curt"], environment={})
 
 
-def test_the_table_lists_what_the_text_shows_and_nothing_else():
+def test_the_table_lists_only_what_the_text_contains():
     table = interface_table(problem("Module box: clk_i, load of 12 bits. DEPTH words."))
     assert "| `load` | input | 12 |" in table
     assert "| `clk_i` | input | 1 |" in table
@@ -60,7 +51,7 @@ def test_the_table_lists_what_the_text_shows_and_nothing_else():
     assert "Parameters: `DEPTH`." in table
 
 
-def test_a_width_that_the_text_does_not_name_is_not_told():
+def test_the_table_omits_a_width_that_the_text_does_not_contain():
     table = interface_table(problem("Module box: clk_i and a bus load."))
     assert "| `load` | input | as specified |" in table
     assert "| `load` | input | 12 |" in interface_table(problem("Module box: `input [11:0] load`."))
@@ -86,3 +77,49 @@ def test_the_bare_template_adds_nothing_and_several_targets_are_asked_for_as_jso
     assert build_messages(problem("Mend it."), "bare") == [{"role": "user", "content": "Mend it."}]
     content = build_messages(problem("Mend it.", targets=("rtl/a.v", "rtl/b.v")), "exact")[-1]["content"]
     assert '{"code": [{"rtl/a.v": "<complete file>"}, {"rtl/b.v": "<complete file>"}]}' in content
+
+
+# The template `cvdp`: these texts were written by the public runner.
+
+PUBLIC_SYSTEM = (
+    "You are a helpful assistance.\nConsider that you have a folder structure like the following:\n\n"
+    "    - rtl/*   : Contains files which are RTL code.\n"
+    "    - verif/* : Contains files which are used to verify the correctness of the RTL code.\n"
+    "    - docs/*  : Contains files used to document the project, like Block Guides, RTL Plans and Verification Plans.\n\n"
+    "When generating files, return the file name in the correct place at the folder structure.\n"
+)
+
+
+def asked(*targets: str, category: str = "cid016") -> list[dict[str, str]]:
+    context = {"docs/spec.md": "Count up.\n", "rtl/a.sv": "module a;\nendmodule"}
+    given = {"prompt": "Mend it.", "system": "Use sed and patch.", "context": context, "targets": targets}
+    return build_messages(a_problem(category=category, **given), "cvdp")
+
+
+def test_the_public_runner_asks_for_one_file_as_plain_text():
+    system, user = asked("rtl/a.sv")
+    assert system == {
+        "role": "system",
+        "content": PUBLIC_SYSTEM + "\nYou are solving an 'RTL Debugging and Bug Fixing' problem. To solve this problem correctly, you should"
+        " only respond with the RTL code that is debugged and fixed to address the bug.\n",
+    }  # fmt: skip
+    assert user == {
+        "role": "user",
+        "content": "\nConsider the following content for the file docs/spec.md:\n```\nCount up.\n\n```"
+        "\nConsider the following content for the file rtl/a.sv:\n```\nmodule a;\nendmodule\n```"
+        "\nProvide me one answer for this request: Mend it.\n"
+        "Please provide your response as plain text without any JSON formatting. Your response will be saved directly to: rtl/a.sv.\n",
+    }
+
+
+def test_the_public_runner_asks_for_several_files_as_json():
+    system, user = asked("rtl/a.sv", "rtl/b.sv", category="cid002")
+    assert system["content"] == (
+        PUBLIC_SYSTEM + "\nYou are solving an 'RTL Code Completion' problem. To solve this problem correctly, you should only respond with the"
+        " RTL code generated according to the requirements.\n"
+        "\nProvide the response in one of the following JSON schemas: \n"
+        '{ "code": [{ "<name>" : "<code>"}] }\nor\n{ "response": "<response>" }\n'
+        "The response should be in JSON format, including double-quotes around keys and values, and proper escaping of quotes within"
+        " values, and escaping of newlines."
+    )  # fmt: skip
+    assert user["content"].endswith("request: Mend it.\nName the files as: ['rtl/a.sv', 'rtl/b.sv'].\n")

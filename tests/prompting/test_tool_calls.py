@@ -1,4 +1,4 @@
-"""Ten published chat templates: calls of tools read as they are written, and conversations that only grow, token by token."""
+"""Ten published chat templates: tool calls are parsed, and conversations only grow, token by token."""
 
 import json
 from functools import cache
@@ -11,14 +11,14 @@ from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat, decoded
 
 SETTINGS = [(model, thinking) for model in MODELS for thinking, ending in model.prompts.items() if ending is not None]
-CANNOT = "cannot write calls of tools"
+CANNOT = "cannot write tool calls"
 REFUSED = {
-    ("Qwen-Qwen3-0.6B", False): "writes earlier turns otherwise than they were",
+    ("Qwen-Qwen3-0.6B", False): "renders earlier turns differently",
     ("deepseek-ai-DeepSeek-V3.1", True): "drops the thoughts of earlier turns",
     **{("Kimi-K2-Instruct", thinking): CANNOT for thinking in (None, False)},
     **{("HuggingFaceTB-SmolLM3-3B", thinking): CANNOT for thinking in (None, True, False)},
 }  # fmt: skip
-GROWING = [one for one in SETTINGS if (one[0].file, one[1]) not in REFUSED]
+GROWING = [(model, thinking) for model, thinking in SETTINGS if (model.file, thinking) not in REFUSED]
 growing = pytest.mark.parametrize(("model", "thinking"), GROWING, ids=[f"{m.file}-{t}" for m, t in GROWING])
 
 
@@ -49,7 +49,7 @@ def chat_of(tokenizers, model, thinking):
 
 
 def said(chat, thought, calls, number):
-    """An assistant's message as whoever renders whole conversations would write it."""
+    """An assistant's message for rendering the whole conversation."""
     calls = [
         {"type": "function", "id": f"c{number}", "function": {"name": name, "arguments": arguments}}
         for name, arguments in calls
@@ -63,15 +63,15 @@ def whole(chat, messages, header=True):
 
 
 @pytest.mark.parametrize(("model", "thinking"), list(REFUSED))
-def test_templates_that_rewrite_history_or_know_no_calls_are_refused(tokenizers, model, thinking):
-    (found,) = [one for one, _ in SETTINGS if one.file == model and _ == thinking]
+def test_templates_that_rewrite_history_or_lack_calls_are_refused(tokenizers, model, thinking):
+    (found,) = [entry for entry, mode in SETTINGS if (entry.file, mode) == (model, thinking)]
     with pytest.raises(ConfigError, match=REFUSED[model, thinking]) as told:
         chat_of(tokenizers, found, thinking)
     assert told.value.hint
 
 
 @growing
-def test_a_conversation_only_grows_and_is_what_the_template_renders_of_the_whole(tokenizers, model, thinking):
+def test_a_growing_conversation_is_what_the_template_renders_of_the_whole(tokenizers, model, thinking):
     chat = chat_of(tokenizers, model, thinking)
     tokens = chat.first(MESSAGES)
     messages = list(MESSAGES)
@@ -87,7 +87,7 @@ def test_a_conversation_only_grows_and_is_what_the_template_renders_of_the_whole
         found = chat.read(text)
         assert [(call.name, json.loads(call.arguments)) for call in found] == calls
         call = Call(found[0].name, found[0].arguments, f"c{number}")
-        # A result could hold the tokens that end a turn: as text they end none.
+        # Tokens that end a turn are plain text inside a result.
         tokens = [*prompt, *sampled, *chat.after([call], [result])]
         messages.append({"role": "tool", "name": call.name, "tool_call_id": call.id, "content": result})
         assert tokens == whole(chat, messages)
@@ -95,7 +95,7 @@ def test_a_conversation_only_grows_and_is_what_the_template_renders_of_the_whole
 
 @growing
 def test_what_was_sampled_is_never_rendered_again(tokenizers, model, thinking):
-    """Tokens that no tokenizer would choose for their text stand in the next prompt as they were sampled."""
+    """Unusual tokens for a text stay in the next prompt as they were sampled."""
     chat = chat_of(tokenizers, model, thinking)
     tokens = chat.first(MESSAGES)
     for number in range(3):
@@ -110,7 +110,7 @@ def test_what_was_sampled_is_never_rendered_again(tokenizers, model, thinking):
 
 
 @growing
-def test_malformed_calls_keep_their_name_or_text_so_that_the_model_can_be_told(tokenizers, model, thinking):
+def test_malformed_calls_keep_their_name_or_text(tokenizers, model, thinking):
     chat = chat_of(tokenizers, model, thinking)
     assert chat.read("No call at all, only `code` and a {brace}.") == ()
     prompt = chat.first(MESSAGES)
@@ -136,10 +136,10 @@ REWRITING = {
 
 
 @pytest.mark.parametrize(("model", "thinking"), SETTINGS, ids=[f"{m.file}-{t}" for m, t in SETTINGS])
-def test_without_tools_a_conversation_of_answers_only_grows_or_is_refused(tokenizers, model, thinking):
+def test_without_tools_a_conversation_only_grows_or_is_refused(tokenizers, model, thinking):
     plain = Chat(tokenizers(model), thinking=thinking, model=model.file)
     if (model.file, thinking) in REWRITING:
-        with pytest.raises(ConfigError, match=r"drops the thoughts|writes earlier turns otherwise"):
+        with pytest.raises(ConfigError, match=r"drops the thoughts|renders earlier turns differently"):
             ToolChat(plain, [])
         return
     chat, messages = ToolChat(plain, []), list(MESSAGES)
@@ -157,25 +157,25 @@ def test_without_tools_a_conversation_of_answers_only_grows_or_is_refused(tokeni
     assert chat.read('<tool_call>{"name": "read", "arguments": {}}</tool_call>') == ()
 
 
-def test_gpt_oss_names_the_recipient_in_either_place(tokenizers):
-    (model,) = [one for one in MODELS if one.channels]
+def test_gpt_oss_may_name_the_recipient_in_either_place(tokenizers):
+    (model,) = [model for model in MODELS if model.channels]
     chat = chat_of(tokenizers, model, None)
     thought = "<|start|>assistant<|channel|>analysis<|message|>to=functions.list {} no<|end|>"
     for call in ("<|channel|>commentary to=functions.read <|constrain|>json<|message|>", " to=functions.read<|channel|>commentary json<|message|>"):  # fmt: skip
         assert chat.read(f'{thought}<|start|>assistant{call}{{"path": "a"}}') == (Call("read", '{"path": "a"}'),)
 
 
-def test_several_calls_of_a_turn_are_read_and_answered_in_order(tokenizers):
+def test_several_calls_of_a_turn_are_parsed_and_answered_in_order(tokenizers):
     for model, thinking in GROWING:
         chat = chat_of(tokenizers, model, thinking)
         calls = [("read", {"path": "a"}), ("read", {"path": "b"}), ("list", {})]
         try:
             turn = whole(chat, [*MESSAGES, said(chat, "t", calls, 0)], header=False)
         except Exception:
-            assert model.file.startswith("meta-llama")  # its template allows one
+            assert model.file.startswith("meta-llama")  # its template allows one call
             continue
         if model.channels:
-            continue  # its template renders the first alone
+            continue  # its template renders only the first call
         prompt = chat.first(MESSAGES)
         found = chat.read(chat.chat.opening(prompt) + decoded(chat.chat.tokenizer, turn[len(prompt) :]))
         assert [call.name for call in found] == ["read", "read", "list"]
@@ -187,10 +187,8 @@ def test_several_calls_of_a_turn_are_read_and_answered_in_order(tokenizers):
 
 @pytest.mark.parametrize("mark", ["<tool_call>\n<function=", "<tool_call> <function=", "<function="])
 @pytest.mark.parametrize("file", ["Qwen3-Coder", "Qwen3.5-4B"])
-def test_a_call_is_read_without_the_tag_around_it(tokenizers, file, mark):
+def test_a_call_without_the_tag_around_it_is_parsed(tokenizers, file, mark):
     chat = chat_of(tokenizers, next(model for model in MODELS if model.file == file), None)
     calls = "".join(f"{mark}read>\n<parameter=path>\n{path}\n</parameter>\n</function>\n</tool_call>" for path in "ab")
-    assert [(call.name, json.loads(call.arguments)["path"]) for call in chat.read(calls)] == [
-        ("read", "a"),
-        ("read", "b"),
-    ]
+    found = [(call.name, json.loads(call.arguments)["path"]) for call in chat.read(calls)]
+    assert found == [("read", "a"), ("read", "b")]

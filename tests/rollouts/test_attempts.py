@@ -16,7 +16,7 @@ from rtl_core.history.records import Conditions, EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.calls import ToolChat
-from rtl_core.prompting.feedback import ASK, feedback
+from rtl_core.prompting.hints import ASK, feedback
 from rtl_core.reporting.breakdown import in_words
 from rtl_core.rollouts import batch as batches
 from rtl_core.rollouts import evaluation, playing

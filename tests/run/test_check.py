@@ -22,7 +22,7 @@ from rtl_core.errors import BackendUnavailableError, PolicyError
 from rtl_core.history import connection
 from rtl_core.history.store import History
 from rtl_core.localtinker.process import LocalTinker
-from rtl_core.problems.load import load_problems
+from rtl_core.problems.sources import load_problems
 from rtl_core.prompting.budget import Prompt
 from rtl_core.run import forecast
 from rtl_core.run.check import readiness

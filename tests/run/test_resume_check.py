@@ -8,8 +8,8 @@ import pytest
 from rtl_core.config import RunConfig, load_config, to_toml
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
-from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.problems.sources import load_problems
 from rtl_core.run.folder import as_begun, check_unchanged, config_of, run_record
 from rtl_core.run.session import open_session
 

@@ -1,4 +1,6 @@
-"""A second grader."""
+"""A grader with another seed."""
+
+from contextlib import closing
 
 import pytest
 
@@ -8,6 +10,5 @@ from rtl_core.grading.grader import Grader
 @pytest.fixture(scope="session")
 def other_seed(executor):
     """A grader whose harnesses draw other random vectors."""
-    made = Grader(executor, seed=1)
-    yield made
-    made.close()
+    with closing(Grader(executor, seed=1)) as grader:
+        yield grader

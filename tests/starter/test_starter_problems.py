@@ -1,4 +1,4 @@
-"""Which problems the starter set gives, and that its splits never share one."""
+"""The problems of the starter set, and its separate splits."""
 
 import hashlib
 import itertools
@@ -8,10 +8,9 @@ import re
 import pytest
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.starter import golden_answer, problem_of, starter_problems, starter_specs
-from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
+from rtl_core.problems.starter import BY_NAME, FAMILIES, golden_answer, problem_of, starter_problems, starter_specs
 from rtl_core.problems.starter.record import record_of, target_of
-from rtl_core.problems.starter.splits import modules_of, widths_of
+from rtl_core.problems.starter.spec import modules_of
 
 SPLITS = ("train", "heldout", "test")
 
@@ -46,17 +45,15 @@ def test_splits_share_no_specification(tier):
 def test_every_width_and_module_name_belongs_to_one_split():
     for family in BY_NAME.values():
         if family.widths != (1,):
-            assert sorted(w for split in SPLITS for w in widths_of(family, split)) == sorted(family.widths)
-            assert 8 in widths_of(family, "train")
-    assert not set(modules_of("train")) & set(modules_of("heldout"))
-    assert not set(modules_of("train")) & set(modules_of("test"))
-    assert not set(modules_of("heldout")) & set(modules_of("test"))
+            assert sorted(w for split in SPLITS for w in family.widths_of(split)) == sorted(family.widths)
+            assert 8 in family.widths_of("train")
+    for one, other in itertools.combinations(SPLITS, 2):
+        assert not set(modules_of(one)) & set(modules_of(other))
 
 
-def test_same_arguments_give_the_same_problems_and_a_longer_list_begins_with_the_shorter():
-    first, again = starter_problems("train", 18, seed=3), starter_problems("train", 18, seed=3)
-    assert first == again
-    assert [p.fingerprint for p in first] == [p.fingerprint for p in again]
+def test_equal_arguments_give_equal_problems_and_a_longer_list_starts_with_the_shorter():
+    first = starter_problems("train", 18, seed=3)
+    assert first == starter_problems("train", 18, seed=3)
     specs = starter_specs("train", 60, seed=3)
     assert [p.id for p in first] == [identity_of(spec) for spec in specs[:18]]
     assert starter_specs("train", 40, seed=3) == specs[:40]
@@ -69,11 +66,16 @@ def test_families_take_turns_and_ids_are_unique():
     assert len({identity_of(spec) for spec in specs}) == len(specs)
 
 
+def specs_of(family, split, count, seed):
+    """`count` specifications of a family."""
+    tier = next(tier for tier, families in FAMILIES.items() if family in families)
+    specs = starter_specs(split, count * len(FAMILIES[tier]), seed=seed, tier=tier)
+    return [spec for spec in specs if spec.family == family.name]
+
+
 @pytest.mark.parametrize("family", BY_NAME.values(), ids=BY_NAME)
 def test_the_prompt_states_the_whole_interface(family):
-    tier = next(tier for tier, families in FAMILIES.items() if family in families)
-    count = 4 * len(FAMILIES[tier])
-    for spec in [spec for spec in starter_specs("train", count, seed=5, tier=tier) if spec.family == family.name]:
+    for spec in specs_of(family, "train", 4, seed=5):
         prompt = family.prompt(spec)
         words = set(re.findall(r"\w+", prompt))
         assert {signal.name for signal in family.header(spec)} | {spec.module} <= words
@@ -86,8 +88,7 @@ def test_the_prompt_states_the_whole_interface(family):
 
 @pytest.mark.parametrize("family", BY_NAME.values(), ids=BY_NAME)
 def test_the_golden_answer_has_the_ports_of_the_specification(family):
-    tier = next(tier for tier, families in FAMILIES.items() if family in families)
-    spec = next(s for s in starter_specs("test", len(FAMILIES[tier]), seed=1, tier=tier) if s.family == family.name)
+    (spec,) = specs_of(family, "test", 1, seed=1)
     problem = problem_of(spec)
     expected = [(s.name, "input" if s.is_input else "output", s.width) for s in family.header(spec)]
     assert [(port.name, port.direction, port.width) for port in problem.interface.ports] == expected
@@ -96,7 +97,7 @@ def test_the_golden_answer_has_the_ports_of_the_specification(family):
     assert problem.family == family.name
 
 
-def test_an_unknown_tier_is_named():
+def test_an_unknown_tier_is_refused():
     with pytest.raises(ProblemError, match="no tier 'harder'"):
         starter_problems("train", 1, seed=0, tier="harder")
 
@@ -112,7 +113,7 @@ def test_an_unknown_tier_is_named():
         ("hard", "test", "37a8223579f18b5f"),
     ],
 )
-def test_ids_prompts_and_golden_answers_are_those_that_shipped_models_were_trained_with(tier, split, digest):
+def test_ids_prompts_and_golden_answers_are_those_of_the_shipped_models_training(tier, split, digest):
     specs = starter_specs(split, 100, seed=0, tier=tier)
     shown = [[identity_of(s), prompt_of(s), {target_of(s): golden_answer(s)}] for s in specs]
     assert [[p.id, p.prompt, p.golden] for p in starter_problems(split, 3, seed=0, tier=tier)] == shown[:3]

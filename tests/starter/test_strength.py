@@ -1,17 +1,16 @@
-"""The measurement of the starter benches' strength, a small part of it."""
+"""A small part of the measurement of the starter benches' strength."""
 
 import random
 
 import pytest
 
 from benchmarks.starter_strength import specs_of, strength, wrong_designs
-from rtl_core.problems.starter import golden_answer
+from rtl_core.problems.starter import BY_NAME, golden_answer
 from rtl_core.problems.starter.bench import starter_stimuli
-from rtl_core.problems.starter.catalog import BY_NAME
 
 
 def some(wrong):
-    """A design of each kind; stubs have a test of their own, and patterns rarer than one in 16 are for the benchmark to count."""
+    """A design of each kind, without stubs (tested elsewhere) and patterns rarer than one in 16 (left to the benchmark)."""
     chosen = random.Random(len(wrong)).sample(list(wrong), len(wrong))
     kinds = {name.split(":")[0]: name for name in chosen if not ("is wrong at" in name and name.count(",") > 3)}
     return {name: wrong[name] for kind, name in kinds.items() if kind != "stub"}
@@ -29,7 +28,7 @@ def test_wrong_designs_are_killed(executor, family):
     assert tally.killed >= 4
 
 
-def test_wrong_designs_of_a_specification_are_many_different_and_the_same_again():
+def test_wrong_designs_of_a_specification_are_many_distinct_and_reproducible():
     spec = specs_of("fifo", 1, seed=0)[0]
     wrong = wrong_designs(spec)
     assert len(wrong) > 50
@@ -38,7 +37,7 @@ def test_wrong_designs_of_a_specification_are_many_different_and_the_same_again(
 
 
 @pytest.mark.parametrize("widths", [[16], [12], [16, 16], [9, 9, 1]])
-def test_corner_cases_hold_every_bit_alone_and_every_bit_missing(widths):
+def test_corner_cases_include_every_bit_alone_and_every_bit_missing(widths):
     cases = starter_stimuli.directed(random.Random(0), widths)
     top = (1 << widths[0]) - 1
     for bit in range(widths[0]):
@@ -48,14 +47,14 @@ def test_corner_cases_hold_every_bit_alone_and_every_bit_missing(widths):
 
 
 @pytest.mark.parametrize("widths", [[3], [5, 5, 1], [11]])
-def test_few_inputs_are_all_driven_in_an_order_that_hangs_on_the_seed(widths):
+def test_few_inputs_are_all_driven_in_an_order_that_depends_on_the_seed(widths):
     first, second = (starter_stimuli.vectors(random.Random(seed), widths) for seed in (0, 1))
     assert len(set(first)) == len(first) == 1 << sum(widths)
     assert first != second
     assert set(first) == set(second)
 
 
-def test_a_run_of_cycles_is_long_and_resets_seldom_and_only_in_its_first_half():
+def test_a_run_of_cycles_is_long_and_resets_rarely_and_only_in_its_first_half():
     run = list(starter_stimuli.cycles(random.Random(0), [1, 1, 8]))
     assert len(run) >= 1000
     assert 5 <= sum(reset for _, reset, _ in run) <= 60

@@ -1,4 +1,4 @@
-"""Starter benches pay no design that is wrong in few states, few input patterns or for other parameters, and every right one."""
+"""Starter benches pass every right design, and none that is wrong in few states, few input patterns or for other parameters."""
 
 import itertools
 import re
@@ -11,8 +11,7 @@ from benchmarks.redteam.attack import UNPAID
 from benchmarks.redteam.catalogue import GROUPS
 from benchmarks.redteam.problems import find
 from rtl_core.grading.grader import Grader
-from rtl_core.problems.starter import Spec, golden_answer, problem_of
-from rtl_core.problems.starter.catalog import BY_NAME
+from rtl_core.problems.starter import BY_NAME, Spec, golden_answer, problem_of
 from rtl_core.problems.starter.record import target_of
 from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome
@@ -41,7 +40,7 @@ def assert_fails(grader, spec, code):
 
 @pytest.mark.corpus
 @pytest.mark.parametrize("attack", WEAK, ids=lambda attack: attack.name)
-def test_no_wrong_design_of_the_red_team_is_paid(grader, attack):
+def test_no_wrong_design_of_the_red_team_passes(grader, attack):
     verdict = grader.grade(problem := find(attack.problem), Answer(files={problem.targets[0]: attack.text}))
     assert verdict.outcome in UNPAID, verdict.reasons
 
@@ -77,12 +76,12 @@ def test_the_message_names_the_parameter_that_was_set(grader):
     assert verdict.tests_passed == 2
 
 
-def test_an_unknown_bit_fails_even_when_it_is_rare(grader):
+def test_even_a_rare_unknown_bit_fails(grader):
     spec = replace(SCALED, family="adder", ports=("a", "b", "y", "c"), option="plain", width=8)
     assert_fails(grader, spec, edited(spec, "a + b", "a + b + (a == 8'h5a ? 8'b0x : 0)"))
 
 
-def test_the_stimuli_hang_on_the_seed_and_the_problem_alone(grader, other_seed):
+def test_the_stimuli_depend_only_on_seed_and_problem(grader, other_seed):
     def reasons(grader, word):
         spec = replace(REGISTER, ports=("go", word, "q"))
         code = edited(spec, f"if (go) q <= {word}", f"if (go) q <= {word} == (q ^ 3) ? 0 : {word}")
@@ -108,14 +107,14 @@ HONEST = {
 
 
 @pytest.mark.parametrize("idiom", HONEST)
-def test_right_designs_pass_in_other_words(grader, idiom):
+def test_right_designs_in_another_style_pass(grader, idiom):
     header = golden_answer(COUNTER).split("\n", 1)[0]
     verdict = graded(grader, COUNTER, f"{header}\n{HONEST[idiom]}endmodule\n")
     assert verdict.passed, verdict.reasons
 
 
 def golden_specs():
-    """Every family and option with the smallest, the largest and one more width, reset kinds and seeds 0 to 4 in turn."""
+    """Every family and option with its smallest, largest or another width, and with reset kinds and seeds 0 to 4 in turn."""
     kinds = itertools.cycle(itertools.product((False, True), (False, True)))
     seeds = itertools.cycle(range(5))
     for family in BY_NAME.values():

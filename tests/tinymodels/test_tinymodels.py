@@ -12,9 +12,8 @@ import rtl_core.tinymodels
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.tools import definitions
 from rtl_core.episodes.workspace import Workspace
-from rtl_core.problems.starter import documented, golden_answer, problem_of, starter_specs
-from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
-from rtl_core.problems.starter.splits import modules_of
+from rtl_core.problems.starter import BY_NAME, FAMILIES, documented, golden_answer, problem_of, starter_specs
+from rtl_core.problems.starter.spec import modules_of
 from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat
 from rtl_core.prompting.extraction import extract_answer

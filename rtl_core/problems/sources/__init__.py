@@ -1,6 +1,6 @@
-"""What a problem source is. Each file of this package is one: it registers its kind, and holds settings and reader.
+"""Problem sources, and the function that reads those of a configuration. Each file of this package registers a kind of source.
 
-A source of your own is the same class in a module of yours, and its kind is `module:Class`.
+A source of your own is such a class in your own module; its kind is `module:Class`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SerializeAsAny, ValidationError
 
-from rtl_core.errors import ConfigError
+from rtl_core.errors import ConfigError, ProblemError
 from rtl_core.problems.design import Design, held_out
-from rtl_core.problems.problem_set import LoadedProblems, ProblemSet
+from rtl_core.problems.near_duplicates import separate
+from rtl_core.problems.problem_set import LoadedProblems, ProblemSet, SplitBy
 from rtl_core.registry import Registry
 from rtl_core.types.problem import Problem
 from rtl_core.types.section import Section
@@ -25,57 +26,57 @@ HeldoutSplit = Literal["heldout", "test"]
 
 
 class ProblemSource(Section):
-    """The settings of one problem set, and how it is read. Derive from `FileSource` or `GeneratedSource`."""
+    """Settings and reader of a problem set. Derive from `FileSource` or `GeneratedSource`."""
 
     kind: str
-    """Which problem source: a kind that `rtl-distill problems sources` lists, or `module:Class` for one of your own."""
+    """Kind of problem source: one that `rtl-distill problems sources` lists, or `module:Class` for your own."""
     form: ClassVar[str] = ""
-    """What follows the kind on a command line."""
+    """Text after the kind on a command line."""
 
     @classmethod
     @abstractmethod
     def from_text(cls, kind: str, text: str) -> Self:
-        """The source that a command line names as `kind` or `kind=text`. Raises ConfigError."""
+        """Return the source for `kind` or `kind=text` on a command line. Raises ConfigError."""
 
     @abstractmethod
     def add_to(self, loaded: LoadedProblems, seed: int) -> None:
-        """Add the problems to both splits, `seed` being the run's. Raises ProblemError when there is nothing to read."""
+        """Add the problems to both splits; `seed` is the run's. Raises ProblemError when there is nothing to read."""
 
     def with_split(self, split: HeldoutSplit) -> Self:
-        """The same source with `split` as its held-out problems. Raises ConfigError where it has none of that name."""
+        """Return the source with `split` as its held-out problems. Raises ConfigError when it has no such split."""
         if split != "heldout":
-            raise ConfigError(f"source {self.kind} has no split kept apart for tests", "evaluate on --split heldout")
+            raise ConfigError(f"source {self.kind} has no separate test split", "evaluate on --split heldout")
         return self
 
 
 class FileSource(ProblemSource):
-    """A set in files, part of which is held out."""
+    """A set read from files, part of which is held out."""
 
     path: Path
     """The file or folder to read."""
     heldout_fraction: float = Field(default=0.2, ge=0, lt=1)
-    """Share of the designs that is held out, chosen by the hash of their names, so that none changes sides as the set grows; with
-    `problems.split = "id"` of the problems, by their fingerprints. Near-duplicates of what is held out add to it."""
+    """Share of the designs that is held out, chosen by the hash of their names, so that none changes sides as the set grows. With
+    `problems.split = "id"` the share of the problems, chosen by fingerprint. Near-duplicates of held-out problems add to it."""
     form = "=PATH"
     published: ClassVar[tuple[int, float] | None] = None
-    """Problems of the public set that open tools can grade, and assumed mean tokens of a prompt: for estimates without the files."""
+    """(gradable problems of the public set, assumed mean prompt tokens), for estimates without the files."""
 
     @abstractmethod
     def read(self) -> ProblemSet:
-        """All problems in a fixed order. Raises ProblemError when there is nothing to read."""
+        """Return all problems in a fixed order. Raises ProblemError when there is nothing to read."""
 
     def design_of(self, problem: Problem) -> Design:
-        """The design that a problem is about: all of one design stand on one side of the split. Here each is its own."""
+        """Design of a problem; the split keeps a design together. By default each problem is its own design."""
         return Design(problem.id)
 
     @classmethod
     def how_to_get(cls, path: Path) -> str:
-        """What to do when there is nothing at `path`."""
+        """Hint for a missing `path`."""
         return "put it there or change the path"
 
     @classmethod
     def from_text(cls, kind: str, text: str) -> Self:
-        """All of `text`, a path, nothing held out."""
+        """Return the source at the path `text`, with nothing held out."""
         if not text:
             raise ConfigError("where is it?", f"write {kind}{cls.form}")
         if not Path(text).exists():
@@ -91,38 +92,37 @@ class FileSource(ProblemSource):
             if loaded.split == "design":
                 design = loaded.designs[problem.id] = self.design_of(problem)
                 digest = design.digest
-            held = held_out(digest, self.heldout_fraction)
-            (loaded.heldout if held else loaded.train).append(problem)
+            (loaded.heldout if held_out(digest, self.heldout_fraction) else loaded.train).append(problem)
 
 
 class GeneratedSource(ProblemSource):
-    """A set that is made on demand with its harnesses, in three splits that share no specification."""
+    """A set generated on demand with its harnesses, in three splits that share no specification."""
 
     train: int = Field(default=160, ge=1)
-    """How many training problems to make."""
+    """Number of training problems."""
     heldout: int = Field(default=64, ge=0)
-    """How many held-out problems to make; they never share a specification with training. 0: the source is for training alone."""
+    """Number of held-out problems; they never share a specification with training problems. 0: for training only."""
     seed: int | None = None
-    """Which training problems are made; left out, those of `run.seed`. With a seed of its own, runs of several seeds share them and what
-    validation found of them."""
+    """Seed of the training problems; by default `run.seed`. With its own seed, runs of several seeds share the problems and their
+    validation."""
     heldout_split: HeldoutSplit = "heldout"
-    """Which held-out specifications: `heldout` while tuning, `test` for figures that are reported."""
+    """Which held-out specifications: `heldout` while tuning, `test` for reported figures."""
 
     @abstractmethod
     def make(self, split: Literal["train", "heldout", "test"], count: int, seed: int) -> list[Problem]:
-        """`count` problems of a split, each with `generated` set, the same for the same arguments. Raises ProblemError."""
+        """Return `count` problems of a split with `generated` set, equal for equal arguments. Raises ProblemError."""
 
     @classmethod
     def from_text(cls, kind: str, text: str) -> Self:
-        """As many problems as the defaults say. Raises ConfigError for a text."""
+        """Return the source with default settings. Raises ConfigError when there is a text."""
         if text:
-            raise ConfigError("this source is made, not read", f"write {kind}{cls.form}")
+            raise ConfigError("this source is generated, not read", f"write {kind}{cls.form}")
         return cls(kind=kind)
 
     def add_to(self, loaded: LoadedProblems, seed: int) -> None:
         loaded.train += self.make("train", self.train, seed if self.seed is None else self.seed)
         if self.heldout:
-            # The held-out problems are the same for every seed of a run, so that runs can be compared.
+            # Held-out problems do not depend on the run's seed, so that runs can be compared.
             loaded.heldout_split = self.heldout_split
             loaded.heldout += self.make(self.heldout_split, self.heldout, 0)
 
@@ -138,24 +138,24 @@ SOURCES: Registry[type[ProblemSource]] = Registry(
 
 
 class _Kind(BaseModel):
-    """The one key that every source has. Checked first, so that an error stands at `kind`."""
+    """The key that every source has, checked first so that errors name `kind`."""
 
     kind: Annotated[str, AfterValidator(SOURCES.known)]
 
 
 def _by_kind(value: Any) -> Any:
-    """A table of the configuration, read with the settings of its kind."""
+    """Validate a table of the configuration with the source class of its kind."""
     return SOURCES.find(_Kind.model_validate(value).kind).model_validate(value) if isinstance(value, Mapping) else value
 
 
 Source = Annotated[SerializeAsAny[ProblemSource], BeforeValidator(_by_kind)]
-"""An entry of `problems.sources`: any registered source, or one of the user's own."""
+"""An entry of `problems.sources`: a registered source or the user's own."""
 
 
 def source_of(text: str, option: str = "--source") -> ProblemSource:
-    """The source that a command line names after `option`: `starter`, `cvdp=PATH`, ...; nothing of files is held out.
+    """Parse a source given with `option` on a command line (`starter`, `cvdp=PATH`, ...); nothing of a file source is held out.
 
-    Raises ConfigError when the kind is unknown or the text does not suit it.
+    Raises ConfigError for an unknown kind or an invalid text.
     """
     kind, _, rest = text.partition("=")
     try:
@@ -167,9 +167,45 @@ def source_of(text: str, option: str = "--source") -> ProblemSource:
 
 
 def override_of(texts: Sequence[str], option: str = "--source") -> str:
-    """The sources of a command line as a `--set` text, for a flow that takes a configuration and overrides."""
-    entries = [source_of(text, option).model_dump(mode="json", exclude_none=True) for text in texts]
-    tables = (
-        "{" + ", ".join(f"{key} = {json.dumps(value)}" for key, value in entry.items()) + "}" for entry in entries
-    )
-    return f"problems.sources=[{', '.join(tables)}]"
+    """Return the sources of a command line as a `--set` override, for a flow that takes a configuration and overrides."""
+    entries = (source_of(text, option).model_dump(mode="json", exclude_none=True) for text in texts)
+    tables = (", ".join(f"{key} = {json.dumps(value)}" for key, value in entry.items()) for entry in entries)
+    return f"problems.sources=[{', '.join(f'{{{table}}}' for table in tables)}]"
+
+
+def load_problems(
+    sources: Sequence[ProblemSource], seed: int, split: SplitBy = "design", *, hold_out_all: bool = False
+) -> LoadedProblems:
+    """Read the sources of a configuration, and move what belongs to a held-out problem to the held-out side.
+
+    Args:
+        seed: the run's seed.
+        split: what stays together, `problems.split`.
+        hold_out_all: hold out every problem, for runs without training.
+
+    Raises:
+        ProblemError: two problems have the same id, or no problem is left to train on (to evaluate, with `hold_out_all`).
+    """
+    loaded = LoadedProblems(split=split)
+    for source in sources:
+        source.add_to(loaded, seed)
+    seen: dict[str, Problem] = {}
+    for problem in loaded.every:
+        if problem.id in seen:
+            raise ProblemError(
+                f"two problems have the id {problem.id!r} (sources {seen[problem.id].source}, {problem.source})",
+                "ids must be unique within a run; rename one",
+            )
+        seen[problem.id] = problem
+    if hold_out_all:
+        loaded.train, loaded.heldout = [], loaded.every
+    else:
+        designs = loaded.designs if split == "design" else None
+        loaded.train, loaded.heldout, loaded.moved = separate(loaded.train, loaded.heldout, designs)
+    if not (loaded.heldout if hold_out_all else loaded.train):
+        reasons = [*map(str, loaded.broken), *(f"{o.id}: {o.reason}" for o in loaded.left_out)]
+        raise ProblemError(
+            f"no {'' if hold_out_all else 'training '}problem is left\n" + "\n".join(f"  {r}" for r in reasons[:10]),
+            "check problems.sources",
+        )
+    return loaded

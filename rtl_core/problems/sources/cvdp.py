@@ -1,4 +1,4 @@
-"""CVDP, read from a file or from a folder of files as one set. What a line holds is in `problems/cvdp.py`."""
+"""CVDP, read from a file or from a folder of files as one set. `problems/cvdp.py` reads the lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CvdpSource(FileSource):
     """A CVDP data set, agentic or single-turn."""
 
     path: Path = CVDP.path
-    """The JSON Lines file, or a folder of them; by default where `rtl-distill problems fetch cvdp` puts the single-turn problems."""
+    """The JSON Lines file, or a folder of them; by default the single-turn file that `rtl-distill problems fetch cvdp` gets."""
     published = (302, 1500.0)
 
     @classmethod
@@ -29,41 +29,32 @@ class CvdpSource(FileSource):
         return cvdp_design(problem)
 
     def read(self) -> ProblemSet:
-        return read_cvdp_path(self.path)
+        """Read a CVDP file, or every `*.jsonl` of a folder in the order of their names.
 
-
-def read_cvdp_path(path: Path | str) -> ProblemSet:
-    """Reads a CVDP file, or every `*.jsonl` of a folder in the order of their names.
-
-    An id that stands in several files of a folder is taken once: the one with a golden answer, else the first; the
-    others are left out with the reason.
-
-    Raises ProblemError when there is nothing to read.
-    """
-    path = Path(path)
-    if not path.is_dir():
-        return read_cvdp(path)
-    files = sorted(path.glob("*.jsonl"))
-    if not files:
-        raise ProblemError(f"{path} holds no .jsonl file", remedy(path))
-    found = ProblemSet()
-    home: dict[str, tuple[int, str]] = {}
-    for file in files:
-        one = read_cvdp(file)
-        found.broken.extend(one.broken)
-        found.left_out.extend(one.left_out)
-        for problem in one.problems:
-            if problem.id not in home:
-                home[problem.id] = (len(found.problems), file.name)
-                found.problems.append(problem)
-                continue
-            place, name = home[problem.id]
-            if found.problems[place].golden is None and problem.golden is not None:
-                found.problems[place], home[problem.id] = problem, (place, file.name)
-                name, taken = file.name, name
-            else:
-                taken = file.name
-            found.left_out.append(
-                LeftOut(f"{problem.id} ({taken})", f"{name} holds a problem of the same id", problem.source)
-            )
-    return found
+        Of problems with the same id in several files, the first with a golden answer is used, else the first; the others are left out
+        with a reason. Raises ProblemError when there is nothing to read.
+        """
+        if not self.path.is_dir():
+            return read_cvdp(self.path)
+        files = sorted(self.path.glob("*.jsonl"))
+        if not files:
+            raise ProblemError(f"{self.path} holds no .jsonl file", remedy(self.path))
+        merged = ProblemSet()
+        origin: dict[str, tuple[int, str]] = {}
+        for file in files:
+            read = read_cvdp(file)
+            merged.broken.extend(read.broken)
+            merged.left_out.extend(read.left_out)
+            for problem in read.problems:
+                if problem.id not in origin:
+                    origin[problem.id] = (len(merged.problems), file.name)
+                    merged.problems.append(problem)
+                    continue
+                place, used = origin[problem.id]
+                unused = file.name
+                if merged.problems[place].golden is None and problem.golden is not None:
+                    merged.problems[place], origin[problem.id] = problem, (place, file.name)
+                    used, unused = unused, used
+                reason = f"{used} holds a problem of the same id"
+                merged.left_out.append(LeftOut(f"{problem.id} ({unused})", reason, problem.source))
+        return merged

@@ -1,26 +1,26 @@
 """RTLLM v2, read from a clone of its repository.
 
-Each design is a folder with `design_description.txt`, `testbench.v`, `verified_*.v` and files that the bench reads. The
-bench says `Your Design Passed`; what else it prints is not looked at, as in RTLLM's own script. The golden answer is
-the verified design, its top module renamed to what the bench instantiates.
+Each design is a folder with `design_description.txt`, `testbench.v`, `verified_*.v` and files that the bench reads. A design
+passes when the bench prints `Your Design Passed`, as in RTLLM's own script. The golden answer is the verified design with its
+top module renamed to the one that the bench instantiates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 from rtl_core.errors import ProblemError
 from rtl_core.problems.problem_set import ProblemSet
 from rtl_core.problems.sources import SOURCES, FileSource
-from rtl_core.problems.testbench import Bench, bench_modules, bench_problem, prints, read_benches, renamed
+from rtl_core.problems.testbench import Bench, bench_modules, bench_problem, read_benches, renamed
+from rtl_core.problems.testbench.rewrite import prints
 from rtl_core.types.problem import Problem
 
 SOURCE = "rtllm"
 DESCRIPTION = "design_description.txt"
 MARKERS = ("Your Design Passed", "Your design passed", "Passed", "passed")
-_NO_DATA = {DESCRIPTION, "testbench.v", "makefile", "Makefile"}
+_NOT_DATA = {DESCRIPTION, "makefile", "Makefile"}
 MAX_DATA_BYTES = 1 << 20
 
 
@@ -41,18 +41,16 @@ class RtllmSource(FileSource):
 
 
 def read_rtllm(path: Path | str) -> ProblemSet:
-    """Reads every design below the clone's folder, in the order of their paths.
-
-    Raises ProblemError when there is no such folder or no design in it.
-    """
+    """Read every design below the clone's folder, in the order of their paths. Raises ProblemError when there is none."""
     root = Path(path)
     folders = sorted(entry.parent for entry in root.rglob(DESCRIPTION)) if root.is_dir() else []
     if not folders:
         raise ProblemError(f"no RTLLM design under {root}", f"give a clone of RTLLM; it should hold .../{DESCRIPTION}")
-    places = ((str((folder / DESCRIPTION).relative_to(root)), folder) for folder in folders)
-    return read_benches(
-        ((place, folder.name, "testbench.v", partial(_problem, folder)) for place, folder in places), SOURCE
+    found = (
+        (str((folder / DESCRIPTION).relative_to(root)), folder.name, "testbench.v", partial(_problem, folder))
+        for folder in folders
     )
+    return read_benches(found, SOURCE)
 
 
 def _problem(folder: Path) -> Problem:
@@ -72,7 +70,7 @@ def _problem(folder: Path) -> Problem:
         own = bench_modules(golden_text)[0]
         named = dut if dut in own else next((m for m in own if m.startswith("verified_")), own[-1] if own else None)
         if named is None:
-            raise ValueError(f"{verified[0].name} holds no top module")
+            raise ValueError(f"{verified[0].name} has no top module")
         golden = renamed(golden_text, {named: dut})
     bench = Bench(
         sources={"testbench.v": bench_text},
@@ -80,23 +78,20 @@ def _problem(folder: Path) -> Problem:
         dut=dut,
         top=tops[0],
         marker=marker,
-        data=dict(_data_files(folder, verified)),
+        data={entry.name: _read_data(entry) for entry in sorted(folder.iterdir()) if _is_data(entry)},
         golden=golden,
     )
     return bench_problem(bench, SOURCE, folder.name, prompt)
 
 
-def _data_files(folder: Path, verified: list[Path]) -> Iterator[tuple[str, str]]:
-    for entry in sorted(folder.iterdir()):
-        if (
-            entry.is_file()
-            and entry.name not in _NO_DATA
-            and entry not in verified
-            and not entry.name.endswith((".v", ".sv"))
-        ):
-            if entry.stat().st_size > MAX_DATA_BYTES:
-                raise ValueError(f"{entry.name} is larger than {MAX_DATA_BYTES >> 20} MiB")
-            yield entry.name, _read(entry)
+def _is_data(entry: Path) -> bool:
+    return entry.is_file() and entry.name not in _NOT_DATA and not entry.name.endswith((".v", ".sv"))
+
+
+def _read_data(entry: Path) -> str:
+    if entry.stat().st_size > MAX_DATA_BYTES:
+        raise ValueError(f"{entry.name} is larger than {MAX_DATA_BYTES >> 20} MiB")
+    return _read(entry)
 
 
 def _read(path: Path) -> str:

@@ -16,7 +16,7 @@ class StarterSource(GeneratedSource):
     tier: Tier = "starter"
     """Tier of families."""
     document: bool = False
-    """The specification stands in `docs/specification.md`, and the prompt names the kind of design alone: for episodes with tools."""
+    """Put the specification in `docs/specification.md` and only name the kind of design in the prompt, for episodes with tools."""
     form = "[=TIER]"
 
     @classmethod

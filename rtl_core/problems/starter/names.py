@@ -1,4 +1,4 @@
-"""The words that starter problems are named with. Internal signals of golden answers (s, c, k, z, ...) are not among them."""
+"""Words for the names of starter problems. Internal signals of golden answers (s, c, k, z, ...) are not among them."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ MODULES = tuple(f"{p}_{q}" for p in MODULE_WORDS for q in MODULE_WORDS if p != q
 
 
 def draw_ports(rng: random.Random, count: int) -> tuple[str, ...]:
-    """`count` different port names, two in five of them with a suffix."""
+    """Draw `count` different port names, two in five with a suffix."""
     return tuple(word + rng.choice(SUFFIXES) for word in rng.sample(PORTS, count))

@@ -1,4 +1,4 @@
-"""A specification as a CVDP single-turn record: prompt, golden answer, and a cocotb harness around the family's model."""
+"""Convert a specification to a CVDP single-turn record: prompt, golden answer, and a cocotb harness with the family's model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from rtl_core.problems.starter.spec import WIDTHS, Family, Signal, Spec
+from rtl_core.problems.starter.spec import WIDTHS, Family, Spec
 
 COMPOSE = """\
 services:
@@ -30,12 +30,12 @@ MIN_PARAMETER = 2
 
 
 def target_of(spec: Spec) -> str:
-    """The one file that an answer writes."""
+    """Path of the answer's only file."""
     return f"rtl/{spec.module}.sv"
 
 
 def record_of(family: Family, spec: Spec) -> dict[str, Any]:
-    """The CVDP record. Its id is made of the family and of what the model is asked, so equal problems get equal ids."""
+    """Return the CVDP record. Its id is derived from family and prompt, so equal problems have equal ids."""
     digest = hashlib.sha256(f"{family.name}\n{family.prompt(spec)}".encode()).hexdigest()[:10]
     return {
         "id": f"starter_{family.name}_{digest}",
@@ -70,7 +70,7 @@ def _harness(family: Family, spec: Spec, digest: str) -> dict[str, str]:
 
 @cache
 def _bench_files() -> dict[str, str]:
-    """What all harnesses of the set share: path -> text."""
+    """Files that all harnesses of the set share: path -> text."""
     bench = files("rtl_core.problems.starter") / "bench"
     names = {"test_runner.py": "test_runner.py", "pytest.py": "no_pytest.py"}
     names |= {name: name for name in ("starter_bench.py", "starter_stimuli.py")}
@@ -78,9 +78,9 @@ def _bench_files() -> dict[str, str]:
 
 
 def tested_widths(family: Family, spec: Spec, digest: str) -> list[int]:
-    """The width asked for and, where a module parameter sets it, two others: a smaller one if there is one, and larger ones.
+    """Return the specified width and, if a module parameter sets it, two others: a smaller one if possible, and larger ones.
 
-    The larger ones lie above all defaults, so that a parameter declared with the bits of its default alone is found out.
+    Larger ones exceed all defaults, so they expose ports that are only as wide as the default.
     """
     if family.parameter(spec) is None:
         return [spec.width]
@@ -105,14 +105,14 @@ def _test_module(family: Family, spec: Spec, tests: tuple[str, ...], widths: lis
 
 
 def _facts(family: Family, spec: Spec, digest: str) -> dict[str, Any]:
-    """What the bench must know of one width of a problem; see `bench/starter_bench.py`."""
+    """Facts about one width of a problem, for `bench/starter_bench.py`."""
     signals = family.signals(spec)
     facts: dict[str, Any] = {
         "problem": digest,
         "width": spec.width,
         "option": spec.option,
-        "inputs": [_sized(signal) for signal in signals if signal.is_input],
-        "outputs": [_sized(signal) for signal in signals if not signal.is_input],
+        "inputs": [(signal.name, signal.width) for signal in signals if signal.is_input],
+        "outputs": [(signal.name, signal.width) for signal in signals if not signal.is_input],
     }
     if (parameter := family.parameter(spec)) is not None:
         facts["parameter"] = parameter
@@ -128,12 +128,8 @@ def _facts(family: Family, spec: Spec, digest: str) -> dict[str, Any]:
     return facts
 
 
-def _sized(signal: Signal) -> tuple[str, int]:
-    return signal.name, signal.width
-
-
 @cache
 def reference_source(family: Family) -> str:
-    """The source text of the family's reference model as a plain function without annotations."""
-    _, _, body = inspect.getsource(family.reference).partition('"""\n')  # what stands behind the docstring
+    """Source text of the family's reference model as a plain function without annotations."""
+    _, _, body = inspect.getsource(family.reference).partition('"""\n')  # after the docstring
     return "def reference(width, option, state, inputs):\n" + body.lstrip("\n")

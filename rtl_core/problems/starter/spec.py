@@ -1,11 +1,19 @@
-"""What one starter problem asks (`Spec`), what its ports are (`Signal`), and what a family of them must know (`Family`)."""
+"""Specifications of starter problems (`Spec`), their ports (`Signal`), and families of them (`Family`).
+
+Widths and module names are assigned to splits by hash, so no two splits share a specification. Of a family's widths (except the
+textbook's 8, which is in train), the first three by hash are held out and the next three are for the test split; three in five
+module names are for train. A held-out problem has a module name *and*, if its family has widths, a (family, width) that train never
+shows.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 from rtl_core.problems.starter import names
@@ -16,15 +24,16 @@ Tier = Literal["starter", "hard"]
 
 WIDTHS = tuple(range(2, 17))
 TEXTBOOK_WIDTH = 8
+WIDTHS_PER_SPLIT = 3
 Words = tuple[int, ...]
 Reference = TypeVar("Reference", bound=Callable[..., Any])
 DOCUMENT = "docs/specification.md"
-"""Where the specification stands, of problems whose prompt does not hold it."""
+"""Path of the specification, for problems whose prompt does not contain it."""
 
 
 @dataclass(frozen=True)
 class Signal:
-    """One port. `kind` is as it stands in the header; `reg` only says how the golden answer drives the output."""
+    """A port. `kind` is as in the header; `reg` is how the golden answer drives the output."""
 
     name: str
     kind: Literal["input", "output", "output reg"]
@@ -40,10 +49,10 @@ class Signal:
 
 @dataclass(frozen=True)
 class Spec:
-    """One specification: all that can differ between two problems of one family.
+    """Everything that can differ between two problems of a family.
 
-    `ports` are names by the family's roles, without clock and reset. `asynchronous`, `active_low`, `clock` and `reset`
-    mean nothing for a combinational family.
+    `ports` are names in the order of the family's roles, without clock and reset. `asynchronous`, `active_low`, `clock` and `reset`
+    are unused in a combinational family.
     """
 
     family: str
@@ -58,7 +67,7 @@ class Spec:
 
 
 def clocking(spec: Spec) -> str:
-    """What a prompt says of clock and reset."""
+    """Description of clock and reset in a prompt."""
     kind = "async" if spec.asynchronous else "sync"
     level = "low" if spec.active_low else "high"
     return f"Clock {spec.clock}. Reset {spec.reset}, {kind}, active {level}."
@@ -66,42 +75,41 @@ def clocking(spec: Spec) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """A kind of design from which specifications are drawn. A new one is a reference model below `@easy`, `@medium` or `@hard`.
+    """A kind of design from which specifications are drawn. To add one, decorate a reference model with `@easy`, `@medium` or `@hard`.
 
     `describe`, `body` and `parameterised` are called with the specification and its port names.
     """
 
     reference: Callable[[int, str, Any, Words], tuple[Any, Words]]
-    """The design once more, in Python: (width, option, state, inputs) -> (state after the next rising edge, outputs now), inputs and
-    outputs in header order. The harness carries its source text, so it may use nothing but its arguments and builtins.
+    """The design in Python: (width, option, state, inputs) -> (state after the next rising edge, current outputs), inputs and outputs
+    in header order. Its source text becomes part of the harness, so it may use only its arguments and builtins.
     """
     difficulty: Difficulty
     roles: tuple[str, ...]
-    """Textbook port names in the order of the header, without clock and reset."""
+    """Textbook port names in header order, without clock and reset."""
     textbook: tuple[str, str | None]
-    """The module name and the option that a textbook would show; None where every option is as common."""
+    """Module name and option that a textbook would show; None if all options are equally common."""
     sizes: Callable[[Spec], tuple[Words, Words]]
-    """Widths in bits of the data inputs and of the outputs, both in header order."""
+    """Widths in bits of the data inputs and of the outputs, in header order."""
     describe: Callable[..., str]
-    """The specification in short English, without module name, clock and reset."""
+    """Specification in English, without module name, clock and reset."""
     body: Callable[..., str]
-    """The golden answer between header and `endmodule`, lines indented by two and ended by a newline."""
+    """Golden answer between header and `endmodule`; lines are indented by two spaces and end with a newline."""
     options: tuple[str, ...] = ("",)
-    """The variants of behaviour (bit order, operator, ...)."""
+    """Variants of behaviour (bit order, operator, ...)."""
     widths: tuple[int, ...] = WIDTHS
-    """Data widths in bits. Always holds 8, the textbook's, or is `(1,)` for a family without a width."""
+    """Data widths in bits: they include 8, the textbook's, or are `(1,)` for a family without a width."""
     reset_state: Any = None
-    """State of the reference model after a reset; None for a combinational family."""
+    """State of the reference model after reset; None for a combinational family."""
     bursts: Callable[[Spec], list[tuple[Words, int]]] = lambda spec: []
-    """(inputs, clock cycles) by which the design goes through all its states once while these inputs are held: for states that a
-    thousand cycles with random inputs do not reach.
-    """
+    """(inputs, clock cycles) that take the design through all its states while the inputs are held, for states that random inputs do
+    not reach in a thousand cycles."""
     parameterised: Callable[..., str] | None = None
-    """The header of a module whose parameter, the last role, sets the width; None without one."""
+    """Module header with a parameter, the last role, that sets the width; None without a parameter."""
 
     @classmethod
     def of(cls, families: list[Family], **facts: Any) -> Callable[[Reference], Reference]:
-        """Adds the family of the decorated reference model to `families`."""
+        """Decorator that adds the family of a reference model to `families`."""
 
         def add(reference: Reference) -> Reference:
             families.append(cls(reference, **facts))
@@ -119,7 +127,7 @@ class Family:
         return self.reset_state is not None
 
     def parameter(self, spec: Spec) -> str | None:
-        """The module parameter that sets the width, where the specification asks for one."""
+        """Name of the module parameter that sets the width, if any."""
         return spec.ports[-1] if self.parameterised else None
 
     def prompt(self, spec: Spec) -> str:
@@ -128,11 +136,11 @@ class Family:
         return f"{text} {clocking(spec)}" if self.sequential else text
 
     def pointer(self, spec: Spec) -> str:
-        """The prompt where the specification stands in a document: the kind of design, and the file to write."""
+        """Prompt for a specification in a document: the kind of design, and the file to write."""
         return f"Write rtl/{spec.module}.sv, a {self.textbook[0]} as {DOCUMENT} says."
 
     def signals(self, spec: Spec) -> list[Signal]:
-        """Data ports in the order of the header, without clock and reset. An output that nothing assigns continuously is a `reg`."""
+        """Data ports in header order, without clock and reset. An output without a continuous assignment is a `reg`."""
         inputs, outputs = self.sizes(spec)
         assigned = re.findall(r"\bassign ([^=]*)=", self.body(spec, *spec.ports))
         wires = set(re.findall(r"\w+", " ".join(assigned)))
@@ -142,7 +150,7 @@ class Family:
         return found
 
     def header(self, spec: Spec) -> list[Signal]:
-        """All ports in the order of the header."""
+        """All ports in header order."""
         clocking = [Signal(spec.clock, "input"), Signal(spec.reset, "input")] if self.sequential else []
         return clocking + self.signals(spec)
 
@@ -155,19 +163,31 @@ class Family:
         return f"module {spec.module}{header};\n{self.body(spec, *spec.ports)}endmodule\n"
 
     def textbook_spec(self, spec: Spec) -> Spec:
-        """The specification that a textbook would answer instead: its names, 8 bits, `rst_n` asynchronous active low."""
+        """The specification that a textbook answer fits: its names, 8 bits, `rst_n` asynchronous active low."""
         module, option = self.textbook
         width = TEXTBOOK_WIDTH if TEXTBOOK_WIDTH in self.widths else spec.width
         return Spec(self.name, module, self.roles, width, spec.option if option is None else option)
 
-    def draw(self, rng: random.Random, widths: Sequence[int], modules: Sequence[str]) -> Spec:
-        """A random specification with one of the given widths and module names."""
+    def widths_of(self, split: Split) -> tuple[int, ...]:
+        """Widths of a split; all widths for a family with fewer than eight."""
+        if len(self.widths) < 2 + 2 * WIDTHS_PER_SPLIT:
+            return self.widths
+        ranked = sorted(set(self.widths) - {TEXTBOOK_WIDTH}, key=lambda width: _hash(f"{self.name}/{width}"))
+        chosen = {
+            "heldout": ranked[:WIDTHS_PER_SPLIT],
+            "test": ranked[WIDTHS_PER_SPLIT : 2 * WIDTHS_PER_SPLIT],
+            "train": [TEXTBOOK_WIDTH, *ranked[2 * WIDTHS_PER_SPLIT :]],
+        }
+        return tuple(sorted(chosen[split]))
+
+    def draw(self, rng: random.Random, split: Split) -> Spec:
+        """Draw a random specification of a split."""
         active_low = rng.random() < 0.5
         spec = Spec(
             family=self.name,
-            module=rng.choice(modules),
+            module=rng.choice(modules_of(split)),
             ports=names.draw_ports(rng, len(self.roles)),
-            width=rng.choice(widths),
+            width=rng.choice(self.widths_of(split)),
             option=rng.choice(self.options),
         )
         if self.parameterised:
@@ -183,18 +203,29 @@ class Family:
         )
 
 
+@cache
+def modules_of(split: Split) -> tuple[str, ...]:
+    """Module names of a split."""
+    wanted = {"heldout": (0,), "test": (1,), "train": (2, 3, 4)}[split]
+    return tuple(name for name in names.MODULES if _hash(f"module/{name}") % 5 in wanted)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
 def clog2(value: int) -> int:
-    """Bits that number `value` things, at least 1."""
+    """Number of bits that can count `value` things, at least 1."""
     return max(1, (value - 1).bit_length())
 
 
 def clocked(spec: Spec, register: str, update: str) -> str:
-    """An always block that clears `register` on the reset that the specification asks for, else runs `update`."""
+    """Always block that clears `register` on the specified reset and otherwise runs `update`."""
     return _always(spec, f"{register} <= 0;", update)
 
 
 def clocked_block(spec: Spec, registers: Sequence[str], updates: Sequence[str]) -> str:
-    """The same for several registers: all cleared on reset, else all updates run."""
+    """Always block that clears all registers on the specified reset and otherwise runs all updates."""
     clear = "begin " + " ".join(f"{register} <= 0;" for register in registers) + " end"
     return _always(spec, clear, "begin\n" + "".join(f"      {update}\n" for update in updates) + "    end")
 

@@ -1,13 +1,13 @@
-"""A published test bench, rewritten so that a design beside it can neither speak for it nor stop it nor steer it.
+"""Rewrite a published test bench so that the simulated design can neither forge its verdict nor stop or influence it.
 
-- What prints the verdict writes to a file that only the bench opens; the simulator's own output decides nothing.
-- A `$finish` of the bench first leaves a mark in that file.
-- Random numbers come from seeds of the bench's own. The values are the published ones.
-- Waves are not written.
-- Modules, instances, tasks, functions and named blocks get a suffix that `run_bench.py` replaces by a word that no
-  answer can hold, so both sides may use the same names.
+- The verdict is printed to a file that only the bench opens; the simulator's output decides nothing.
+- A `$finish` of the bench first writes a mark to that file.
+- Random numbers come from the bench's own seeds, with the published values.
+- No waves are dumped.
+- Modules, instances, tasks, functions and named blocks get a suffix that `run_bench.py` replaces by a word that no answer can
+  contain, so both sides may use the same names.
 
-Everything else stays as it was published. Not covered: what a macro of the bench expands to.
+Nothing else changes. Expansions of the bench's macros are not covered.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
 
 WORD = "RTLWORD"
-"""Stands in the rewritten text for the word that every run makes of its design."""
+"""Placeholder in the rewritten text for the word that each run derives from its design."""
 ENDED = "the test bench ended the simulation"
-"""The mark in the verdict's file."""
+"""The mark in the verdict file."""
 VERDICT_FILE = "verdict"
 _PRINTS = re.compile(r"\$(display|write|strobe|monitor)[bho]?")
 _LEXEME = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/|\\\S+|[$`]?[A-Za-z_][\w$]*', re.S)
@@ -30,33 +30,33 @@ _COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")', re.S)
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A bench as one text, and what its runner must know of it."""
+    """A rewritten bench, and what its runner must know about it."""
 
     text: str
     top: str
     """Name of the top module in `text`."""
     ended: bool
-    """Whether the verdict is printed at the end of the simulation, which then must be the bench's own."""
+    """Whether the verdict is printed at the end of the simulation, which only the bench may then end."""
     tasks: tuple[str, ...]
-    """System tasks that `text` calls, without the dollar sign; `force` where it forces or releases."""
+    """System tasks that `text` calls, without the dollar sign; `force` if it forces or releases."""
     timescale: str
-    """The time unit and precision that hold after the bench, as after `` `timescale ``; empty for the simulator's own."""
+    """Arguments of `` `timescale `` in effect after the bench; empty for the simulator's default."""
     overridden: tuple[str, ...]
-    """Parameters of the design that the bench sets; `*` where it does not name them."""
+    """Parameters of the design that the bench sets; `*` for unnamed ones."""
     connected: str
-    """How the design's ports are connected: `named`, `positional` or `wildcard`."""
+    """Style of port connections: `named`, `positional` or `wildcard`."""
 
 
 def prints(text: str, marker: str) -> bool:
-    """Whether a bench has a printing call with `marker` in one of its string literals."""
+    """Whether a printing call of a bench has `marker` in a string literal."""
     return any(True for _ in _verdicts(SourceTree(text), marker))
 
 
 def rewritten(sources: Mapping[str, str], *, dut: str, top: str, marker: str) -> Rewritten:
-    """Rewrites a bench (name -> text, in the order of compilation); `dut` and `top` are names of modules.
+    """Rewrite a bench (name -> text, in compilation order); `dut` and `top` are module names.
 
-    Raises ValueError when no call in the files as written prints `marker`, or when the verdict comes at the end of a
-    simulation that the bench itself does not end.
+    Raises ValueError when no call outside macros prints `marker`, or when the verdict comes at the end of a simulation that the
+    bench itself does not end.
     """
     trees = {name: SourceTree(text) for name, text in sources.items()}
     hidden = _hidden(trees.values()) | {top}
@@ -69,11 +69,13 @@ def rewritten(sources: Mapping[str, str], *, dut: str, top: str, marker: str) ->
     ended = any(_inside(call, "FinalBlock") for call in calls)
     parts, finishes = [], 0
     for name, tree in trees.items():
-        edits = [*_to_channel(tree, marker, channel), *_seeded(tree, home), *_opened(tree, top), *_without_waves(tree)]
         marks = list(_marked(tree, channel))
         finishes += len(marks)
-        edited = tree.edited((*edits, *marks))
-        parts += [f'`line 1 "{name}" 0', _suffixed(edited, hidden)]
+        prints = _to_channel(tree, marker, channel)
+        edited = tree.edited((*prints, *_seeded(tree, home), *_opened(tree, top), *_without_waves(tree), *marks))
+        # Only identifiers get the suffix, not words in comments and strings.
+        suffixed = _LEXEME.sub(lambda match: f"{match[0]}_{WORD}" if match[0] in hidden else match[0], edited)
+        parts += [f'`line 1 "{name}" 0', suffixed]
     if ended and not finishes:
         raise ValueError("its test bench prints the verdict at the end of a simulation that it does not end itself")
     whole = "\n".join(sources.values())
@@ -91,7 +93,7 @@ def rewritten(sources: Mapping[str, str], *, dut: str, top: str, marker: str) ->
 
 
 def _verdicts(tree: SourceTree, marker: str) -> Iterator[Node]:
-    """Printing calls with the marker in a string literal, as far as they stand in the file as written."""
+    """Yield printing calls with the marker in a string literal, except those from macros."""
     for node in tree.of("InvocationExpression"):
         if name_of(node.left) == "SystemName" and node.arguments is not None:
             printing = _PRINTS.fullmatch(node.left.systemIdentifier.rawText)
@@ -109,7 +111,7 @@ def _to_channel(tree: SourceTree, marker: str, channel: str) -> Iterator[Edit]:
 
 
 def _marked(tree: SourceTree, channel: str) -> Iterator[Edit]:
-    """Before each `$finish` the mark is written; both in a block, since the statement may depend on an `if`."""
+    """Write the mark before each `$finish`, in one block because the statement may belong to an `if`."""
     for node in tree.of("ExpressionStatement"):
         if _called(node.expr) == "$finish" and tree.span(node):
             start, end = _span(tree, node)
@@ -118,14 +120,14 @@ def _marked(tree: SourceTree, channel: str) -> Iterator[Edit]:
 
 
 def _without_waves(tree: SourceTree) -> Iterator[Edit]:
-    """Nobody looks at the bench's waves, and their calls take time to compile."""
+    """Remove dump calls: nobody reads the waves, and the calls take time to compile."""
     for node in tree.of("ExpressionStatement"):
         if _called(node.expr).startswith("$dump") and tree.span(node):
             yield Edit(*_span(tree, node), ";")
 
 
 def _seeded(tree: SourceTree, home: str) -> Iterator[Edit]:
-    """Draws from the simulator's common generators become draws from a variable of the bench that starts as they do."""
+    """Draw random numbers from a variable of the bench, with the initial value of the simulator's shared generator."""
     for node in tree.of("InvocationExpression", "SystemName"):
         name = _called(node)
         if name_of(node) == "SystemName" and name_of(node.parent) == "InvocationExpression":
@@ -143,7 +145,7 @@ def _seeded(tree: SourceTree, home: str) -> Iterator[Edit]:
 
 
 def _opened(tree: SourceTree, top: str) -> Iterator[Edit]:
-    """The file and the seeds, declared behind the top module's header on the same line."""
+    """Declare the file and the seeds after the top module's header, on the same line."""
     for node in tree.of("ModuleDeclaration"):
         if node.header.name.rawText == top:
             at = _span(tree, node.header.semi)[1]
@@ -152,22 +154,17 @@ def _opened(tree: SourceTree, top: str) -> Iterator[Edit]:
 
 
 def _hidden(trees: Collection[SourceTree]) -> set[str]:
-    """Names of modules, packages, instances, tasks, functions and named blocks, but for those that ports have too."""
+    """Names of modules, packages, instances, tasks, functions and named blocks that are not also names of ports or parameters."""
     found: set[str] = set()
-    spoken: set[str] = set()
+    ports: set[str] = set()
     for tree in trees:
         units = tree.of("ModuleDeclaration", "InterfaceDeclaration", "ProgramDeclaration", "PackageDeclaration")
         found |= {node.header.name.rawText for node in units}
         found |= {node.name.rawText for node in tree.of("InstanceName", "NamedBlockClause")}
         routines = tree.of("TaskDeclaration", "FunctionDeclaration")
         found |= {node.prototype.name.getLastToken().rawText for node in routines}
-        spoken |= {node.name.rawText for node in tree.of("NamedPortConnection", "NamedParamAssignment")}
-    return {name for name in found - spoken if name.isidentifier()}
-
-
-def _suffixed(text: str, names: set[str]) -> str:
-    """`text` with the word behind each of the identifiers; comments and strings stay."""
-    return _LEXEME.sub(lambda match: f"{match[0]}_{WORD}" if match[0] in names else match[0], text)
+        ports |= {node.name.rawText for node in tree.of("NamedPortConnection", "NamedParamAssignment")}
+    return {name for name in found - ports if name.isidentifier()}
 
 
 def _tasks(text: str, trees: Collection[SourceTree]) -> tuple[str, ...]:
@@ -208,7 +205,7 @@ def _connected(trees: Collection[SourceTree], dut: str) -> str:
 
 
 def _called(node: Node) -> str:
-    """The name of the system task or function that an expression calls, else an empty text."""
+    """Name of the system task or function that an expression calls, else an empty string."""
     if is_token(node):
         return ""
     if name_of(node) == "InvocationExpression":
@@ -222,11 +219,9 @@ def _arguments(tree: SourceTree, call: Node) -> list[str]:
 
 
 def _inside(node: Node, kind: str) -> bool:
-    while node is not None:
-        if name_of(node) == kind:
-            return True
+    while node is not None and name_of(node) != kind:
         node = node.parent
-    return False
+    return node is not None
 
 
 def _span(tree: SourceTree, node: Node) -> tuple[int, int]:

@@ -1,8 +1,8 @@
-"""The prompt of CVDP's public runner, word for word, so that figures can be compared with those that others publish.
+"""The prompt of CVDP's public runner, word for word, so that figures are comparable with published ones.
 
-Words and form are those of https://github.com/NVlabs/cvdp_benchmark (src/dataset_processor.py, src/model_helpers.py), Copyright 2025 NVIDIA
-CORPORATION & AFFILIATES, Apache-2.0: `SYSTEM`, `GUIDANCE`, `SCHEMA` and the sentences in `cvdp`. Its slips of language are part of it.
-An agentic problem is asked as that runner asks it of a model (`--force-copilot`): the problem's own system message is left out.
+The text is that of https://github.com/NVlabs/cvdp_benchmark (src/dataset_processor.py, src/model_helpers.py), Copyright 2025 NVIDIA
+CORPORATION & AFFILIATES, Apache-2.0: `SYSTEM`, `GUIDANCE`, `SCHEMA` and the sentences in `cvdp`. Its mistakes are part of it.
+An agentic problem is prompted as with that runner's `--force-copilot`: its own system message is left out.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ The response should be in JSON format, including double-quotes around keys and v
 
 @TEMPLATES.register("cvdp")
 def cvdp(problem: Problem, context: Mapping[str, str]) -> list[Message]:
-    """The prompt of CVDP's public runner, word for word, for figures that are compared with published ones."""
+    """The prompt of CVDP's public runner, word for word, for figures that are comparable with published ones."""
     system = SYSTEM
     if problem.category in GUIDANCE:
         system += f"\n{GUIDANCE[problem.category]}\n"

@@ -19,8 +19,8 @@ from rtl_core.grading.executors import Executor
 from rtl_core.grading.executors.toolchain import IMAGE_ICARUS
 from rtl_core.grading.requirements import missing_requirements
 from rtl_core.history.connection import connect
-from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.problems.sources import load_problems
 from rtl_core.reporting.text import counted
 from rtl_core.run.check.prompts import Prepared
 from rtl_core.run.graders import executor_of
