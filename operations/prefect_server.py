@@ -1,4 +1,6 @@
-"""Run `prefect server start ...` without its one-minute stalls on SQLite: `python -m rtl_distill.operations.prefect_server start ...`."""
+"""Run `prefect server start ...` so that clients can write to its SQLite database concurrently, without errors and stalls:
+`python -m rtl_distill.operations.prefect_server start ...`.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,35 @@ import gc
 import sys
 import threading
 import time
+from typing import Any
 
 START_S = 15.0
 """Objects created before this time are excluded from all later collections."""
 COLLECT_S = 5.0
 
 
-def collect_garbage_apart() -> None:
+def prepare_server() -> None:
+    """Prepare this process to run a Prefect server. Call it before the server starts."""
+    _lock_at_begin()
+    _collect_garbage_apart()
+
+
+def _lock_at_begin() -> None:
+    """Let transactions on SQLite wait for the write lock when they begin.
+
+    SQLite refuses a write at once if the transaction has read and another one has written since. Prefect answers that with 503, and its client
+    repeats the request after two seconds.
+    """
+    from prefect.server.database.configurations import AioSqliteConfiguration
+
+    configuration: Any = AioSqliteConfiguration
+    begin = configuration.begin_transaction
+    configuration.begin_transaction = lambda self, session, with_for_update=False: begin(
+        self, session, with_for_update=True
+    )
+
+
+def _collect_garbage_apart() -> None:
     """Collect garbage only in a dedicated thread, every few seconds.
 
     Freeing a cursor takes the mutex of its SQLite connection, which the connection's thread holds while it waits up to a minute for the
@@ -34,6 +58,6 @@ def collect_garbage_apart() -> None:
 if __name__ == "__main__":
     from prefect.cli import app
 
-    collect_garbage_apart()
+    prepare_server()
     sys.argv.insert(1, "server")
     app()

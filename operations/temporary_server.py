@@ -23,7 +23,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from rtl_distill.operations.prefect_server import collect_garbage_apart
+from rtl_distill.operations.prefect_server import prepare_server
 
 END_S = 5.0
 
@@ -109,7 +109,7 @@ def serve(listener: socket.socket) -> None:
     import uvicorn
     from prefect.server.api.server import create_app
 
-    collect_garbage_apart()
+    prepare_server()
     app = create_app(ephemeral=True, final=True)
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)  # connections are cut when the server ends
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
