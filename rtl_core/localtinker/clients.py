@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rtl_core.localtinker import NotFoundError
@@ -19,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Client:
-    """One training client. `model` is None while it is parked in blob `parked`."""
+    """A training client. `model` is None while it is parked on disk, in blob `parked`."""
 
     model_id: str
     session_id: str
@@ -31,10 +32,7 @@ class Client:
 
 
 class Clients:
-    """All training clients of a running service.
-
-    `get` is for the event loop; what touches a model (`create`, `live`, `park`, `drop`) runs on the compute thread.
-    """
+    """All training clients of a service. Methods that use a model (`create`, `live`, `park`, `drop`) run on the compute thread."""
 
     def __init__(self, registry: Registry, *, micro_tokens: int) -> None:
         self._registry = registry
@@ -46,16 +44,15 @@ class Clients:
 
     @property
     def resident(self) -> int:
-        """How many adapters are in memory."""
+        """Number of adapters in memory."""
         return sum(client.model is not None for client in list(self._clients.values()))
 
     def get(self, model_id: str) -> Client:
-        """A live or parked client. Raises NotFoundError when there is none, as after a restart of the service."""
+        """Return a live or parked client. Raises NotFoundError if there is none, for instance after a restart."""
         client = self._clients.get(model_id)
         if client is None:
             raise NotFoundError(
-                f"model_id: no training client {model_id!r} is live here; after a restart of the service create one "
-                "from a saved state"
+                f"model_id: there is no training client {model_id!r}; after a restart, create one from a saved state"
             )
         client.last_used = time.monotonic()
         return client
@@ -69,7 +66,7 @@ class Clients:
         metadata: dict[str, Any] | None,
         loaded: Callable[[TrainingModel], None] = lambda model: None,
     ) -> None:
-        """A new client; `loaded` gives its model saved weights, and without them there is no client."""
+        """Create a client. `loaded` may load saved weights into its model; if it fails, no client is created."""
         self._registry.add_run(model_id, session_id, base.name, spec.to_json(), metadata)
         self._clients[model_id] = Client(model_id, session_id, base, spec, self._model(model_id, base, spec, loaded))
 
@@ -85,7 +82,7 @@ class Clients:
         return model
 
     def live(self, model_id: str) -> TrainingModel:
-        """The model of a client, brought back from disk if it was parked."""
+        """Return the model of a client, loaded from disk if it was parked."""
         client = self.get(model_id)
         if client.model is None:
             assert client.parked is not None
@@ -98,7 +95,7 @@ class Clients:
         return client.model
 
     def idle(self, seconds: float) -> list[str]:
-        """Clients in memory that were not used for so long."""
+        """Return the clients in memory that were not used for `seconds`."""
         now = time.monotonic()
         return [c.model_id for c in list(self._clients.values()) if c.model and now - c.last_used > seconds]
 
@@ -109,18 +106,18 @@ class Clients:
         return [c.model_id for c in list(self._clients.values()) if c.session_id == session_id]
 
     def park(self, model_id: str) -> None:
-        """Move a client to disk; one that holds gradients not yet stepped on stays."""
+        """Move a client to disk, unless it holds gradients of an unfinished step."""
         client = self._clients.get(model_id)
         if client is None or client.model is None or client.model.has_gradients:
             return
-        model = client.model
-        client.parked, _ = self._registry.write_blob(lambda folder: model.save(folder, optimizer=True), durable=False)
-        model.release()
+        save = partial(client.model.save, optimizer=True)
+        client.parked, _ = self._registry.write_blob(save, durable=False)
+        client.model.release()
         client.model = None
         logger.info("parked idle training client %s", model_id)
 
     def drop(self, model_id: str) -> None:
-        """Forget a client for good; its checkpoints stay."""
+        """Delete a client; its checkpoints stay."""
         client = self._clients.pop(model_id, None)
         if client is None:
             return

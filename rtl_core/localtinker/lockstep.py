@@ -1,8 +1,7 @@
-"""Sampling through transformers' own forward pass and cache: what serves models that `decoder.py` does not know.
+"""Sampling through transformers' own forward pass and cache, for models that `decoder.py` does not support.
 
-Rows of one prompt length advance together, so that no model needs padding or masks of ours: hybrid and recurrent
-layers, sliding windows and mixtures of experts all run as transformers wrote them. Slower than `decoder.py`, never
-different.
+Rows of equal prompt length advance together, so that no padding or masks are needed: hybrid and recurrent layers, sliding
+windows and mixtures of experts run exactly as transformers implements them. Slower than `decoder.py`.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from torch import Tensor
 
 from rtl_core.localtinker.decoder import PREFILL_TOKENS
 from rtl_core.localtinker.lora import AdapterBank
-from rtl_core.localtinker.sampling import Batch, Row
+from rtl_core.localtinker.sampling import Batch, Row, requests_of
 from rtl_core.localtinker.scoring import score_prompts
 
 
 class LockstepDecoder:
-    """A transformers model with one of its adapters, or none, switched on.
+    """A transformers model with one of its adapters, or none.
 
-    `prefill` returns logits, so `logits`, which scoring applies to hidden states, is the identity here.
+    `prefill` returns logits instead of hidden states, so `logits`, which scoring calls on them, only converts to float32.
     """
 
     def __init__(self, model: Any, adapters: AdapterBank, adapter: str | None) -> None:
@@ -41,14 +40,13 @@ class LockstepDecoder:
         self.is_small = False
 
     def prefill(self, tokens_BL: Tensor, *, all_positions: bool) -> tuple[Tensor, Any]:
-        """Logits [B, L, V], or [B, 1, V] of the last position, and the cache."""
+        """Return logits [B, L, V], or [B, 1, V] of the last position, and the cache."""
         self._adapters.activate(self._adapter)
-        keep = 0 if all_positions else 1
-        out = self.model(input_ids=tokens_BL, use_cache=True, logits_to_keep=keep)
+        out = self.model(input_ids=tokens_BL, use_cache=True, logits_to_keep=0 if all_positions else 1)
         return out.logits, out.past_key_values
 
     def step(self, tokens_B: Tensor, cache: Any) -> Tensor:
-        """Logits [B, V] after one more token a row."""
+        """Return logits [B, V] after one more token per row."""
         self._adapters.activate(self._adapter)
         out = self.model(input_ids=tokens_B[:, None], past_key_values=cache, use_cache=True)
         return out.logits[:, -1].float()
@@ -57,25 +55,23 @@ class LockstepDecoder:
         return hidden.float()
 
     def release(self) -> None:
-        """Free the adapter that was loaded for this sampler."""
+        """Free the adapter."""
         if self._adapter is not None:
             self._adapters.remove(self._adapter)
 
 
 class LockstepBatch(Batch):
-    """A batch of rows whose prompts have one length; nothing joins after `admit`."""
+    """A batch of rows with prompts of equal length. No row joins after `admit`."""
 
     decoder: LockstepDecoder
 
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:
-        scored = {
-            id(r.request): r.request for r in rows if r.request.prompt_options.wanted and r.request.scores is None
-        }
-        for request in scored.values():
-            hidden, _ = self.decoder.prefill(self._tensor([request.prompt]), all_positions=True)
-            places = [np.arange(len(request.prompt))]
-            score_prompts(self.decoder, hidden[0], places, [request], self._vocabulary.size)
+        for request in requests_of(rows):
+            if request.prompt_options.wanted and request.scores is None:
+                hidden, _ = self.decoder.prefill(self._tensor([request.prompt]), all_positions=True)
+                places = [np.arange(len(request.prompt))]
+                score_prompts(self.decoder, hidden[0], places, [request], self._vocabulary.size)
         distinct = list({tuple(row.request.prompt): None for row in rows})
         logits, self._cache = self.decoder.prefill(self._tensor(distinct), all_positions=False)
         owner = self._tensor([distinct.index(tuple(row.request.prompt)) for row in rows])

@@ -23,41 +23,37 @@ from rtl_core.localtinker.scoring import gather_logprobs
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest
 
 Pass = Callable[[Sequence[np.ndarray], Tensor, LossOf], tuple[Tensor, Tensor]]
-"""Of B sequences of at most L tokens, targets [B, L, K] and the loss of log-probabilities: these log-probabilities and their loss,
-both [B, L, K]."""
-Cut = Callable[[Sequence[np.ndarray], int], list[list[int]]]
-"""Of all sequences of a request, and the tokens of a pass: the numbers of the sequences of each pass."""
-ACTIVATION_BYTES = 384 << 20  # what the layers of a pass by hand keep
-LOGIT_BUDGET = 2**25  # floats of logits alive at once in a forward pass: 128 MiB
+"""Maps B sequences of at most L tokens, targets [B, L, K] and a loss function to log-probabilities and loss, both [B, L, K]."""
+ACTIVATION_BYTES = 384 << 20  # what the layers of `DenseTraining` keep
+LOGIT_BUDGET = 2**25  # logits in memory at once in a forward pass: 128 MiB
 
 
 class TrainingModel:
-    """One training client's adapter and its optimizer. Every method runs on the compute thread."""
+    """A training client's adapter and optimizer. All methods run on the compute thread."""
 
     def __init__(self, model_id: str, base: ServedModel, spec: LoraSpec, *, micro_tokens: int) -> None:
-        """`micro_tokens`: padded tokens of a pass at most, but for one sequence that is longer; by hand see `packed_passes`."""
+        """`micro_tokens`: limit of a pass, see `padded_passes` and `packed_passes`."""
         self.model_id = model_id
         self.base = base
         self.spec = spec
         self._micro_tokens = micro_tokens
         base.adapters.add(model_id, spec)
         self._parameters = base.adapters.parameters(model_id)
-        self._optimizer = _adamw(self._parameters)
+        self._optimizer = torch.optim.AdamW(self._parameters, foreach=True)
 
     @property
     def has_gradients(self) -> bool:
         return any(p.grad is not None for p in self._parameters)
 
     def release(self) -> None:
-        """Free the adapter, its gradients and its optimizer; the object is of no use afterwards."""
+        """Free the adapter. The object must not be used afterwards."""
         self.base.adapters.remove(self.model_id)
 
     def forward_backward(self, request: TrainRequest) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
-        """Loss and log-probabilities of a batch; gradients are added to those already there unless `forward_only`.
+        """Compute loss and log-probabilities of a batch, and add its gradients unless `forward_only`.
 
-        Returns the per-datum outputs and the metrics `loss:sum`, `tokens:sum` (positions trained on) and
-        `input_tokens:sum` (all positions of the data, which is what training is charged by).
-        If the pass fails midway the gradients of this client are dropped, never left half-added.
+        Returns the outputs per datum and the metrics `loss:sum`, `tokens:sum` (trained positions) and `input_tokens:sum`
+        (all positions, which training is charged by). If it fails, all gradients of this client are dropped.
         """
         self.base.adapters.activate(self.model_id)
         trains = not request.forward_only
@@ -65,9 +61,11 @@ class TrainingModel:
         one_pass: Pass = self._pass_by_hand(trains) if by_hand else self._pass
         try:
             if trains and self.base.recompute:
-                self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0 throughout
+                self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0
             with torch.set_grad_enabled(trains):
-                return self._run(request, one_pass, packed_passes if by_hand else padded_passes)
+                sequences = [d.tokens_T for d in request.data]
+                passes = (packed_passes if by_hand else padded_passes)(sequences, self._micro_tokens)
+                return self._run(request, one_pass, passes)
         except BaseException:
             if trains:
                 self._optimizer.zero_grad(set_to_none=True)
@@ -92,13 +90,13 @@ class TrainingModel:
         return logp_BLK, loss_BLK
 
     def _run(
-        self, request: TrainRequest, one_pass: Pass, cut: Cut
+        self, request: TrainRequest, one_pass: Pass, passes: list[list[int]]
     ) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
-        """The passes of a request, put together."""
+        """Run the passes of a request, given by the indices of their data, and combine their results."""
         logprobs: list[np.ndarray] = [np.zeros(0)] * len(request.data)
         losses: list[np.ndarray] = [np.zeros(0)] * len(request.data)
         total = 0.0
-        for index in cut([d.tokens_T for d in request.data], self._micro_tokens):
+        for index in passes:
             logp_BLK, loss_BLK = self._micro_batch([request.data[i] for i in index], request, one_pass)
             total += float(loss_BLK.sum(dtype=torch.float64))
             for row, i in enumerate(index):
@@ -112,7 +110,7 @@ class TrainingModel:
         return outputs, {"loss:sum": total, "tokens:sum": float(tokens), "input_tokens:sum": lengths}
 
     def _micro_batch(self, data: Sequence[TrainDatum], request: TrainRequest, one_pass: Pass) -> tuple[Tensor, Tensor]:
-        """One padded pass; returns detached logp and loss [B, L, K] on the CPU."""
+        """Run one pass and return detached log-probabilities and loss, [B, L, K] on the CPU."""
         loss = LOSSES[request.loss_fn]
         device = self.base.device
         inputs, mask_BLK = collate(data, loss.required + loss.optional)
@@ -127,10 +125,10 @@ class TrainingModel:
         return logp_BLK.detach().cpu(), loss_BLK.detach().cpu()
 
     def _logprobs(self, tokens_BL: Tensor, targets_BLK: Tensor) -> Tensor:
-        """log p of the targets, [B, L, K], float32.
+        """Return log p of the targets, [B, L, K], float32.
 
-        Right padding needs no attention mask: under causal attention no real position sees what follows it. Where the
-        vocabulary is large the head runs in chunks that are recomputed in the backward pass.
+        Right padding needs no attention mask, because attention is causal. With a large vocabulary the head runs in chunks that are
+        recomputed in the backward pass.
         """
         model = self.base.model
         if not self.base.split_head:
@@ -151,17 +149,16 @@ class TrainingModel:
         return torch.cat(parts, 1)
 
     def optim_step(self, params: dict) -> dict[str, float]:
-        """One AdamW step on the gradients gathered so far, then forget them.
+        """Take one AdamW step with the accumulated gradients and clear them.
 
-        `params` are the SDK's AdamParams. The gradient's norm is reported before clipping. Without any gradient the
-        step changes nothing, as torch's optimizers do.
+        `params` are the SDK's AdamParams. The reported gradient norm is that before clipping. Without gradients nothing changes.
         """
         total = torch.nn.utils.get_total_norm([p.grad for p in self._parameters if p.grad is not None])
         norm = float(total)
         if not math.isfinite(norm):
             self._optimizer.zero_grad(set_to_none=True)
             raise RequestError(
-                f"optim_step: the gradient norm is {norm}; the gradients were dropped, nothing was changed"
+                f"optim_step: the gradient norm is {norm}; the gradients were dropped and no weight was changed"
             )
         if params["grad_clip_norm"] > 0:
             torch.nn.utils.clip_grads_with_norm_(self._parameters, params["grad_clip_norm"], total)
@@ -180,35 +177,26 @@ class TrainingModel:
         return self.base.adapters.tensors(self.model_id)
 
     def save(self, folder: Path, *, optimizer: bool) -> None:
-        """Write the adapter as a peft folder, with `optimizer.safetensors` beside it if asked."""
+        """Write the adapter as a peft folder, with the optimizer state in `optimizer.safetensors` if requested."""
         write_adapter(folder, self.tensors(), self.spec, str(self.base.path))
         if optimizer:
-            save_file(self._optimizer_tensors(), folder / "optimizer.safetensors")
+            flat = {"parameters": torch.tensor(len(self._parameters))}
+            for index, parameter in enumerate(self._parameters):
+                for key, value in self._optimizer.state.get(parameter, {}).items():
+                    flat[f"{index}.{key}"] = value.detach().cpu().contiguous().clone()
+            save_file(flat, folder / "optimizer.safetensors")
 
     def load(self, folder: Path, *, optimizer: bool) -> None:
-        """Take over the weights of a saved folder, and its optimizer state or a fresh one. Gradients are dropped."""
+        """Load the weights of a saved folder, and its optimizer state or a fresh one. Gradients are dropped."""
         self.base.adapters.load(self.model_id, read_adapter(folder))
-        self._optimizer = _adamw(self._parameters)
+        self._optimizer = torch.optim.AdamW(self._parameters, foreach=True)
         self._optimizer.zero_grad(set_to_none=True)
         if optimizer:
             flat = read_tensors(folder / "optimizer.safetensors")
             for index, parameter in enumerate(self._parameters):
                 if f"{index}.step" in flat:
-                    state = {key: flat[f"{index}.{key}"] for key in ("step", "exp_avg", "exp_avg_sq")}
-                    for key in ("exp_avg", "exp_avg_sq"):
-                        state[key] = state[key].to(parameter.device)
-                    self._optimizer.state[parameter] = state
-
-    def _optimizer_tensors(self) -> dict[str, Tensor]:
-        flat = {"parameters": torch.tensor(len(self._parameters))}
-        for index, parameter in enumerate(self._parameters):
-            for key, value in self._optimizer.state.get(parameter, {}).items():
-                flat[f"{index}.{key}"] = value.detach().cpu().contiguous().clone()
-        return flat
-
-
-def _adamw(parameters: list[torch.nn.Parameter]) -> torch.optim.AdamW:
-    return torch.optim.AdamW(parameters, foreach=True)
+                    moments = {key: flat[f"{index}.{key}"].to(parameter.device) for key in ("exp_avg", "exp_avg_sq")}
+                    self._optimizer.state[parameter] = {"step": flat[f"{index}.step"], **moments}
 
 
 def _trained_positions(datum: TrainDatum) -> int:
@@ -219,9 +207,9 @@ def _trained_positions(datum: TrainDatum) -> int:
 
 
 def collate(data: Sequence[TrainDatum], names: Sequence[str]) -> tuple[dict[str, Tensor], Tensor]:
-    """Right-pad the inputs of a batch, each [B, L, K], and the mask [B, L, K] of what is no padding.
+    """Return the right-padded inputs of a batch, each [B, L, K], and the mask [B, L, K] of positions that are not padding.
 
-    `weights` defaults to 1; other inputs in `names` are taken if the first datum has them.
+    `weights` defaults to 1. Other inputs in `names` are included if the first datum has them.
     """
     targets = [d.inputs["target_tokens"].reshape(len(d.tokens_T), -1) for d in data]
     ones = [np.ones(target.shape) for target in targets]

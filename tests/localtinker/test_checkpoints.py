@@ -216,7 +216,7 @@ def test_a_full_disk_is_said_at_once_and_reading_goes_on(tmp_path):
     registry = Registry(tmp_path)
     registry.add_session("s", None, None)
     registry._db.execute("pragma max_page_count = 1")  # to SQLite a file that cannot grow
-    with pytest.raises(RequestError, match=f"{tmp_path}, whose disk is full"):
+    with pytest.raises(RequestError, match=f"{tmp_path}: the disk is full"):
         registry.add_session("t", None, {"long": "x" * 100_000})
     assert registry.sessions() == ["s"]
 

