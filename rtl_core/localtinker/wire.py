@@ -133,8 +133,8 @@ def decode_tensor(message: pb.Tensor, where: str) -> np.ndarray:
     try:
         if message.HasField("sparse_csr"):
             csr = message.sparse_csr
-            cells = (np.frombuffer(index, dtype=np.int64) for index in (csr.crow_indices, csr.col_indices))
-            return densify(np.frombuffer(csr.values, dtype=dtype), *cells, shape, fill=0)
+            crow, col = (np.frombuffer(index, dtype=np.int64) for index in (csr.crow_indices, csr.col_indices))
+            return densify(np.frombuffer(csr.values, dtype=dtype), crow, col, shape, fill=0)
         flat = np.frombuffer(message.dense, dtype=dtype)
         return flat.reshape(shape) if shape else flat
     except (ValueError, IndexError) as error:
