@@ -99,11 +99,9 @@ class Clients:
         now = time.monotonic()
         return [c.model_id for c in list(self._clients.values()) if c.model and now - c.last_used > seconds]
 
-    def sessions(self) -> set[str]:
-        return {client.session_id for client in list(self._clients.values())}
-
-    def of_session(self, session_id: str) -> list[str]:
-        return [c.model_id for c in list(self._clients.values()) if c.session_id == session_id]
+    def orphaned(self) -> list[str]:
+        """Return the clients whose session is over."""
+        return [c.model_id for c in list(self._clients.values()) if self._registry.is_over(c.session_id)]
 
     def park(self, model_id: str) -> None:
         """Move a client to disk, unless it holds gradients of an unfinished step."""

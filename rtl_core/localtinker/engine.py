@@ -80,26 +80,22 @@ class Engine:
                 idle = self._sampling.idle and not self._calls
             if idle:
                 self._linger()
-            self._run_call()
+            if self._calls:
+                use_threads(self._threads)
+                try:
+                    self._calls.popleft()()
+                except Exception:
+                    logger.exception("housekeeping failed")
             deadline = time.monotonic() + _SLICE
             while self._advance_sampling() and not (self._calls and time.monotonic() > deadline):
                 if self._stopping:
                     return
 
     def _linger(self) -> None:
-        began = time.monotonic()
-        seen = 0
-        while len(self._incoming) > seen and not self._calls and time.monotonic() - began < _LONGEST_LINGER:
+        deadline, seen = time.monotonic() + _LONGEST_LINGER, 0
+        while len(self._incoming) > seen and not self._calls and time.monotonic() < deadline:
             seen = len(self._incoming)
             time.sleep(_LINGER)
-
-    def _run_call(self) -> None:
-        if self._calls:
-            use_threads(self._threads)
-            try:
-                self._calls.popleft()()
-            except Exception:
-                logger.exception("housekeeping failed")
 
     def _advance_sampling(self) -> bool:
         while self._incoming:

@@ -48,7 +48,10 @@ class Service:
             use_fast_products()
         micro_tokens, cache_bytes = room_on(self.device, self.models.values())
         limits = SamplingLimits(cache_bytes)
-        self._processes = self._start_processes(limits)
+        processes = settings.threads if settings.sampling_processes is None else settings.sampling_processes
+        self._processes: SamplingProcesses | None = None
+        if processes and any(model.small for model in self.models.values()):
+            self._processes = SamplingProcesses(self.models, processes, limits, deterministic=settings.deterministic)
         self.registry = Registry(settings.state)
         self.clients = Clients(self.registry, micro_tokens=micro_tokens)
         pool = SamplerPool(self.models, limits, deterministic=settings.deterministic)
@@ -56,13 +59,6 @@ class Service:
         self.futures: FutureStore
         self._done: Counter[str] = Counter()
         """Number of completed requests by kind; for sampling, of samples, and for scoring, of sequences."""
-
-    def _start_processes(self, limits: SamplingLimits) -> SamplingProcesses | None:
-        asked = self.settings.sampling_processes
-        count = self.settings.threads if asked is None else asked
-        if count == 0 or not any(model.small for model in self.models.values()):
-            return None
-        return SamplingProcesses(self.models, count, limits, deterministic=self.settings.deterministic)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self.futures = FutureStore(loop)
@@ -92,18 +88,16 @@ class Service:
         self.futures.purge()
         for model_id in self.clients.idle(self.settings.idle_s):
             self.engine.call(partial(self.clients.park, model_id))
-        for session_id in self.clients.sessions():
-            if self.registry.is_over(session_id):
-                self._drop_clients(session_id)
+        self._drop_orphaned_clients()
 
     def finish_session(self, session_id: str) -> None:
         """End a session: its training clients are released, its checkpoints stay."""
         self.registry.session(session_id)
         self.registry.finish_session(session_id)
-        self._drop_clients(session_id)
+        self._drop_orphaned_clients()
 
-    def _drop_clients(self, session_id: str) -> None:
-        for model_id in self.clients.of_session(session_id):
+    def _drop_orphaned_clients(self) -> None:
+        for model_id in self.clients.orphaned():
             self.engine.call(partial(self.clients.drop, model_id))
 
     # Futures ----------------------------------------------------------------------------------------------------
@@ -333,7 +327,7 @@ class Service:
         return self.model(base_model, "base_model")
 
     def sample(self, request: rq.Sample) -> Future:
-        """Queue a sampling or scoring request."""
+        """Queue a sampling or scoring request. Its weights are protected from changes until it is done."""
         key, base_model, path = None, request.base_model, request.model_path
         if request.sampling_session_id is not None:
             sampler = self.registry.sampler(request.sampling_session_id)
@@ -350,12 +344,6 @@ class Service:
             options=rq.sampling_options(request, len(prompt), model),
             prompt_options=rq.prompt_options(request, len(prompt), model),
         )
-        return self._queue_sample(model, path, job, key, "score" if request.prompt_logprobs else "sample")
-
-    def _queue_sample(
-        self, model: ServedModel, path: str | None, job: SampleJob, key: tuple | None, kind: str
-    ) -> Future:
-        """Queue a job for the model. Its weights are protected from changes until the job is done."""
         weights, release = SampledWeights(model.name), None
         if path is not None:
             checkpoint = self.registry.hold(path)
@@ -366,7 +354,7 @@ class Service:
 
         def take(answer: bytes | Exception) -> None:
             if isinstance(answer, bytes):
-                self._done[kind] += job.num_samples
+                self._done["score" if request.prompt_logprobs else "sample"] += job.num_samples
             self.futures.resolve(future, answer)
 
         where = self._processes if self._processes is not None and model.small else self.engine

@@ -48,9 +48,7 @@ class Settings(BaseModel):
 def parse_model(text: str) -> tuple[str, Path]:
     """Parse NAME=PATH, or PATH, whose name is that of the folder."""
     name, separator, path = text.partition("=")
-    if not separator:
-        return Path(text).resolve().name, Path(text)
-    return name, Path(path)
+    return (name, Path(path)) if separator else (Path(text).resolve().name, Path(text))
 
 
 def check_models(models: dict[str, Path]) -> None:

@@ -58,7 +58,11 @@ class TrainingModel:
         self.base.adapters.activate(self.model_id)
         trains = not request.forward_only
         by_hand = self.base.trains_by_hand
-        one_pass: Pass = self._pass_by_hand(trains) if by_hand else self._pass
+        one_pass: Pass = self._pass
+        if by_hand:
+            model, pairs = self.base.model, self.base.adapters.pairs(self.model_id)
+            dense = DenseTraining(model, pairs, self.spec.scaling, budget_bytes=ACTIVATION_BYTES, trains=trains)
+            one_pass = dense.forward_backward
         try:
             if trains and self.base.recompute:
                 self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0
@@ -74,13 +78,8 @@ class TrainingModel:
             if self.base.recompute:
                 self.base.model.eval()
             if by_hand:
-                del one_pass
+                del one_pass, dense
                 give_back_free_memory()
-
-    def _pass_by_hand(self, trains: bool) -> Pass:
-        model, pairs = self.base.model, self.base.adapters.pairs(self.model_id)
-        passes = DenseTraining(model, pairs, self.spec.scaling, budget_bytes=ACTIVATION_BYTES, trains=trains)
-        return passes.forward_backward
 
     def _pass(self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf) -> tuple[Tensor, Tensor]:
         logp_BLK = self._logprobs(padded(sequences).to(self.base.device), targets_BLK)
@@ -104,10 +103,10 @@ class TrainingModel:
                 width = 1 if len(shape) == 1 else shape[1]
                 logprobs[i] = logp_BLK[row, : shape[0], :width].reshape(shape).numpy()
                 losses[i] = loss_BLK[row, : shape[0], :width].reshape(shape).numpy()
-        tokens = sum(_trained_positions(d) for d in request.data)
-        outputs = {"logprobs": logprobs, "elementwise_loss": losses}
-        lengths = float(sum(len(d.tokens_T) for d in request.data))
-        return outputs, {"loss:sum": total, "tokens:sum": float(tokens), "input_tokens:sum": lengths}
+        trained = float(sum(_trained_positions(d) for d in request.data))
+        tokens = float(sum(len(d.tokens_T) for d in request.data))
+        metrics = {"loss:sum": total, "tokens:sum": trained, "input_tokens:sum": tokens}
+        return {"logprobs": logprobs, "elementwise_loss": losses}, metrics
 
     def _micro_batch(self, data: Sequence[TrainDatum], request: TrainRequest, one_pass: Pass) -> tuple[Tensor, Tensor]:
         """Run one pass and return detached log-probabilities and loss, [B, L, K] on the CPU."""

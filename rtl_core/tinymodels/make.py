@@ -160,9 +160,8 @@ def _pretrain(
     model.train()
     while (progress := max(step / recipe.steps, (elapsed := time.monotonic() - start) / seconds)) < 1:
         scale = min(1.0, (step + 1) / WARM_UP) * max(FINAL_RATE, 1 - progress)
-        for optimizer in optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = group["peak"] * scale
+        for optimizer, peak in zip(optimizers, (recipe.rates.matrices, recipe.rates.rest), strict=True):
+            optimizer.param_groups[0]["lr"] = peak * scale
         pairs = [_encoded(tokenizer, *draw_chat(rng, recipe.phases, progress)) for _ in range(BATCH)]
         loss = _accumulate(model, pairs)
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
@@ -183,9 +182,6 @@ def _optimizers(model: Qwen3ForCausalLM, rates: Rates) -> list[torch.optim.Optim
         (matrices if parameter.dim() == 2 and "embed" not in name else rest).append(parameter)
     muon = torch.optim.Muon(matrices, lr=rates.matrices, weight_decay=0.05, adjust_lr_fn="original")
     adam = torch.optim.AdamW(rest, lr=rates.rest, betas=(0.9, 0.95), weight_decay=0.01)
-    for optimizer, peak in ((muon, rates.matrices), (adam, rates.rest)):
-        for group in optimizer.param_groups:
-            group["peak"] = peak
     return [muon, adam]
 
 

@@ -1,4 +1,4 @@
-"""The process that sampling processes are forked from."""
+"""The template process, from which sampling processes are forked."""
 
 import subprocess
 import sys
@@ -28,8 +28,8 @@ print("left" if os.path.exists(f"/proc/{pid}") else "gone")
 """
 
 
-def test_it_outlives_copies_that_die_at_the_same_time():
-    """In a process of its own: to fork from this one, with its threads, would test something else."""
+def test_it_survives_the_simultaneous_death_of_copies():
+    """In a separate process, because this one has threads."""
     done = subprocess.run([sys.executable, "-c", MANY_DEATHS], capture_output=True, text=True, timeout=600)
     assert done.stdout == "gone\n", done.stderr[-2000:]
 
@@ -48,7 +48,7 @@ print("the service goes on")
 """
 
 
-def test_a_copy_that_fails_ends_and_is_no_second_service():
+def test_a_copy_that_fails_ends_without_running_the_parents_code():
     done = subprocess.run([sys.executable, "-c", FAILURE], capture_output=True, text=True, timeout=600)
     assert done.stdout.splitlines() == ["ended", "ended", "the service goes on"], done.stderr[-2000:]
     assert done.stderr.count("ZeroDivisionError: division by zero") == 2
