@@ -10,15 +10,16 @@ serve-tinker` runs it in the foreground. User documentation: docs/localtinker.md
     registry.py   persistent state: SQLite and adapter files
     dispatch.py   load balancing over sampling processes, retries when one dies
     template.py   the process they are forked from
-    engine.py     the compute thread              clients.py   training clients, parked on disk when idle
-    generation.py the sampling loop and process   trainer.py   forward, backward, AdamW, save, load
-    samplers.py   weights ready to sample         lora.py      adapters on a frozen base
-    batching.py   continuous batching             dense_training.py  hand-written gradients for larger models on a CPU
-    decoder.py    lean Llama/Qwen forward pass    kv_cache.py  key-value cache of a running batch
-    lockstep.py   any other transformers model    packing.py   shared prefixes, computed once
+    engine.py     the compute thread              trainer.py   training clients: passes, AdamW, saving, parking on disk
+    generation.py the sampling loop and process   lora.py      adapters on a frozen base
+    samplers.py   weights ready to sample         devices.py   device, threads, memory allocation
+    batching.py   continuous and lockstep batches kv_cache.py  key-value cache of a running batch
+    decoder.py    lean Llama/Qwen forward pass    packing.py   shared prefixes, computed once
     sampling.py   options, seeds, the next token  scoring.py   log-probabilities of prompts
+    dense_training.py  hand-written gradients for larger models on a CPU
     modules.py    Llama, Qwen2, Qwen3 for torch   models.py    base models: loading and capabilities
-    devices.py    device, threads, freed memory   (the losses: rtl_core/learning/losses.py)
+
+The losses are in rtl_core/learning/losses.py.
 
 Limits, compared with the cloud:
 

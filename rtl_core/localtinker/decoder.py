@@ -2,7 +2,7 @@
 
 For a small model, the Python overhead of torch modules exceeds the arithmetic. This file computes the same functions as
 `modules.py` on the same weights, with a key-value cache whose rows have individual lengths, so that requests may join and leave
-a running batch. Other models use `lockstep.py`.
+a running batch. For other models see `batching.LockstepDecoder`.
 
 Shapes: B rows, L positions, H hidden, N query heads, M key-value heads, D head size, V vocabulary.
 """

@@ -136,8 +136,7 @@ def run_worker(
     """Run a sampling process on one thread until the service closes the connection."""
     keep_freed_memory()
     use_threads(1)
-    pool = SamplerPool(models, limits, deterministic=deterministic)
-    _Worker(SamplingLoop(pool, threads=1), connection).run()
+    _Worker(SamplingLoop(SamplerPool(models, limits, deterministic=deterministic), threads=1), connection).run()
 
 
 class _Worker:

@@ -132,36 +132,29 @@ def download_routes(registry: Registry) -> Routes:
     def sign(path: str, file: str, expires: int) -> str:
         return hmac.new(secret, f"{path}\n{file}\n{expires}".encode(), hashlib.sha256).hexdigest()
 
-    async def urls(request: Request) -> dict[str, Any]:
+    async def download_urls(request: Request) -> dict[str, Any]:
         run_id, name = (request.path_params[part] for part in ("run_id", "name"))
-        path = _external(run_id, name)
+        path = f"tinker://{run_id}/external_weights/{name}"
         folder = registry.blob_path(registry.checkpoint(path).blob)
         expires = int(time.time()) + _LIFE_S
         base = f"{str(request.base_url).rstrip('/')}/api/v1{DOWNLOADS}/{quote(run_id)}/{quote(name)}"
         files = sorted(file.name for file in folder.iterdir())
-        return {
-            "urls": {
-                file: f"{base}/{quote(file)}?expires={expires}&signature={sign(path, file, expires)}" for file in files
-            },
-            "expires": _iso(expires),
-        }
+        queries = {file: f"expires={expires}&signature={sign(path, file, expires)}" for file in files}
+        urls = {file: f"{base}/{quote(file)}?{query}" for file, query in queries.items()}
+        return {"urls": urls, "expires": _iso(expires)}
 
     async def download(request: Request) -> Response:
         run_id, name, file = (request.path_params[part] for part in ("run_id", "name", "file"))
-        path, expires = _external(run_id, name), rq.number(request.query_params, "expires")
+        path, expires = f"tinker://{run_id}/external_weights/{name}", rq.number(request.query_params, "expires")
         signature = request.query_params.get("signature", "").encode()
         if not hmac.compare_digest(signature, sign(path, file, expires).encode()) or expires < time.time():
             raise NotFoundError("signature: this URL is expired or not from this service; request a new one")
         return FileResponse(registry.blob_path(registry.checkpoint(path).blob) / file)
 
     return {
-        "GET /training_runs/{run_id}/checkpoints/external_weights/{name}/external_weights_urls": urls,
+        "GET /training_runs/{run_id}/checkpoints/external_weights/{name}/external_weights_urls": download_urls,
         f"GET {DOWNLOADS}/{{run_id}}/{{name}}/{{file}}": download,
     }
-
-
-def _external(run_id: str, name: str) -> str:
-    return f"tinker://{run_id}/external_weights/{name}"
 
 
 def _page(request: Request, rows: list[Any], limit: int = 20) -> tuple[list[Any], dict[str, int]]:

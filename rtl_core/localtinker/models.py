@@ -16,8 +16,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from rtl_core.errors import PolicyError
+from rtl_core.localtinker.batching import LockstepDecoder
 from rtl_core.localtinker.decoder import DenseDecoder, is_small
-from rtl_core.localtinker.lockstep import LockstepDecoder
 from rtl_core.localtinker.lora import AdapterBank, LoraSpec, pairs_by_module
 from rtl_core.localtinker.modules import load_dense
 from rtl_core.localtinker.samplers import Sampler
@@ -210,8 +210,7 @@ def _splits_head(model: Any) -> bool:
 def _eos_ids(path: Path, model: Any, tokenizer_eos: int | None) -> frozenset[int]:
     """Return the end-of-sequence ids of the generation config, the model config and the tokenizer."""
     file = path / "generation_config.json"
-    named = [json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None, tokenizer_eos]
-    named += [
-        getattr(source, "eos_token_id", None) for source in (model.config, getattr(model, "generation_config", None))
-    ]
-    return frozenset(itertools.chain.from_iterable([ids] if isinstance(ids, int) else ids or () for ids in named))
+    ids = [json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None, tokenizer_eos]
+    for config in (model.config, getattr(model, "generation_config", None)):
+        ids.append(getattr(config, "eos_token_id", None))
+    return frozenset(itertools.chain.from_iterable([i] if isinstance(i, int) else i or () for i in ids))

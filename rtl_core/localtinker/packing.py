@@ -114,19 +114,12 @@ def common_length(a: Tokens, b: Tokens) -> int:
     return int(differs[0]) if len(differs) else length
 
 
-@dataclass(frozen=True)
-class Span:
-    """The rows of a family: those of the prefix (empty if not shared), then those of each member alone."""
-
-    prefix: slice
-    own: tuple[slice, ...]
-
-
 class Layout:
     """The rows of a pass over sequences, with common prefixes stored once."""
 
     def __init__(self, sequences: Sequence[Tokens]) -> None:
-        self.spans: list[Span] = []
+        self.spans: list[tuple[slice, list[slice]]] = []
+        """For each family, the rows of the prefix (empty if not shared) and those of each member alone."""
         self.rows: list[np.ndarray] = [np.zeros(0, np.int64)] * len(sequences)
         """For each sequence, the rows of its positions."""
         tokens: list[np.ndarray] = []
@@ -144,7 +137,7 @@ class Layout:
             members = [np.asarray(sequences[i]) for i in family.members]
             prefix = add(members[0][: family.prefix], 0)
             own = [add(member[family.prefix :], family.prefix) for member in members]
-            self.spans.append(Span(prefix, tuple(own)))
+            self.spans.append((prefix, own))
             for i, rows in zip(family.members, own, strict=True):
                 self.rows[i] = np.r_[prefix, rows]
         self.tokens_N = torch.from_numpy(np.concatenate(tokens).astype(np.int64))
@@ -157,23 +150,22 @@ class Layout:
     @property
     def keys(self) -> int:
         """Number of key rows that attention copies: each prefix, joined with each of its members' own rows."""
-        spans = [span for span in self.spans if span.prefix.stop > span.prefix.start]
-        return sum(rows.stop - rows.start + span.prefix.stop - span.prefix.start for span in spans for rows in span.own)
+        shared = [(prefix.stop - prefix.start, own) for prefix, own in self.spans if prefix.stop > prefix.start]
+        return sum(length + rows.stop - rows.start for length, own in shared for rows in own)
 
     def attention(self, q_NHD: Tensor, k_NHD: Tensor, v_NHD: Tensor) -> Tensor:
         """Return causal attention softmax(q k^T / sqrt(D)) v within each sequence, [N, heads D]."""
         q, k, v = (states.transpose(0, 1)[None] for states in (q_NHD, k_NHD, v_NHD))
         grouped = q.shape[1] != k.shape[1]
         parts = []
-        for span in self.spans:
-            shared = span.prefix
+        for shared, own in self.spans:
             alone = shared.start == shared.stop
-            for rows in span.own if alone else (shared,):
+            for rows in own if alone else (shared,):
                 part = F.scaled_dot_product_attention(
                     q[:, :, rows], k[:, :, rows], v[:, :, rows], is_causal=True, enable_gqa=grouped
                 )
                 parts.append(part)
-            for rows in () if alone else span.own:
+            for rows in () if alone else own:
                 keys, values = (torch.cat((states[:, :, shared], states[:, :, rows]), 2) for states in (k, v))
                 for start in range(rows.start, rows.stop, BLOCK):
                     end = min(start + BLOCK, rows.stop)

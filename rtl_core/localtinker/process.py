@@ -171,7 +171,7 @@ class KeptTinker(LocalTinker):
                 self._on_restart(f"the embedded Tinker service cannot restart, next attempt in {pause:.0f} s: {reason}")
                 self._stopping.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
-                continue
-            pause = 1.0
-            self.restarts += 1
-            self._on_restart("the embedded Tinker service had ended and was restarted")
+            else:
+                pause = 1.0
+                self.restarts += 1
+                self._on_restart("the embedded Tinker service had ended and was restarted")

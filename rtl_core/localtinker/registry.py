@@ -180,8 +180,8 @@ class Registry:
 
     def runs(self, session_id: str | None = None) -> list[sqlite3.Row]:
         """Return the training runs of a session, or all, the most recently used first."""
-        sql = "select * from runs where ?1 is null or session_id = ?1 order by last_request desc, id"
-        return self._run(sql, session_id)
+        where, args = ("", ()) if session_id is None else ("where session_id = ?", (session_id,))
+        return self._run(f"select * from runs {where} order by last_request desc, id", *args)
 
     # Samplers ---------------------------------------------------------------------------------------------------
     def add_sampler(self, sampler_id: str, session_id: str, base_model: str, model_path: str | None) -> None:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rtl_core.localtinker.batching import GenerationBatch
+from rtl_core.localtinker.batching import GenerationBatch, LockstepBatch, LockstepDecoder
 from rtl_core.localtinker.decoder import DenseDecoder
 from rtl_core.localtinker.devices import give_back_free_memory
-from rtl_core.localtinker.lockstep import LockstepBatch, LockstepDecoder
 from rtl_core.localtinker.lora import LoraSpec, read_adapter
 from rtl_core.localtinker.sampling import Batch, Row, Vocabulary
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from rtl_core.localtinker import NotFoundError, RequestError
 from rtl_core.localtinker import requests as rq
-from rtl_core.localtinker.clients import Clients
 from rtl_core.localtinker.devices import device_for, use_fast_products, use_threads
 from rtl_core.localtinker.dispatch import SamplingProcesses
 from rtl_core.localtinker.engine import Engine
@@ -26,7 +25,7 @@ from rtl_core.localtinker.registry import Blob, Registry, lock_folder, parse_pat
 from rtl_core.localtinker.samplers import SampledWeights, SamplerPool, SamplingLimits
 from rtl_core.localtinker.sampling import SampleJob
 from rtl_core.localtinker.settings import Settings
-from rtl_core.localtinker.trainer import TrainingModel
+from rtl_core.localtinker.trainer import Clients, TrainingModel
 from rtl_core.localtinker.wire import TrainRequest, encode_train_output
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,8 @@
 """Concurrent clients: isolation, fairness, and the release of resources."""
 
 import pickle
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -20,10 +22,10 @@ from localtinker_helpers import (
 )
 from tinker import types
 
-from rtl_core.localtinker.clients import Clients
 from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.localtinker.registry import Registry
+from rtl_core.localtinker.trainer import Clients
 from tests import waiting
 
 
@@ -175,3 +177,12 @@ def test_an_answer_arrives_promptly(client):
         sampler.sample(prompt(), 1, params(1)).result()
         seconds.append(time.perf_counter() - started)
     assert min(seconds[1:]) < 0.1
+
+
+@pytest.mark.slow
+def test_eight_clients_at_once_cause_no_error_and_no_growth(tmp_path):
+    # A leak of the weights of each loaded state would take 150 MB in the last 250 requests; normal fluctuation is 60 MB.
+    sizes = ["--requests", "500", "--warm-up", "250", "--allowed-mb", "80"]
+    command = [sys.executable, "-m", "benchmarks.localtinker_hammer", *sizes]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=1800)
+    assert finished.returncode == 0, finished.stdout + finished.stderr[-2000:]

@@ -3,16 +3,10 @@
 import random
 
 import numpy as np
-import pytest
 from localtinker_helpers import answered, connect, params, prompt, random_sequences, train
 
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
-
-
-@pytest.fixture
-def service(deterministic_service):
-    return deterministic_service
 
 
 def draw(sampler, requests):
@@ -21,36 +15,33 @@ def draw(sampler, requests):
     return {n: (f.result().sequences[0].tokens, f.result().sequences[0].logprobs) for n, f in futures.items()}
 
 
-def test_samples_do_not_depend_on_other_requests_or_their_order(service):
+def test_samples_do_not_depend_on_other_requests_or_their_order(deterministic_client):
     requests = [(n, s, 10 + 11 * (n % 9)) for n, s in enumerate(random_sequences(40, seed=1, low=2, high=70))]
-    with connect(service) as client:
-        training = client.create_lora_training_client("student", rank=8, seed=1).result()
-        train(training, 3, learning_rate=5e-3)
-        sampler = training.save_weights_and_get_sampling_client().result()
-        together = draw(sampler, requests)
-        shuffled = requests.copy()
-        random.Random(0).shuffle(shuffled)
-        noise = [(1000 + n, s, 90) for n, s in enumerate(random_sequences(30, seed=2, low=2, high=120))]
-        among_others = draw(sampler, [x for pair in zip(noise, shuffled, strict=False) for x in pair])
-        assert {n: v for n, v in among_others.items() if n < 1000} == {n: together[n] for n, _, _ in shuffled[:30]}
-        for request in requests[::13]:
-            assert draw(sampler, [request]) == {request[0]: together[request[0]]}
+    training = deterministic_client.create_lora_training_client("student", rank=8, seed=1).result()
+    train(training, 3, learning_rate=5e-3)
+    sampler = training.save_weights_and_get_sampling_client().result()
+    together = draw(sampler, requests)
+    shuffled = requests.copy()
+    random.Random(0).shuffle(shuffled)
+    noise = [(1000 + n, s, 90) for n, s in enumerate(random_sequences(30, seed=2, low=2, high=120))]
+    among_others = draw(sampler, [x for pair in zip(noise, shuffled, strict=False) for x in pair])
+    assert {n: v for n, v in among_others.items() if n < 1000} == {n: together[n] for n, _, _ in shuffled[:30]}
+    for request in requests[::13]:
+        assert draw(sampler, [request]) == {request[0]: together[request[0]]}
 
 
-def test_logprobs_do_not_depend_on_other_requests(service):
+def test_logprobs_do_not_depend_on_other_requests(deterministic_client):
     sequences = random_sequences(30, seed=3, low=2, high=90)
-    with connect(service) as client:
-        sampler = client.create_sampling_client(base_model="teacher").result()
-        alone = [sampler.compute_logprobs(prompt(s)).result() for s in sequences[:5]]
-        futures = [sampler.compute_logprobs(prompt(s)) for s in reversed(sequences)]
-        together = [f.result() for f in futures][::-1]
-        assert together[:5] == alone
+    sampler = deterministic_client.create_sampling_client(base_model="teacher").result()
+    alone = [sampler.compute_logprobs(prompt(s)).result() for s in sequences[:5]]
+    futures = [sampler.compute_logprobs(prompt(s)) for s in reversed(sequences)]
+    together = [f.result() for f in futures][::-1]
+    assert together[:5] == alone
 
 
-def test_a_restart_gives_the_same_samples(models_by_name, tmp_path, service):
+def test_a_restart_gives_the_same_samples(models_by_name, tmp_path, deterministic_client):
     requests = [(n, s, 30) for n, s in enumerate(random_sequences(6, seed=4))]
-    with connect(service) as client:
-        first = draw(client.create_sampling_client(base_model="student").result(), requests)
+    first = draw(deterministic_client.create_sampling_client(base_model="student").result(), requests)
     alone = {"student": models_by_name["student"]}
     with LocalTinker(alone, tmp_path, deterministic=True) as other, connect(other) as client:
         assert draw(client.create_sampling_client(base_model="student").result(), requests) == first

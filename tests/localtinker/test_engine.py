@@ -1,6 +1,7 @@
 """Sampling on the service's compute thread, as for large models and GPUs. In this process, no HTTP."""
 
 import threading
+from concurrent.futures import Future
 
 import pytest
 from tinker.proto import tinker_public_pb2 as pb
@@ -23,20 +24,15 @@ def engine(student):
     running.stop()
 
 
-class Caller:
-    """Receives the answer to a job: `response` or `error`."""
+class Caller(Future):
+    """The answer to a job: bytes, or an exception as the result."""
 
     def __init__(self, engine, weights, job):
-        self.ready = threading.Event()
-        self.response = self.error = None
-        self.cancel = engine.sample(weights, job, self._take)
+        super().__init__()
+        self.cancel_job = engine.sample(weights, job, self.set_result)
 
-    def _take(self, answer):
-        if isinstance(answer, bytes):
-            self.response = pb.SampleResponse.FromString(answer)
-        else:
-            self.error = answer
-        self.ready.set()
+    def sequences(self):
+        return pb.SampleResponse.FromString(self.result(60)).sequences
 
 
 def job(num_samples, max_tokens, seed=None):
@@ -46,9 +42,8 @@ def job(num_samples, max_tokens, seed=None):
 def test_the_answers_of_all_parts_concatenated_are_the_answer_to_the_job(engine):
     whole = Caller(engine, BASE, job(7, 9, seed=4))
     parts = [Caller(engine, BASE, part) for part in job(7, 9, seed=4).split(3)]
-    assert all(caller.ready.wait(60) for caller in (whole, *parts))
-    joined = pb.SampleResponse.FromString(b"".join(part.response.SerializeToString() for part in parts))
-    assert [s.tokens for s in joined.sequences] == [s.tokens for s in whole.response.sequences]
+    joined = pb.SampleResponse.FromString(b"".join(part.result(60) for part in parts))
+    assert [s.tokens for s in joined.sequences] == [s.tokens for s in whole.sequences()]
     assert len({s.tokens for s in joined.sequences}) == 7
 
 
@@ -57,19 +52,18 @@ def test_calls_run_during_sampling_and_a_cancelled_job_is_dropped(engine):
     done = threading.Event()
     engine.call(done.set)
     assert done.wait(60)
-    long.cancel()
-    assert Caller(engine, BASE, job(1, 3)).ready.wait(60)
+    long.cancel_job()
+    assert Caller(engine, BASE, job(1, 3)).sequences()
     assert engine.load()["rows_running"] == engine.load()["rows_waiting"] == 0
-    assert not long.ready.is_set()
+    assert not long.done()
 
 
 def test_unreadable_weights_fail_only_their_own_jobs(engine, tmp_path):
     bad = Caller(engine, SampledWeights("student", tmp_path / "gone", LoraSpec(rank=2, seed=0)), job(1, 3))
     good = Caller(engine, BASE, job(1, 3))
-    assert bad.ready.wait(60)
-    assert good.ready.wait(60)
-    assert "gone" in str(bad.error)
-    assert len(good.response.sequences) == 1
+    assert isinstance(bad.result(60), Exception)
+    assert "gone" in str(bad.result())
+    assert len(good.sequences()) == 1
 
 
 def test_samplers_beyond_the_limit_are_evicted_once_they_are_idle(student, tmp_path):

@@ -123,13 +123,10 @@ def test_other_bad_requests_are_rejected_naming_the_field(client, training, rest
     refused(lambda: training.save_state("../../etc/passwd").result(), "path")
     refused(lambda: training.optim_step(types.AdamParams(learning_rate=-1.0)).result(), "learning_rate")
     refused(lambda: training.save_state("x", ttl_seconds=60).result(), "ttl_seconds")
-    refused(lambda: rest.get_training_run("nobody").result(), "training_run_id")
-    refused(lambda: client.create_lora_training_client("student", optimizer=types.DimuonOptimizerConfig()).result(), "optimizer_config")  # fmt: skip
-
-
-def test_sampler_weights_have_no_optimizer_state_to_resume(client, training):
     path = training.save_weights_for_sampler("x").result().path
     refused(lambda: client.create_training_client_from_state_with_optimizer(path).result(), "optimizer")
+    refused(lambda: rest.get_training_run("nobody").result(), "training_run_id")
+    refused(lambda: client.create_lora_training_client("student", optimizer=types.DimuonOptimizerConfig()).result(), "optimizer_config")  # fmt: skip
 
 
 def test_no_route_answers_5xx_to_invalid_bodies(tinker_service):

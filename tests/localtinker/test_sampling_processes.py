@@ -1,7 +1,9 @@
-"""Sampling processes: samples do not depend on the process, and clients do not notice its death."""
+"""Sampling processes, whose samples do not depend on the process and whose death clients do not notice, and their template process."""
 
 import contextlib
 import signal
+import subprocess
+import sys
 import time
 from queue import Queue
 
@@ -112,3 +114,54 @@ def test_a_service_that_cannot_fork_ends_and_is_restarted(models_by_name, tmp_pa
         assert told.get(timeout=300) == "the embedded Tinker service had ended and was restarted"
         assert len(sampling.sample(prompt(), 1, params(5)).result().sequences[0].tokens) == 5
         assert kept.restarts == 1
+
+
+MANY_DEATHS = """
+import os, signal, time
+from rtl_core.localtinker.template import Template
+
+template = Template(lambda connection: connection.poll(None))
+killed = 0
+while killed < 300:
+    connections = [template.fork() for _ in range(6)]
+    time.sleep(0.01)
+    with open(f"/proc/{template.pid}/task/{template.pid}/children") as children:
+        copies = [int(pid) for pid in children.read().split()]
+    for pid in copies:
+        try:
+            os.kill(pid, signal.SIGKILL)
+            killed += 1
+        except ProcessLookupError:
+            pass
+    for connection in connections:
+        connection.close()
+pid = template.pid
+template.close()
+print("left" if os.path.exists(f"/proc/{pid}") else "gone")
+"""
+
+
+def test_the_template_process_survives_the_simultaneous_death_of_copies():
+    """In a separate process, because this one has threads."""
+    done = subprocess.run([sys.executable, "-c", MANY_DEATHS], capture_output=True, text=True, timeout=600)
+    assert done.stdout == "gone\n", done.stderr[-2000:]
+
+
+FAILING_COPY = """
+from rtl_core.localtinker.template import Template
+
+template = Template(lambda connection: 1 / 0)
+for _ in range(2):
+    try:
+        template.fork().recv()
+    except EOFError:
+        print("ended")
+template.close()
+print("the service goes on")
+"""
+
+
+def test_a_copy_that_fails_ends_without_running_the_parents_code():
+    done = subprocess.run([sys.executable, "-c", FAILING_COPY], capture_output=True, text=True, timeout=600)
+    assert done.stdout.splitlines() == ["ended", "ended", "the service goes on"], done.stderr[-2000:]
+    assert done.stderr.count("ZeroDivisionError: division by zero") == 2
