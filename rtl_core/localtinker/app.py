@@ -1,6 +1,6 @@
 """HTTP routes of the Tinker API under /api/v1, as SDK 0.38 calls them.
 
-Plain Starlette: FastAPI, which it is part of, takes a tenth of the service's start and half of the time of a small request.
+Plain Starlette: FastAPI would add a tenth to the start-up time and double the time of a small request.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ from rtl_core.localtinker.wire import decode_train_request
 
 logger = logging.getLogger(__name__)
 
-_LONG_POLL = 30.0  # seconds; the SDK's own limit for this call is 45
+_LONG_POLL = 30.0  # seconds; the SDK's timeout for this call is 45
 
 
 def create_app(service: Service, api_key: str | None) -> Starlette:
-    """The ASGI application. With `api_key` every request must carry it in X-API-Key."""
+    """Return the ASGI application. With `api_key`, every request must carry it in X-API-Key."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         service.start(asyncio.get_running_loop())
-        housekeeping = asyncio.create_task(_keep_house(service))
+        housekeeping = asyncio.create_task(_housekeeping(service))
         yield
         housekeeping.cancel()
         service.stop()
 
-    # The calls that every sample makes come first: routes are searched in this order.
+    # Routes are searched in this order, so the most frequent calls come first.
     tables = [table(service) for table in (_sampling_routes, _training_routes, _session_routes)]
     tables += [table(service.registry) for table in (run_routes, checkpoint_routes, download_routes)]
     return Starlette(
         routes=[_route(*route, api_key) for table in tables for route in table.items()],
-        exception_handlers={RequestError: _refuse, HTTPException: _refuse},
+        exception_handlers={RequestError: _error_response, HTTPException: _error_response},
         lifespan=lifespan,
     )
 
 
 def _route(name: str, handler: Handler, api_key: str | None) -> Route:
-    """What answers at a method and path. It asks for the key, but for downloads, whose URLs are signed."""
+    """Return the route for a method and path. All but downloads, whose URLs are signed, require the key."""
     method, path = name.split()
     key = None if api_key is None or path.startswith(DOWNLOADS) else api_key.encode()
 
@@ -68,26 +68,26 @@ def _route(name: str, handler: Handler, api_key: str | None) -> Route:
     return Route(f"/api/v1{path}", endpoint, methods=[method])
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
+async def _error_response(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestError):
         return JSONResponse({"detail": error.message}, status_code=error.status)
     assert isinstance(error, HTTPException)
     return JSONResponse({"detail": error.detail}, status_code=error.status_code)
 
 
-async def _keep_house(service: Service) -> None:
+async def _housekeeping(service: Service) -> None:
     while True:
         await asyncio.sleep(service.settings.housekeeping_s)
         try:
-            service.keep_house()
+            service.release_unused()
             await asyncio.to_thread(service.registry.collect_garbage)
-        except Exception:  # a full disk, a folder that is away: the next time may succeed
+        except Exception:  # such as a full disk or a missing folder: the next attempt may succeed
             logger.exception("housekeeping failed")
         await asyncio.to_thread(give_back_free_memory)
 
 
 def _posted(kind: type[rq.T], call: Callable[[rq.T], Any]) -> Handler:
-    """Answers a JSON body with what `call` makes of it: values, or a promise of them."""
+    """Return a handler that passes the parsed JSON body to `call` and answers with its result or the id of its future."""
 
     async def handler(request: Request) -> Any:
         answer = call(rq.parse(kind, await request.body()))
@@ -106,7 +106,7 @@ def _sampling_routes(service: Service) -> Routes:
         request_id = rq.parse(rq.RequestId, await request.body()).request_id
         future = service.futures.get(request_id)
         if future is None:
-            # 410 makes the SDK send a lost sampling request again, as after a restart of the service.
+            # 410 makes the SDK resend a sampling request that was lost, for instance by a restart.
             raise RequestError(f"request_id: no future {request_id!r} here", status=410)
         if not future.done:
             try:
@@ -119,9 +119,6 @@ def _sampling_routes(service: Service) -> Routes:
             return Response(future.answer, media_type="application/x-protobuf")
         return JSONResponse(future.answer)
 
-    def create_sampling_session(body: rq.CreateSamplingSession) -> dict[str, Any]:
-        return {"type": "create_sampling_session", "sampling_session_id": service.create_sampling_session(body)}
-
     async def sampler(request: Request) -> dict[str, Any]:
         sampler_id = request.path_params["sampler_id"]
         row = service.registry.sampler(sampler_id)
@@ -130,7 +127,7 @@ def _sampling_routes(service: Service) -> Routes:
     return {
         "POST /asample": _posted(rq.Sample, asample),
         "POST /retrieve_future": retrieve_future,
-        "POST /create_sampling_session": _posted(rq.CreateSamplingSession, create_sampling_session),
+        "POST /create_sampling_session": _posted(rq.CreateSamplingSession, service.create_sampling_session),
         "GET /samplers/{sampler_id}": sampler,
         "POST /cancel_future": _posted(rq.RequestId, service.cancel),
     }

@@ -1,8 +1,8 @@
-"""A lean forward pass for the Llama family of decoders (Llama, Qwen2, Qwen3): what sampling and scoring run on.
+"""A lean forward pass for Llama, Qwen2 and Qwen3 models, which sampling and scoring use.
 
-torch's modules cost more in Python than a small model costs in arithmetic. This file runs the mathematics of `modules.py`, which
-says for which models it holds, on the same weights, with a key-value cache whose rows have their own lengths, so that requests join
-and leave a running batch. All other models are left to `lockstep.py`.
+For a small model, the Python overhead of torch modules exceeds the arithmetic. This file computes the same functions as
+`modules.py` on the same weights, with a key-value cache whose rows have individual lengths, so that requests may join and leave
+a running batch. For other models see `batching.LockstepDecoder`.
 
 Shapes: B rows, L positions, H hidden, N query heads, M key-value heads, D head size, V vocabulary.
 """
@@ -23,19 +23,19 @@ from rtl_core.localtinker.packing import Layout
 
 _SMALL_MODEL = 64 * 1024 * 1024  # bytes of weights
 PREFILL_TOKENS = 8192  # padded prompt tokens of one forward pass
-_CPU_PREFILL_TOKENS = 2048  # on a CPU: more are no faster, and take memory
-_SMALL_PREFILL_TOKENS = 1024  # of a small model: what lies between its layers stays in a core's cache
+_CPU_PREFILL_TOKENS = 2048  # on a CPU, more tokens are no faster and take memory
+_SMALL_PREFILL_TOKENS = 1024  # for a small model, so that activations stay in a core's cache
 Pairs = Mapping[str, tuple[Tensor, Tensor]]
 
 
 def is_small(nbytes: int, device: torch.device) -> bool:
-    """Whether a model of `nbytes` of weights decodes faster on one CPU thread than on two."""
+    """Whether a model with `nbytes` of weights decodes faster on one CPU thread than on two."""
     return device.type == "cpu" and nbytes < _SMALL_MODEL
 
 
 @dataclass(frozen=True)
 class Linear:
-    """y = x W^T + b, plus the low-rank term of an adapter that is not merged into W."""
+    """y = x W^T + b, plus the low-rank term of an unmerged adapter."""
 
     weight: Tensor
     bias: Tensor | None = None
@@ -43,11 +43,11 @@ class Linear:
 
     @cached_property
     def only_weight(self) -> Tensor | None:
-        """W^T where there is nothing else: for few rows, what `F.linear` does around the product takes time that counts."""
+        """W^T if there is no bias or adapter: for few rows, the overhead of `F.linear` matters."""
         return self.weight.t() if self.bias is None and self.lora is None else None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """y of x [rows, in]."""
+        """Return y for x [rows, in]."""
         if self.only_weight is not None:
             return torch.mm(x, self.only_weight)
         y = F.linear(x, self.weight, self.bias)
@@ -57,7 +57,7 @@ class Linear:
         return y
 
     def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
-        """residual + y, [rows, out], in one kernel where there is only a weight."""
+        """Return residual + y, [rows, out], in one kernel if there is only a weight."""
         if self.only_weight is not None:
             return torch.addmm(residual, x, self.only_weight)
         return residual + self(x)
@@ -76,10 +76,10 @@ class Layer:
 
 
 class DenseDecoder:
-    """The weights of one model, or of one model with an adapter, ready to run.
+    """The weights of a model, or of a model with an adapter, ready to run.
 
-    With `merge` the adapter is folded into copies of the weights (quick, a full copy of the adapted layers); without
-    it the base tensors are shared and the adapter stays a low-rank term (bounded memory, for larger models).
+    With `merge` the adapter is folded into a copy of the weights, which is faster. Without it the base tensors are shared and
+    the adapter stays a low-rank term, which saves memory for larger models.
     """
 
     def __init__(self, model: Any, pairs: Pairs, scaling: float, *, merge: bool) -> None:
@@ -109,7 +109,7 @@ class DenseDecoder:
 
     @cached_property
     def private_bytes(self) -> int:
-        """Bytes that this object holds beyond the shared base weights."""
+        """Bytes that this object takes beyond the shared base weights."""
         if self._merge:
             linears = [lin for lay in self.layers for lin in (*lay.qkv, lay.o, lay.gate, lay.up, lay.down)]
             linears += [self.head] if "lm_head" in self._pairs else []
@@ -117,15 +117,15 @@ class DenseDecoder:
         return sum(a.numel() * a.element_size() + b.numel() * b.element_size() for a, b in self._pairs.values())
 
     def release(self) -> None:
-        """Nothing to do: the tensors go with this object."""
+        """Do nothing: the tensors are freed with this object."""
 
     def new_cache(self, slots: int, capacity: int) -> KVCache:
-        """An empty cache for this model."""
+        """Return an empty cache for this model."""
         shape = (slots, self.kv_heads, capacity, self.head_dim)
         return KVCache(len(self.layers), shape, self.dtype, self.device)
 
     def hidden(self, tokens_BL: Tensor, cache: KVCache | None = None) -> Tensor:
-        """Final hidden states [B, L, H] of right-padded sequences; writes positions 0..L-1 of `cache`."""
+        """Return final hidden states [B, L, H] of right-padded sequences, and write positions 0..L-1 of `cache`."""
         length = tokens_BL.shape[1]
 
         def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -139,16 +139,14 @@ class DenseDecoder:
         return self._through_layers(tokens_BL, self._rope(length)[:length, None], attend)
 
     def packed_hidden(self, layout: Layout) -> Tensor:
-        """Final hidden states [N, H] of the rows of a layout."""
-
-        def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return layout.attention(q, k, v)
-
+        """Return final hidden states [N, H] of the rows of a layout."""
         rope = self._rope(layout.longest)[layout.positions_N.to(self.device), None]
-        return self._through_layers(layout.tokens_N.to(self.device), rope, attend)
+        return self._through_layers(
+            layout.tokens_N.to(self.device), rope, lambda index, q, k, v: layout.attention(q, k, v)
+        )
 
     def _through_layers(self, tokens: Tensor, rope: Tensor, attend: Attend) -> Tensor:
-        """Final hidden states [*lead, H] of tokens [*lead], with cosines and sines that fit [*lead, 1, 2 D]."""
+        """Return final hidden states [*lead, H] of tokens [*lead]; `rope` broadcasts to [*lead, 1, 2 D]."""
         cos, sin = rope.chunk(2, -1)
         x = F.embedding(tokens.flatten(), self.embed)
         for index, layer in enumerate(self.layers):
@@ -158,7 +156,7 @@ class DenseDecoder:
         return self._rms(x, self.norm).view(*tokens.shape, -1)
 
     def step(self, tokens_B: Tensor, positions_B: Tensor, cache: KVCache) -> Tensor:
-        """Logits [B, V] of one new token a slot: row b writes position `positions_B[b]` and sees all up to it."""
+        """Return logits [B, V] of one new token per slot: row b writes position `positions_B[b]` and sees all up to it."""
         batch = tokens_B.shape[0]
         length = int(positions_B.max()) + 1
         cos, sin = self._rope(length).index_select(0, positions_B)[:, None].chunk(2, -1)
@@ -174,21 +172,21 @@ class DenseDecoder:
         return self.logits(self._rms(x, self.norm))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Logits in float32 of hidden states [rows, H]."""
+        """Return float32 logits of hidden states [rows, H]."""
         return self.head(hidden).float()
 
     def _query_rows(self) -> int:
-        """How many of the rows that `_project` gives are queries of a decoding step.
+        """Number of rows of `_project` that a decoding step uses as queries.
 
-        Products of three rows take a third longer than products of four. With three queries a key, that key lies behind them
-        and goes along as a fourth, whose answer is dropped.
+        A product of three rows takes a third longer than one of four. With three query heads per key head, the key that follows
+        them is used as a fourth query, and its result is dropped.
         """
         return self.heads + 1 if self.kv_heads == 1 and self.heads % 4 == 3 else self.heads
 
     def _project(
         self, layer: Layer, x: Tensor, lead: tuple[int, ...], cos: Tensor, sin: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Rotated queries and, behind them, keys [*lead, N + M, D], and values [*lead, M, D], of x [rows, H]."""
+        """Return rotated queries followed by keys [*lead, N + M, D], and values [*lead, M, D], for x [rows, H]."""
         h = self._rms(x, layer.norm_in)
         qkv = layer.qkv[0](h) if len(layer.qkv) == 1 else torch.cat([linear(h) for linear in layer.qkv], -1)
         qkv = qkv.view(*lead, self.heads + 2 * self.kv_heads, self.head_dim)
@@ -204,13 +202,13 @@ class DenseDecoder:
         return layer.down.added_to(x, F.silu(layer.gate(h)).mul_(layer.up(h)))
 
     def _rms(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """x / sqrt(mean(x^2) + eps) * weight, in half the kernels of torch's own on the CPU.
+        """Return x / sqrt(mean(x^2) + eps) * weight, with half as many CPU kernels as torch.
 
-        In float32 as x / hypot(|x|, sqrt(n eps)): the weight holds the factor sqrt(n) (`_norm_weight`).
+        In float32 it is x / hypot(|x|, sqrt(n eps)), and `_norm_weight` has multiplied the weight by sqrt(n).
         """
         if self._exact_norms:
             x = x / torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), self._floors[x.shape[-1]])
-        else:  # the sum of squares needs more bits than such a number has
+        else:  # lower precisions have too few bits for the sum of squares
             x = F.rms_norm(x, (x.shape[-1],), None, self.eps)
         return x if weight is None else x * weight
 
@@ -219,7 +217,7 @@ class DenseDecoder:
         return weight * weight.shape[-1] ** 0.5 if self._exact_norms else weight
 
     def _rope(self, length: int) -> Tensor:
-        """Of at least `length` positions, as `Rotary.table` gives it."""
+        """Return the table of `Rotary.table` for at least `length` positions."""
         if length > self._cos_sin.shape[0]:
             self._cos_sin = self._rotary.table(self.embed, 2 * length)
         return self._cos_sin
@@ -259,6 +257,6 @@ class DenseDecoder:
 
 
 def _fuse(linears: list[Linear], norm: Tensor) -> Linear:
-    """One linear for several with one input, and the weight of the norm before them folded into it."""
+    """Fuse linear layers with the same input into one, and fold the weight of the preceding norm into it."""
     bias = None if linears[0].bias is None else torch.cat([lin.bias for lin in linears if lin.bias is not None])
     return Linear(torch.cat([lin.weight for lin in linears]).mul_(norm), bias)

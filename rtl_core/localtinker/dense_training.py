@@ -1,12 +1,11 @@
-"""Training passes of a LoRA adapter on a dense model, on a CPU: gradients by hand, so that memory and time are known.
+"""Hand-written training passes of a LoRA adapter on a dense model, for CPUs: bounded memory, less time than autograd.
 
-Autograd keeps every intermediate result of every layer (2.4 MB a token for a model of
-135 million parameters) and passes over memory once for each of them. Here a layer keeps what its matrix products gave and
-computes the cheap rest again in the backward pass; the frozen weights take no gradient; in float32 the adapter is added to a
-layer's weight while that layer computes, so that its forward pass and the gradient of its input cost nothing extra. Layers whose
-results do not fit into the budget are computed again as a whole (gradient checkpointing, for as many layers as it takes).
+Autograd keeps every intermediate result of every layer (2.4 MB per token for a model of 135 million parameters). Here a layer keeps
+the results of its matrix products and recomputes the cheap rest in the backward pass. Frozen weights get no gradient. In float32 the
+adapter is added to a layer's weight while that layer computes, so it costs nothing extra. Layers whose results exceed the budget are
+recomputed as a whole (gradient checkpointing).
 
-The same weights and the same mathematics as `modules.py`, which says for which models it holds.
+Supports the models of `modules.py`, and computes the same functions.
 
 Shapes: B sequences, L positions, N rows (`packing.py`), H hidden, V vocabulary, K targets a position.
 """
@@ -26,13 +25,13 @@ from torch import Tensor, nn
 from rtl_core.localtinker.packing import Layout
 
 Pairs = Mapping[str, tuple[nn.Parameter, nn.Parameter]]
-LossOf = Callable[[Tensor], Tensor]  # of log-probabilities [B, L, K], elementwise loss [B, L, K]
-LOGIT_BYTES = 224 << 20  # logits that are kept for the backward pass, which else computes them again
-_CHUNK = 128  # positions whose gradient of the logits is alive at once
+LossOf = Callable[[Tensor], Tensor]  # maps log-probabilities [B, L, K] to the elementwise loss [B, L, K]
+LOGIT_BYTES = 224 << 20  # logits kept for the backward pass, which recomputes the others
+_CHUNK = 128  # positions whose gradient of the logits is in memory at once
 
 
 class Projection:
-    """Frozen linear layers of one input, side by side, each with its low-rank term or none: y = x (W + s B A)^T + b."""
+    """Frozen linear layers with a common input, side by side, with optional low-rank terms: y = x (W + s B A)^T + b."""
 
     def __init__(self, modules: Mapping[str, Any], pairs: Pairs, scaling: float) -> None:
         self._weights = [module.weight.detach() for module in modules.values()]
@@ -42,10 +41,10 @@ class Projection:
         self._sizes = [weight.shape[0] for weight in self._weights]
         self._scaling = scaling
         self.dtype = self._weights[0].dtype
-        self._merges = self.dtype == torch.float32  # in lower precisions a sum would round the adapter away
+        self._merges = self.dtype == torch.float32  # in lower precision, adding would round the adapter away
 
     def effective(self) -> Tensor:
-        """W, or W + s B A in float32, of all layers together: [out, in]."""
+        """Return W, or W + s B A in float32, of all layers together: [out, in]."""
         out = self._weights[0].new_empty(sum(self._sizes), self._weights[0].shape[1])
         for part, weight, pair in zip(out.split(self._sizes), self._weights, self._pairs, strict=True):
             if pair is None or not self._merges:
@@ -55,7 +54,7 @@ class Projection:
         return out
 
     def forward(self, x: Tensor, weight: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-        """y [N, out] of x [N, in]; `weight` is what `effective` gave, if that is at hand."""
+        """Return y [N, out] for x [N, in]. `weight`: the result of `effective`, if already computed."""
         y = torch.mm(x, (self.effective() if weight is None else weight).t(), out=out)
         if self._bias is not None:
             y += self._bias
@@ -67,7 +66,7 @@ class Projection:
         return y
 
     def backward(self, x: Tensor, dy: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The gradient of x; those of A and B are added to the parameters'."""
+        """Return the gradient of x, and add those of A and B to the parameters' `grad`."""
         dx = torch.mm(dy, self.effective() if weight is None else weight)
         for part, pair in zip(dy.split(self._sizes, -1), self._pairs, strict=True):
             if pair is not None:
@@ -89,10 +88,10 @@ def _accumulate(parameter: nn.Parameter, gradient: Tensor) -> None:
 
 @dataclass(frozen=True)
 class _Kept:
-    """What a layer keeps of its forward pass."""
+    """Results of a layer's forward pass that its backward pass needs."""
 
     x: Tensor
-    qkv: Tensor  # requires a gradient, and `attended` depends on it
+    qkv: Tensor  # requires grad; `attended` depends on it
     attended: Tensor
     middle: Tensor  # the residual stream between attention and MLP
     gate_up: Tensor
@@ -117,7 +116,7 @@ class _Layer:
         self._eps = config.rms_norm_eps
 
     def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], layout: Layout, *, keep: bool) -> tuple[Tensor, _Kept]:
-        """x [N, H] after this layer, and, with `keep`, what its backward pass needs."""
+        """Return the layer's output for x [N, H], and its results, which `backward` can use if `keep` is true."""
         qkv = self._qkv.forward(self._norm(x, self._norm_in))
         with torch.set_grad_enabled(keep):
             attended = self._attend(qkv.requires_grad_(keep), rope, layout)
@@ -127,7 +126,7 @@ class _Layer:
         return out, _Kept(x, qkv, attended, middle, gate_up)
 
     def backward(self, kept: _Kept, dx: Tensor) -> Tensor:
-        """The gradient of the layer's input of that of its output, which is overwritten."""
+        """Return the gradient of the layer's input, given that of its output, which is overwritten."""
         d_gate_up = _through(_gated, kept.gate_up, lambda act: self._down.backward(act, dx))
         dx += _through(
             lambda middle: self._norm(middle, self._norm_mlp),
@@ -143,7 +142,7 @@ class _Layer:
         return F.rms_norm(x, (x.shape[-1],), norm.weight, self._eps)
 
     def _attend(self, qkv: Tensor, rope: tuple[Tensor, Tensor], layout: Layout) -> Tensor:
-        """Causal attention [N, heads D] of the sequences of a layout."""
+        """Return causal attention [N, heads D] within the sequences of a layout."""
         count = self._heads + 2 * self._kv_heads
         states = qkv.view(-1, count, self._head_dim)
         q, k, v = states.split((self._heads, self._kv_heads, self._kv_heads), 1)
@@ -154,7 +153,7 @@ class _Layer:
 
 
 def _rotate(x: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
-    """With what `Rotary.table` gives."""
+    """Apply rotary embeddings from `Rotary.table`."""
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), signed_sin)
 
 
@@ -164,7 +163,7 @@ def _gated(gate_up: Tensor) -> Tensor:
 
 
 def _through(function: Callable[[Tensor], Tensor], x: Tensor, backward: Callable[[Tensor], Tensor]) -> Tensor:
-    """The gradient of x, where `backward` gives that of function(x), which is computed again."""
+    """Return the gradient of x. `backward` maps function(x), which is recomputed, to its gradient."""
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
         y = function(leaf)
@@ -173,10 +172,10 @@ def _through(function: Callable[[Tensor], Tensor], x: Tensor, backward: Callable
 
 
 class DenseTraining:
-    """The passes of one adapter on one model. Gradients are added to the `grad` of the parameters in `pairs`."""
+    """Passes of an adapter on a model. Gradients are added to the `grad` of the parameters in `pairs`."""
 
     def __init__(self, model: Any, pairs: Pairs, scaling: float, *, budget_bytes: int, trains: bool = True) -> None:
-        """`pairs`: (A, B) by the name of their module; `budget_bytes` bounds what layers keep. Without `trains`: forward only."""
+        """`pairs`: (A, B) by module name; `budget_bytes`: limit of what the layers keep; without `trains`: forward only."""
         inner = model.model
         self._embed = inner.embed_tokens.weight.detach()
         self._rotary = inner.rotary_emb
@@ -191,22 +190,22 @@ class DenseTraining:
     def forward_backward(
         self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
     ) -> tuple[Tensor, Tensor]:
-        """log p of the targets and the loss, both [B, L, K]; the gradient of the loss's sum is added.
+        """Return log p of the targets and the loss, both [B, L, K], and add the gradient of the summed loss.
 
-        What the sequences, of at most L tokens, have in common at their beginning is computed once.
+        Common prefixes of the sequences, of at most L tokens, are computed once.
         """
         layout = Layout(sequences)
         rope = self._rope(layout)
         x = F.embedding(layout.tokens_N, self._embed)
-        roomy = self._budget_bytes // (self._row_bytes * len(x) + self._key_bytes * layout.keys)
-        kept: list[_Kept | Tensor] = []  # a layer's input alone where there is no room for more
+        fitting = self._budget_bytes // (self._row_bytes * len(x) + self._key_bytes * layout.keys)
+        kept: list[_Kept | Tensor] = []  # for layers above the budget, their input only
         for index, layer in enumerate(self._layers):
-            keep = self._trains and index >= len(self._layers) - roomy
-            out, of_layer = layer.forward(x, rope, layout, keep=keep)
+            keep = self._trains and index >= len(self._layers) - fitting
+            out, results = layer.forward(x, rope, layout, keep=keep)
             if self._trains:
-                kept.append(of_layer if keep else x)
+                kept.append(results if keep else x)
             x = out
-            del of_layer
+            del results
         result: list[Tensor] = []
 
         def through_head(hidden_NH: Tensor) -> Tensor:
@@ -232,22 +231,22 @@ class DenseTraining:
     def _through_head(
         self, hidden_NH: Tensor, layout: Layout, targets_BLK: Tensor, loss_of: LossOf
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probabilities, loss and, in training, the gradient of the final hidden states.
+        """Return log-probabilities, loss and, in training, the gradient of the final hidden states.
 
-        P is the number of positions of all sequences: several have one row where it is shared.
+        P is the number of positions of all sequences; several positions share a row where a prefix is shared.
         """
         weight_VH = self._head.effective()
-        taken = torch.zeros(targets_BLK.shape[:2], dtype=torch.bool)
-        for taken_L, rows in zip(taken, layout.rows, strict=True):
-            taken_L[: len(rows)] = True
-        # Positions in the order of their rows, so that those of a chunk of rows lie side by side.
+        mask_BL = torch.zeros(targets_BLK.shape[:2], dtype=torch.bool)
+        for mask_L, rows in zip(mask_BL, layout.rows, strict=True):
+            mask_L[: len(rows)] = True
+        # Sort positions by row, so that those of a chunk of rows are adjacent.
         row_P, order_P = torch.from_numpy(np.concatenate(layout.rows)).sort(stable=True)
-        target_PK = targets_BLK[taken][order_P]
+        target_PK = targets_BLK[mask_BL][order_P]
         spans = [(i, min(i + _CHUNK, len(hidden_NH))) for i in range(0, len(hidden_NH), _CHUNK)]
         bounds = torch.searchsorted(row_P, torch.tensor([start for start, _ in spans] + [len(hidden_NH)])).tolist()
         positions = [slice(*bound) for bound in itertools.pairwise(bounds)]
-        roomy = LOGIT_BYTES // (weight_VH.shape[0] * weight_VH.element_size()) if self._trains else 0
-        buffer = hidden_NH.new_empty(min(roomy, len(hidden_NH)), weight_VH.shape[0])
+        fitting = LOGIT_BYTES // (weight_VH.shape[0] * weight_VH.element_size()) if self._trains else 0
+        buffer = hidden_NH.new_empty(min(fitting, len(hidden_NH)), weight_VH.shape[0])
         logp_PK, normaliser = torch.empty(target_PK.shape), []
         for (start, end), here in zip(spans, positions, strict=True):
             out = buffer[start:end] if end <= len(buffer) else None
@@ -256,7 +255,7 @@ class DenseTraining:
             row = row_P[here, None] - start
             logp_PK[here] = logits[row, target_PK[here]] - normaliser[-1][row[:, 0]]
         logp_BLK = torch.zeros(targets_BLK.shape)
-        places = taken.flatten().nonzero()[:, 0][order_P]
+        places = mask_BL.flatten().nonzero()[:, 0][order_P]
         logp_BLK.flatten(0, 1)[places] = logp_PK
         if not self._trains:
             return logp_BLK, loss_of(logp_BLK), hidden_NH
@@ -266,7 +265,7 @@ class DenseTraining:
         gradient_PK = gradient.flatten(0, 1)[places]
         d_hidden = torch.zeros_like(hidden_NH)
         for (start, end), here, total in zip(spans, positions, normaliser, strict=True):
-            trained = gradient_PK[here].any(-1)  # prompts have none
+            trained = gradient_PK[here].any(-1)  # false in prompts
             if not trained.any():
                 continue
             g_PK, target, row = gradient_PK[here][trained], target_PK[here][trained], row_P[here][trained] - start
@@ -280,17 +279,14 @@ class DenseTraining:
         return logp_BLK.detach(), loss_BLK.detach(), d_hidden
 
     def _rope(self, layout: Layout) -> tuple[Tensor, Tensor]:
-        """Cosines, and signed sines, of each row: [N, 1, D] each."""
+        """Return cosines and signed sines of each row, [N, 1, D] each."""
         cos, signed_sin = self._rotary.table(self._embed, layout.longest)[layout.positions_N, None].chunk(2, -1)
         return cos, signed_sin
 
 
 def layer_bytes(model: Any) -> tuple[int, int]:
-    """Bytes that a layer keeps for each row of a pass, and for each key that attention holds beside them."""
+    """Return the bytes that a layer keeps per row of a pass, and per key row that attention copies."""
     config = model.config
-    size = config.head_dim
-    rotated = (config.num_attention_heads + config.num_key_value_heads) * size
-    numbers = (
-        2 * config.hidden_size + 2 * rotated + 2 * config.num_attention_heads * size + 2 * config.intermediate_size
-    )
-    return numbers * model.dtype.itemsize, 2 * config.num_key_value_heads * size * model.dtype.itemsize
+    queries, keys = (n * config.head_dim for n in (config.num_attention_heads, config.num_key_value_heads))
+    numbers = 2 * (config.hidden_size + (queries + keys) + queries + config.intermediate_size)
+    return numbers * model.dtype.itemsize, 2 * keys * model.dtype.itemsize

@@ -1,9 +1,8 @@
-"""The sampling processes, seen from the service: which gets which job, and what happens when one dies.
+"""The service's side of the sampling processes: load balancing and recovery.
 
-Everything here runs on the event loop. A job waits in one queue until a process has room and goes to the one that has least to
-do; a request for many samples is split, so that all processes work on it. A process that dies is started again, and what it was
-at work on is done again: the same samples where the request has a seed. A job that was at work in three processes that died is
-answered with an error.
+Everything here runs on the event loop. Jobs wait in one queue until a process has room, and go to the least loaded one. A request
+for many samples is split over all processes. A process that dies is replaced and its jobs are retried, with the same samples if
+the request has a seed. A job that was running in three processes when they died is answered with an error.
 """
 
 from __future__ import annotations
@@ -21,55 +20,55 @@ from functools import partial
 from multiprocessing.connection import Connection
 
 from rtl_core.localtinker import SamplingError
-from rtl_core.localtinker.generation import MAX_ROWS
+from rtl_core.localtinker.generation import MAX_ROWS, Answers, Task, run_worker
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.samplers import SampledWeights, SamplingLimits
 from rtl_core.localtinker.sampling import SampleJob, Take
 from rtl_core.localtinker.template import Template
-from rtl_core.localtinker.worker import Answers, Task, run_worker
 
 logger = logging.getLogger(__name__)
 
-_ROWS_OF_A_PART = 8  # least samples of a part of a request
-_PREFILL_DISCOUNT = 4  # a prompt's token costs about so much less than a sampled one
-_DEATHS = 3  # processes that may die at work on a job before it is given up
-# Idle processes wait for companions of a request, since a client sends a batch as many requests, and decoding few rows costs
-# nearly as much as decoding many. They wait while requests come at this pace, in seconds a token of their longest answer:
-_PACE_S, _LONGEST_PACE_S = 10e-6, 0.008  # at most
-_PACES = 10  # and no longer than this number of paces together
-_WORTH_S = 0.001  # and not at all for less than this, as for scores
-_PAUSE_S = 0.5  # before a process that died is started again
+_MIN_PART_ROWS = 8  # samples in a part of a request
+_PREFILL_DISCOUNT = 4  # a prompt token costs about a fourth of a sampled one
+_DEATHS = 3  # process deaths after which a job is given up
+# Idle processes delay a request to batch it with others: a client sends a batch as many requests, and decoding a few rows costs
+# nearly as much as decoding many. They wait as long as requests arrive at intervals of at most _PACE_S seconds for each token of the
+# answer, or _LONGEST_PACE_S; for at most _PACES intervals; and not at all where the interval is below _WORTH_S, as for scores.
+_PACE_S, _LONGEST_PACE_S = 10e-6, 0.008
+_PACES = 10
+_WORTH_S = 0.001
+_RESTART_DELAY_S = 0.5
 
 
 @dataclass
-class _Whole:
-    """One sampling request: its parts' answers, in order, and where they go together."""
+class _Request:
+    """A sampling request and the answers of its parts so far, by index."""
 
-    answers: dict[int, bytes]
     parts: int
     take: Take
-    over: bool = False
+    answers: dict[int, bytes] = field(default_factory=dict)
+    done: bool = False
 
     def part_done(self, index: int, answer: bytes | Exception) -> None:
-        """Of a part that has no answer, the whole has none."""
-        if self.over:
+        """Record the answer of a part. The last one completes the request; an error ends it."""
+        if self.done:
             return
-        if isinstance(answer, bytes):
-            self.answers[index] = answer
-            self.over = len(self.answers) == self.parts
-            if self.over:
-                # Serialised protobuf messages joined are the message of all their repeated fields: the sequences of all parts.
-                self.take(b"".join(self.answers[index] for index in range(self.parts)))
-        else:
-            self.over = True
+        if isinstance(answer, Exception):
+            self.done = True
             self.take(answer)
+            return
+        self.answers[index] = answer
+        self.done = len(self.answers) == self.parts
+        if self.done:
+            # Concatenated protobuf messages parse as one message with all their repeated fields: the sequences of all parts.
+            self.take(b"".join(self.answers[index] for index in range(self.parts)))
 
 
 @dataclass
 class _Part:
-    """A part of a request: as many of its samples as one process takes."""
+    """The part of a request that one process computes."""
 
-    whole: _Whole
+    request: _Request
     index: int
     weights: SampledWeights
     job: SampleJob
@@ -83,7 +82,7 @@ class _Part:
 
 @dataclass
 class _Process:
-    """One living sampling process and what it is at work on."""
+    """A live sampling process and its jobs by number."""
 
     connection: Connection
     parts: dict[int, _Part] = field(default_factory=dict)
@@ -100,14 +99,14 @@ class _Process:
         return not self.parts or self.rows + part.job.num_samples <= MAX_ROWS
 
     def send(self, tasks: list[Task]) -> None:
-        with contextlib.suppress(OSError):  # it has died, which reading from it will tell
+        with contextlib.suppress(OSError):  # it has died; `_read` notices
             self.connection.send(tasks)
 
 
 class SamplingProcesses:
-    """`count` processes that sample `models`, each on one thread. Made before the service starts any thread: it forks.
+    """`count` processes that sample `models`, each on one thread. Forks, so create it before the service starts any thread.
 
-    The processes start with the first job. `limits` are for all of them together.
+    The processes start with the first job. `limits` apply to all of them together.
     """
 
     def __init__(
@@ -120,19 +119,19 @@ class SamplingProcesses:
         self._numbers = itertools.count()
         self._started = self._stopped = False
         self._patience: tuple[asyncio.TimerHandle, float] | None = None
-        """While processes wait for companions of a request: the timer, and until when they wait at the latest."""
+        """While dispatch is delayed: its timer, and the latest time at which it fires."""
 
     def sample(self, weights: SampledWeights, job: SampleJob, take: Take) -> Callable[[], None]:
-        """Queue a sampling job; returns what cancels it. A cancelled job is not answered."""
-        parts = job.split(max(1, min(self._count, job.num_samples // _ROWS_OF_A_PART)))
-        whole = _Whole({}, len(parts), take)
-        self._queue.extend(_Part(whole, index, weights, part) for index, part in enumerate(parts))
+        """Queue a sampling job and return a function that cancels it. A cancelled job gets no answer."""
+        parts = job.split(max(1, min(self._count, job.num_samples // _MIN_PART_ROWS)))
+        request = _Request(len(parts), take)
+        self._queue.extend(_Part(request, index, weights, part) for index, part in enumerate(parts))
         if not self._started:
             self._started = True
             for _ in range(self._count):
                 self._start_one()
-        self._wait_for_companions(job)
-        return partial(self._cancel, whole)
+        self._dispatch_or_delay(job)
+        return partial(self._drop, request)
 
     def stop(self) -> None:
         """End all processes."""
@@ -143,15 +142,15 @@ class SamplingProcesses:
         self._template.close()
 
     def load(self) -> dict[str, int]:
-        """What waits and runs, for the status page."""
+        """Numbers of processes and of waiting and running rows, for the status page."""
         return {
             "sampling_processes": len(self._processes),
             "rows_waiting": sum(part.job.num_samples for part in self._queue),
             "rows_running": sum(process.rows for process in self._processes),
         }
 
-    def _wait_for_companions(self, job: SampleJob) -> None:
-        """Dispatch now, or, where that makes better batches, in a moment."""
+    def _dispatch_or_delay(self, job: SampleJob) -> None:
+        """Dispatch now, or a moment later where that gives larger batches."""
         pace = min(_PACE_S * job.options.max_tokens, _LONGEST_PACE_S)
         rows = sum(part.job.num_samples for part in self._queue)
         busy = any(process.parts for process in self._processes)
@@ -166,7 +165,7 @@ class SamplingProcesses:
         self._patience = loop.call_at(min(loop.time() + pace, latest), self._dispatch), latest
 
     def _dispatch(self) -> None:
-        """Send waiting parts, first come first, each to the process with least to do, while there is room."""
+        """Send waiting parts in order, each to the least loaded process, while there is room."""
         if self._patience is not None:
             self._patience[0].cancel()
             self._patience = None
@@ -180,19 +179,16 @@ class SamplingProcesses:
             chosen, number = min(free, key=lambda index: self._processes[index].cost), next(self._numbers)
             self._processes[chosen].parts[number] = part
             outgoing[chosen].append((number, (part.weights, part.job)))
-        for index, tasks in outgoing.items():  # together, so that a process finds them all at once
+        for index, tasks in outgoing.items():  # in one message, so that the process batches them
             if tasks:
                 self._processes[index].send(tasks)
 
-    def _cancel(self, whole: _Whole) -> None:
-        whole.over = True
-        self._drop(whole)
-
-    def _drop(self, whole: _Whole) -> None:
-        """Take the parts of a request that is over from the queue and from the processes."""
-        self._queue = deque(part for part in self._queue if part.whole is not whole)
+    def _drop(self, request: _Request) -> None:
+        """Remove the parts of a cancelled or failed request from the queue and the processes."""
+        request.done = True
+        self._queue = deque(part for part in self._queue if part.request is not request)
         for process in self._processes:
-            if numbers := [number for number, part in process.parts.items() if part.whole is whole]:
+            if numbers := [number for number, part in process.parts.items() if part.request is request]:
                 process.send([(number, None) for number in numbers])
 
     def _start_one(self) -> None:
@@ -200,8 +196,8 @@ class SamplingProcesses:
             connection = self._template.fork()
         except OSError:
             if not self._stopped:
-                logger.critical("no sampling process can be started any more: process %d has ended", self._template.pid)
-                os.kill(os.getpid(), signal.SIGTERM)  # whoever keeps the service running starts it again
+                logger.critical("cannot start a sampling process: template process %d has ended", self._template.pid)
+                os.kill(os.getpid(), signal.SIGTERM)  # the supervisor restarts the service
             return
         process = _Process(connection)
         self._processes.append(process)
@@ -209,11 +205,11 @@ class SamplingProcesses:
         self._dispatch()
 
     def _read(self, process: _Process) -> None:
-        """Take answers that have come, or the news that the process has died."""
+        """Receive answers, or notice that the process has died."""
         try:
             answers: Answers = process.connection.recv()
         except (EOFError, OSError):
-            self._bury(process)
+            self._replace(process)
             return
         for number, answer in answers.items():
             part = process.parts.pop(number)
@@ -221,23 +217,23 @@ class SamplingProcesses:
                 self._done(part, answer)
         self._dispatch()
 
-    def _bury(self, process: _Process) -> None:
-        """Queue again what a process was at work on when it died, and start another one."""
+    def _replace(self, process: _Process) -> None:
+        """Requeue the jobs of a process that died, and start another one."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(process.connection.fileno())
         process.connection.close()
         self._processes.remove(process)
-        parts = [part for part in process.parts.values() if not part.whole.over]
-        logger.warning("a sampling process died; %d jobs are done again", len(parts))
+        parts = [part for part in process.parts.values() if not part.request.done]
+        logger.warning("a sampling process died; retrying %d jobs", len(parts))
         for part in parts:
             part.deaths += 1
             if part.deaths == _DEATHS:
-                self._done(part, SamplingError(f"{_DEATHS} sampling processes died at work on this request"))
-        self._queue.extendleft(part for part in reversed(parts) if not part.whole.over)
+                self._done(part, SamplingError(f"{_DEATHS} sampling processes died while working on this request"))
+        self._queue.extendleft(part for part in reversed(parts) if not part.request.done)
         self._dispatch()
-        loop.call_later(_PAUSE_S, self._start_one)
+        loop.call_later(_RESTART_DELAY_S, self._start_one)
 
     def _done(self, part: _Part, answer: bytes | Exception) -> None:
-        part.whole.part_done(part.index, answer)
+        part.request.part_done(part.index, answer)
         if isinstance(answer, Exception):
-            self._drop(part.whole)
+            self._drop(part.request)

@@ -1,8 +1,8 @@
-"""The one thread of the service that computes, and its queues.
+"""The service's compute thread and its queues.
 
-Two kinds of work share it: calls (training passes, optimizer steps, saves) run one after the other in the order they came;
-samples of models that no sampling process serves (large ones, and all on a GPU) run in continuous batches. When both wait
-they take turns, so that neither starves: one call, then a slice of sampling. Overload queues; nothing is refused for being busy.
+It does two kinds of work. Calls (training passes, optimizer steps, saves) run in the order they arrive. Samples of models without
+sampling processes (large models, and all models on a GPU) run in continuous batches. When both wait, they alternate so that
+neither starves: one call, then a slice of sampling. No request is rejected because of load; it waits in the queue.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from rtl_core.localtinker.sampling import SampleJob, SampleRequest, Take
 
 logger = logging.getLogger(__name__)
 
-_LINGER = 0.001  # an idle engine waits for companions of its first request while they come at this pace, in seconds,
-_LONGEST_LINGER = 0.008  # but no longer than this
+# An idle engine delays its first request to batch it with others: as long as they arrive at intervals of at most _LINGER seconds,
+# and for at most _LONGEST_LINGER seconds.
+_LINGER = 0.001
+_LONGEST_LINGER = 0.008
 _SLICE = 0.05  # seconds of sampling between two calls
 
 
 class Engine:
-    """Owns the compute thread. `call`, `sample` and `stop` may be used from any thread."""
+    """Owns the compute thread. `call`, `sample` and `stop` are thread-safe."""
 
     def __init__(self, sampling: SamplingLoop, *, threads: int) -> None:
         self._sampling = sampling
@@ -39,13 +41,13 @@ class Engine:
         self._thread.start()
 
     def call(self, run: Callable[[], None]) -> None:
-        """Queue `run`, which delivers its own result; a failure is logged."""
+        """Queue `run`, which delivers its own result. An exception is logged."""
         with self._wake:
             self._calls.append(run)
             self._wake.notify()
 
     def sample(self, weights: SampledWeights, job: SampleJob, take: Take) -> Callable[[], None]:
-        """Queue a sampling job; returns what cancels it. A cancelled job is not answered."""
+        """Queue a sampling job and return a function that cancels it. A cancelled job gets no answer."""
         request = SampleRequest(**vars(job), take=take)
         with self._wake:
             self._incoming.append((weights, request))
@@ -59,7 +61,7 @@ class Engine:
         self._thread.join(timeout=10)
 
     def load(self) -> dict[str, int]:
-        """What waits and runs, for the status page."""
+        """Numbers of waiting and running calls and rows, for the status page."""
         waiting, running = self._sampling.rows()
         return {
             "calls_waiting": len(self._calls),
@@ -78,26 +80,22 @@ class Engine:
                 idle = self._sampling.idle and not self._calls
             if idle:
                 self._linger()
-            self._run_call()
+            if self._calls:
+                use_threads(self._threads)
+                try:
+                    self._calls.popleft()()
+                except Exception:
+                    logger.exception("housekeeping failed")
             deadline = time.monotonic() + _SLICE
             while self._advance_sampling() and not (self._calls and time.monotonic() > deadline):
                 if self._stopping:
                     return
 
     def _linger(self) -> None:
-        began = time.monotonic()
-        seen = 0
-        while len(self._incoming) > seen and not self._calls and time.monotonic() - began < _LONGEST_LINGER:
+        deadline, seen = time.monotonic() + _LONGEST_LINGER, 0
+        while len(self._incoming) > seen and not self._calls and time.monotonic() < deadline:
             seen = len(self._incoming)
             time.sleep(_LINGER)
-
-    def _run_call(self) -> None:
-        if self._calls:
-            use_threads(self._threads)
-            try:
-                self._calls.popleft()()
-            except Exception:
-                logger.exception("housekeeping failed")
 
     def _advance_sampling(self) -> bool:
         while self._incoming:

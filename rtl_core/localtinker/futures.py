@@ -1,4 +1,4 @@
-"""Promises that clients collect by long poll, and how long they are kept."""
+"""Futures, whose answers clients collect by long poll, and how long they are kept."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 
 from rtl_core.localtinker import RequestError, SamplingError
 
-_RETRIEVED_GRACE = 30.0  # a client whose connection broke may ask again
-_UNCLAIMED_LIFE = 3600.0  # an answer that nobody collects
+_RETRIEVED_GRACE = 30.0  # seconds in which a client whose connection broke may ask again
+_UNCLAIMED_LIFE = 3600.0  # seconds until an answer that was never collected is dropped
 
 
 @dataclass
 class Future:
-    """One pending or finished answer: protobuf bytes, a JSON object, or an error with its category.
+    """A pending or finished answer: protobuf bytes, a JSON object, or an error with its category.
 
-    `cancel` stops the work on it, where that is possible; `on_done` is called once, when it is finished in whatever way.
+    `cancel` stops the work, if the request can be cancelled. `on_done` is called once, when the future is done for whatever reason.
     """
 
     request_id: str
@@ -29,7 +29,7 @@ class Future:
     answer: bytes | dict[str, Any] | None = None
     finished_at: float | None = None
     retrieved_at: float | None = None
-    """When it was collected last, or cancelled, so that nobody comes for it."""
+    """Time of the last collection, or of the cancellation."""
     cancel: Callable[[], None] | None = None
     on_done: Callable[[], None] | None = None
 
@@ -39,7 +39,7 @@ class Future:
 
 
 class FutureStore:
-    """All futures of the service. Used on the event loop; `resolve` may be called from the compute thread."""
+    """All futures of the service. For the event loop; only `resolve` may be called from the compute thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -50,7 +50,7 @@ class FutureStore:
         return len(self._futures)
 
     def create(self, key: tuple | None = None, on_done: Callable[[], None] | None = None) -> Future:
-        """A new future. `key` names the request that it answers, so that a repeated send finds it again."""
+        """Return a new future. `key` identifies its request, so that a retry finds it again."""
         future = Future(uuid.uuid4().hex, key, on_done=on_done)
         self._futures[future.request_id] = future
         if key is not None:
@@ -58,15 +58,15 @@ class FutureStore:
         return future
 
     def existing(self, key: tuple) -> Future | None:
-        """The future of a request that was sent before: the SDK repeats a send whose connection broke."""
+        """Return the future of an earlier send of the same request: the SDK retries when a connection breaks."""
         return self._by_key.get(key)
 
     def get(self, request_id: str) -> Future | None:
         return self._futures.get(request_id)
 
     def resolve(self, future: Future, answer: bytes | dict[str, Any] | Exception) -> None:
-        """Answer, or say why there is no answer: by the user's fault (`RequestError`), or by the server's own. The first answer stays."""
-        with suppress(RuntimeError):  # the loop is closed: the service is going down
+        """Set the answer or the error: the client's fault if it is a `RequestError`, else the server's. Later calls do nothing."""
+        with suppress(RuntimeError):  # the loop is closed: the service is shutting down
             self._loop.call_soon_threadsafe(self._resolve, future, answer)
 
     def _resolve(self, future: Future, answer: bytes | dict[str, Any] | Exception) -> None:
@@ -84,7 +84,7 @@ class FutureStore:
         future.event.set()
 
     def purge(self) -> None:
-        """Release answers that were collected a while ago, and those that nobody came for."""
+        """Drop answers that were collected or finished long enough ago."""
         now = time.monotonic()
         for future in list(self._futures.values()):
             collected = future.retrieved_at is not None and now - future.retrieved_at > _RETRIEVED_GRACE

@@ -1,4 +1,4 @@
-"""Keys and values of a running batch, whose rows have their own lengths, so that requests join and leave it.
+"""Key-value cache of a running batch. Rows have individual lengths, so that requests may join and leave.
 
 Shapes: R slots, B rows, N query heads, M key-value heads, C capacity in positions, W width, D head size.
 """
@@ -12,17 +12,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""Of a layer's number and its queries [*lead, N, D], keys and values [*lead, M, D]: what each position attends to, as long as the queries."""
+"""Attention as a function of the layer's index, queries [*lead, N, D], keys and values [*lead, M, D]; same number of elements as the queries."""
 _BLOCK = 64  # caches grow in blocks of positions
 
 
 class KVCache:
-    """Keys and values of R slots, each with its own length: [R, M, C, D] a layer, zero where nothing was written."""
+    """Keys and values of R slots, each with its own length: [R, M, C, D] per layer, zero where nothing was written."""
 
     def __init__(self, layers: int, shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device) -> None:
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
         self.values = [torch.zeros_like(k) for k in self.keys]
-        self._view: CacheView | None = None  # made anew only when the width or the slots have changed
+        self._view: CacheView | None = None  # reused until the width or the slots change
 
     @property
     def capacity(self) -> int:
@@ -33,9 +33,9 @@ class KVCache:
         return self.keys[0].shape[0]
 
     def attention(self, positions_B: Tensor, length: int) -> Attend:
-        """Attention of a step in which row b writes position `positions_B[b]`, below `length`, and sees all up to it.
+        """Return the attention of a step in which row b writes position `positions_B[b]` < `length` and sees all up to it.
 
-        The cache grows if it must; not much more than `length` positions are read.
+        Grows the cache if needed, and reads little more than `length` positions.
         """
         if length > self.capacity:
             self.grow(round_up(max(length, int(1.5 * self.capacity))))
@@ -53,7 +53,7 @@ class KVCache:
         self._replace(lambda states, _: F.pad(states, (0, 0, 0, extra)))
 
     def append(self, other: KVCache) -> None:
-        """Add the slots of `other`, which is of no use afterwards; both are brought to the larger capacity."""
+        """Append the slots of `other`, which must not be used afterwards. The larger capacity is kept."""
         if other.capacity < self.capacity:
             other.grow(self.capacity)
         elif other.capacity > self.capacity:
@@ -61,7 +61,7 @@ class KVCache:
         self._replace(lambda states, theirs: torch.cat((states, theirs.pop(0))), other)
 
     def _replace(self, change: Callable[[Tensor, list[Tensor]], Tensor], other: KVCache | None = None) -> None:
-        """Change the states of a layer at a time, so that no more than one layer is there twice."""
+        """Change the states layer by layer, so that only one layer exists twice at a time."""
         self._view = None
         for mine, theirs in ((self.keys, other and other.keys), (self.values, other and other.values)):
             for layer, states in enumerate(mine):
@@ -69,13 +69,13 @@ class KVCache:
 
 
 class CacheView:
-    """The first `width` positions of every slot of a cache, as attention to one new token reads and writes them."""
+    """The first `width` positions of every slot of a cache, for attention of one new token per slot."""
 
     def __init__(self, cache: KVCache, width: int) -> None:
         self.width = width
         shape, device = cache.keys[0].shape, cache.keys[0].device
         first = torch.arange(shape[0] * shape[1], device=device).view(shape[:2])
-        self._first_RM = first * shape[2]  # index of a slot's position 0 among all positions
+        self._first_RM = first * shape[2]  # flat index of a slot's position 0
         self._written = [(k.flatten(0, 2), v.flatten(0, 2)) for k, v in zip(cache.keys, cache.values, strict=True)]
         self._read = [  # of each layer: keys [R M, D, W] and values [R M, W, D]
             (k.flatten(0, 1)[:, :width].transpose(1, 2), v.flatten(0, 1)[:, :width])
@@ -99,7 +99,7 @@ class CacheView:
                 written.index_copy_(0, places, states.reshape(-1, states.shape[-1]))
             keys_T, values_W = self._read[index]
             q = q_BND.reshape(len(keys_T), -1, q_BND.shape[-1])
-            mode.fp32_precision = "ieee"  # for a product of so few rows oneDNN takes three times as long
+            mode.fp32_precision = "ieee"  # not oneDNN, which is three times slower for products of so few rows
             try:
                 weights = softmax(torch.baddbmm(bias, q, keys_T, alpha=q.shape[-1] ** -0.5))
                 return torch.bmm(weights, values_W).view(q_BND.shape)
@@ -110,9 +110,7 @@ class CacheView:
 
 
 def softmax(scores: Tensor) -> Tensor:
-    """Over the last dimension, computed in float32."""
-    if scores.dtype == torch.float32:
-        return torch.softmax(scores, -1)
+    """Softmax over the last dimension, computed in float32."""
     return torch.softmax(scores, -1, torch.float32).to(scores.dtype)
 
 

@@ -1,7 +1,7 @@
-"""Routes that list, describe and hand out what is kept: sessions, training runs, checkpoints and their files.
+"""Routes for sessions, training runs, checkpoints and the download of their files.
 
-Whoever has the URL of a file may fetch it for an hour, as with the cloud's: these requests carry no key. A URL is signed with a secret of
-the running process, so it ends with it, too.
+As in the cloud, a download URL works for an hour without a key. It is signed with a secret of the running process, so a restart
+invalidates it as well.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from rtl_core.localtinker.registry import KINDS, Registry, SavedWeights, parse_p
 
 Handler = Callable[[Request], Awaitable[Response | dict[str, Any]]]
 Routes = dict[str, Handler]
-"""Method and path below /api/v1 -> what answers: a response, or the values of one in JSON."""
+"""Mapping of "METHOD /path" (below /api/v1) to its handler, which returns a response or a JSON object."""
 DOWNLOADS = "/local/external"
-"""Below this, a request needs a signature instead of the key."""
-_LIFE_S = 3600
+"""Requests below this path need a signature instead of the key."""
+_LIFE_S = 3600  # of a download URL
 
 
 def run_routes(registry: Registry) -> Routes:
@@ -43,7 +43,7 @@ def run_routes(registry: Registry) -> Routes:
             "training_run_ids": [run["id"] for run in registry.runs(session_id)],
             "sampler_ids": registry.samplers(session_id),
             "display_name": row["display_name"],
-            "user_metadata": None if row["user_metadata"] is None else json.loads(row["user_metadata"]),
+            "user_metadata": json.loads(row["user_metadata"] or "null"),
         }
 
     def run_json(row: Any) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def run_routes(registry: Registry) -> Routes:
             "is_lora": True,
             "lora_rank": LoraSpec.from_json(row["lora"]).rank,
             "last_request_time": _iso(row["last_request"]),
-            "user_metadata": None if row["user_metadata"] is None else json.loads(row["user_metadata"]),
+            "user_metadata": json.loads(row["user_metadata"] or "null"),
             "last_checkpoint": next((_checkpoint_json(c) for c in saved if c.kind == "weights"), None),
             "last_sampler_checkpoint": next((_checkpoint_json(c) for c in saved if c.kind == "sampler_weights"), None),
         }
@@ -83,8 +83,8 @@ def run_routes(registry: Registry) -> Routes:
 
 def checkpoint_routes(registry: Registry) -> Routes:
     async def checkpoints(request: Request) -> dict[str, Any]:
-        found, cursor = _page(request, registry.checkpoints(), 100)
-        return {"checkpoints": [_checkpoint_json(c) for c in found], "cursor": cursor}
+        rows, cursor = _page(request, registry.checkpoints(), 100)
+        return {"checkpoints": [_checkpoint_json(c) for c in rows], "cursor": cursor}
 
     async def delete_checkpoint(request: Request) -> Response:
         registry.delete_checkpoint(_path(request))
@@ -92,7 +92,7 @@ def checkpoint_routes(registry: Registry) -> Routes:
 
     async def set_ttl(request: Request) -> Response:
         ttl = rq.parse(rq.Ttl, await request.body()).ttl_seconds
-        expires = None if ttl is None else datetime.now(UTC).timestamp() + ttl
+        expires = None if ttl is None else time.time() + ttl
         registry.update_checkpoint(_path(request), expires=expires)
         return Response(status_code=204)
 
@@ -126,49 +126,41 @@ def checkpoint_routes(registry: Registry) -> Routes:
 
 
 def download_routes(registry: Registry) -> Routes:
-    """The URLs of `external_weights_urls`, and what answers them."""
+    """Return the routes that list download URLs and serve the files."""
     secret = secrets.token_bytes(32)
 
     def sign(path: str, file: str, expires: int) -> str:
         return hmac.new(secret, f"{path}\n{file}\n{expires}".encode(), hashlib.sha256).hexdigest()
 
-    async def urls(request: Request) -> dict[str, Any]:
+    async def download_urls(request: Request) -> dict[str, Any]:
         run_id, name = (request.path_params[part] for part in ("run_id", "name"))
-        path = _external(run_id, name)
+        path = f"tinker://{run_id}/external_weights/{name}"
         folder = registry.blob_path(registry.checkpoint(path).blob)
         expires = int(time.time()) + _LIFE_S
         base = f"{str(request.base_url).rstrip('/')}/api/v1{DOWNLOADS}/{quote(run_id)}/{quote(name)}"
         files = sorted(file.name for file in folder.iterdir())
-        return {
-            "urls": {
-                file: f"{base}/{quote(file)}?expires={expires}&signature={sign(path, file, expires)}" for file in files
-            },
-            "expires": _iso(expires),
-        }
+        queries = {file: f"expires={expires}&signature={sign(path, file, expires)}" for file in files}
+        urls = {file: f"{base}/{quote(file)}?{query}" for file, query in queries.items()}
+        return {"urls": urls, "expires": _iso(expires)}
 
     async def download(request: Request) -> Response:
         run_id, name, file = (request.path_params[part] for part in ("run_id", "name", "file"))
-        path, expires = _external(run_id, name), rq.number(request.query_params, "expires")
+        path, expires = f"tinker://{run_id}/external_weights/{name}", rq.number(request.query_params, "expires")
         signature = request.query_params.get("signature", "").encode()
         if not hmac.compare_digest(signature, sign(path, file, expires).encode()) or expires < time.time():
-            raise NotFoundError("signature: this URL has expired or was not made by this service; ask for a new one")
+            raise NotFoundError("signature: this URL is expired or not from this service; request a new one")
         return FileResponse(registry.blob_path(registry.checkpoint(path).blob) / file)
 
     return {
-        "GET /training_runs/{run_id}/checkpoints/external_weights/{name}/external_weights_urls": urls,
+        "GET /training_runs/{run_id}/checkpoints/external_weights/{name}/external_weights_urls": download_urls,
         f"GET {DOWNLOADS}/{{run_id}}/{{name}}/{{file}}": download,
     }
 
 
-def _external(run_id: str, name: str) -> str:
-    return f"tinker://{run_id}/external_weights/{name}"
-
-
-def _page(request: Request, rows: list[Any], most: int = 20) -> tuple[list[Any], dict[str, int]]:
-    """The part of a list that is asked for, and the cursor that says which part it is."""
-    offset, limit = (
-        rq.number(request.query_params, name, other) for name, other in (("offset", "0"), ("limit", str(most)))
-    )
+def _page(request: Request, rows: list[Any], limit: int = 20) -> tuple[list[Any], dict[str, int]]:
+    """Return the requested page of a list, of `limit` rows by default, and its cursor."""
+    offset = rq.number(request.query_params, "offset", "0")
+    limit = rq.number(request.query_params, "limit", str(limit))
     return rows[offset : offset + limit], {"offset": offset, "limit": limit, "total_count": len(rows)}
 
 

@@ -1,10 +1,9 @@
 """LoRA adapters on a shared, frozen base model: y = W x + s B A x.
 
-An adapter belongs to one training client; several live on one base at once and only the active one computes and
-collects gradients. Scaling s is alpha / rank with alpha = 32 for every rank, as Tinker fixes it. A is drawn uniformly
-(Kaiming, a = sqrt 5) from a generator of the client's seed, B is zero, so that a fresh adapter changes nothing.
-On disk an adapter is an ordinary peft folder: `PeftModel.from_pretrained(base, folder)` loads it elsewhere. peft itself is
-not needed here; its import takes three times as long as torch's.
+Each adapter belongs to a training client. Several share a base, and only the active one computes and collects gradients. The
+scaling s is alpha / rank, with alpha = 32 for every rank as in Tinker. A is uniform (Kaiming, a = sqrt 5) from the client's seed; B
+is zero, so that a fresh adapter changes nothing. On disk an adapter is a peft folder, which `PeftModel.from_pretrained(base, folder)`
+loads. peft itself is not used here because its import takes three times as long as torch's.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ PREFIX = "base_model.model."
 
 @dataclass(frozen=True)
 class LoraSpec:
-    """What a client asked for: rank, seed of the initialisation, and which kinds of layers get an adapter."""
+    """Configuration of an adapter: rank, seed of the initialisation, and the kinds of layers with an adapter."""
 
     rank: int
     seed: int
@@ -40,7 +39,7 @@ class LoraSpec:
     def scaling(self) -> float:
         return LORA_ALPHA / self.rank
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         parts = [part for part in ("attn", "mlp", "unembed") if getattr(self, f"train_{part}")]
         return f"rank {self.rank} on {'+'.join(parts)}"
 
@@ -53,41 +52,37 @@ class LoraSpec:
 
 
 def target_modules(model: Any, spec: LoraSpec) -> list[str]:
-    """Full names of the linear layers that get an adapter, in module order.
+    """Return full names of the linear layers that get an adapter, in module order.
 
-    Attention and MLP layers are told apart by the name of the block that holds them (`self_attn`, `mlp`, ...). Experts
-    that transformers stores as one fused parameter are no linear layers and stay frozen.
+    Attention and MLP layers are recognised by the name of their block (`self_attn`, `mlp`, ...). Experts that transformers stores as
+    one fused parameter are not linear layers and stay frozen.
     """
     head = model.get_output_embeddings()
-    names = []
-    for name, module in model.named_modules():
-        if not isinstance(module, nn.Linear):
-            continue
+
+    def is_target(name: str, module: nn.Module) -> bool:
         if module is head:
-            wanted = spec.train_unembed
-        elif "attn" in name or "attention" in name:
-            wanted = spec.train_attn
-        else:
-            wanted = spec.train_mlp and any(part in name for part in ("mlp", "feed_forward", "ffn", "expert"))
-        if wanted:
-            names.append(name)
-    return names
+            return spec.train_unembed
+        if "attn" in name or "attention" in name:
+            return spec.train_attn
+        return spec.train_mlp and any(part in name for part in ("mlp", "feed_forward", "ffn", "expert"))
+
+    return [name for name, module in model.named_modules() if isinstance(module, nn.Linear) and is_target(name, module)]
 
 
 Pairs = dict[str, tuple[nn.Parameter, nn.Parameter]]
 
 
 class AdapterBank:
-    """All adapters of one base model. The model's modules stay as they are: the active adapter hooks into them."""
+    """All adapters of a base model. The active adapter is attached by forward hooks; the modules are not changed."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
         self._adapters: dict[str, tuple[LoraSpec, Pairs]] = {}
         self._active: str | None = None
-        self._hooks: list[Any] = []  # of the active adapter, which torch calls with the output of each layer
+        self._hooks: list[Any] = []  # handles of the active adapter's hooks
 
     def add(self, name: str, spec: LoraSpec) -> None:
-        """Create adapter `name`, freshly initialised from `spec.seed`, in float32. It does not compute before `activate`."""
+        """Create adapter `name` in float32, initialised from `spec.seed`. It has no effect before `activate`."""
         generator = torch.Generator().manual_seed(spec.seed)
         pairs: Pairs = {}
         for target in target_modules(self.model, spec):
@@ -99,7 +94,7 @@ class AdapterBank:
         self._adapters[name] = spec, pairs
 
     def activate(self, name: str | None) -> None:
-        """Make `name` the only adapter that computes and trains; None leaves the base alone."""
+        """Make `name` the only active adapter. None: the base model alone."""
         if name == self._active:
             return
         while self._hooks:
@@ -117,11 +112,11 @@ class AdapterBank:
         del self._adapters[name]
 
     def parameters(self, name: str) -> list[nn.Parameter]:
-        """The trainable parameters of one adapter, in a fixed order (A then B, module by module)."""
+        """Return the trainable parameters of an adapter in a fixed order (A then B, module by module)."""
         return [p for pair in self.pairs(name).values() for p in pair]
 
     def tensors(self, name: str) -> dict[str, Tensor]:
-        """Detached copies of the weights under peft's names, on the CPU."""
+        """Return CPU copies of the weights under peft's names."""
         flat = {}
         for target, (lora_a, lora_b) in self.pairs(name).items():
             flat[f"{PREFIX}{target}.lora_A.weight"] = lora_a.detach().cpu().clone()
@@ -129,19 +124,19 @@ class AdapterBank:
         return flat
 
     def load(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        """Overwrite the weights of `name`. Raises KeyError when a tensor is missing, RuntimeError on a wrong shape."""
+        """Overwrite the weights of `name`. Raises KeyError if a tensor is missing, RuntimeError if a shape is wrong."""
         with torch.no_grad():
             for target, (lora_a, lora_b) in self.pairs(name).items():
                 lora_a.copy_(tensors[f"{PREFIX}{target}.lora_A.weight"])
                 lora_b.copy_(tensors[f"{PREFIX}{target}.lora_B.weight"])
 
     def pairs(self, name: str) -> Pairs:
-        """The trainable (A [r, in], B [out, r]) of one adapter by the name of the module that they belong to."""
+        """Return a mapping of module name to the trainable (A [r, in], B [out, r]) of an adapter."""
         return self._adapters[name][1]
 
 
 def _low_rank_term(lora_a: Tensor, lora_b: Tensor, scaling: float) -> Callable[[nn.Module, tuple, Tensor], Tensor]:
-    """A forward hook that adds s B A x to the output of a linear layer, in float32, and keeps the output's dtype."""
+    """Return a forward hook that adds s B A x, computed in float32, to the output of a linear layer."""
 
     def add(module: nn.Module, inputs: tuple, output: Tensor) -> Tensor:
         x = inputs[0].to(lora_a.dtype)
@@ -151,7 +146,7 @@ def _low_rank_term(lora_a: Tensor, lora_b: Tensor, scaling: float) -> Callable[[
 
 
 def pairs_by_module(tensors: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
-    """{module name: (A [r, in], B [out, r])} from tensors under peft's names."""
+    """Return a mapping of module name to (A [r, in], B [out, r]) from tensors under peft's names."""
     suffix = ".lora_A.weight"
     return {
         key[len(PREFIX) : -len(suffix)]: (value, tensors[key[: -len(suffix)] + ".lora_B.weight"])
@@ -182,8 +177,8 @@ def read_adapter(folder: Path) -> dict[str, Tensor]:
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file, copied into torch's own memory.
+    """Read all tensors of a safetensors file into torch's memory.
 
-    `load_file` of safetensors 0.8.0 never frees two objects (60 bytes) a tensor, which adds up in a service that loads all day.
+    Not `load_file`, which leaks two objects (60 bytes) per tensor in safetensors 0.8.0.
     """
     return {name: tensor.clone() for name, tensor in load(file.read_bytes()).items()}

@@ -1,4 +1,4 @@
-"""The base models that the service holds: weights, tokenizer, adapters, limits."""
+"""Base models of the service: weights, tokenizer, adapters, limits."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from rtl_core.errors import PolicyError
+from rtl_core.localtinker.batching import LockstepDecoder
 from rtl_core.localtinker.decoder import DenseDecoder, is_small
-from rtl_core.localtinker.lockstep import LockstepDecoder
 from rtl_core.localtinker.lora import AdapterBank, LoraSpec, pairs_by_module
 from rtl_core.localtinker.modules import load_dense
 from rtl_core.localtinker.samplers import Sampler
@@ -26,18 +26,18 @@ from rtl_core.localtinker.settings import context_of
 
 logger = logging.getLogger(__name__)
 
-_ROOMY_BYTES = 24 << 30  # free on a GPU, for training passes of four times as many tokens
-_MERGE_LIMIT_BYTES = 1 << 30  # merged snapshots copy the model: not for larger ones
-CHECKPOINT_BYTES = 2 * 1024**3  # above this, activations are recomputed in the backward pass
+_LARGE_GPU_BYTES = 24 << 30  # free GPU memory above which training passes are four times as large
+_MERGE_LIMIT_BYTES = 1 << 30  # weights up to which samplers are merged copies of the model
+CHECKPOINT_BYTES = 2 * 1024**3  # weights above which activations are recomputed in the backward pass
 _names = itertools.count()
 
 
 @dataclass
 class ServedModel:
-    """One base model: frozen weights, the adapters trained on it, and what requests are checked against.
+    """A base model: frozen weights, its adapters, and the limits for requests.
 
-    `dense`: `modules.py` made it, and `decoder.py` samples from it; otherwise it is transformers'. `split_head`: its logits are those
-    of its body and its head run apart, which keeps the logits of long batches out of memory.
+    `dense`: loaded by `modules.py` and sampled by `decoder.py`, otherwise by transformers. `split_head`: body and head can run
+    separately, so that the logits of a long batch need not be in memory at once.
     """
 
     name: str
@@ -59,38 +59,38 @@ class ServedModel:
 
     @property
     def merge(self) -> bool:
-        """Whether samplers of adapters are copies of the weights with the adapter added."""
+        """Whether samplers merge the adapter into a copy of the weights."""
         return self.model.dtype == torch.float32 and self.nbytes <= _MERGE_LIMIT_BYTES
 
     @property
     def small(self) -> bool:
-        """Whether one thread samples it as quickly as several, so that several processes sample it best."""
+        """Whether one thread samples it as fast as several, so that sampling processes pay off."""
         return is_small(self.nbytes, self.device)
 
     @property
     def trains_by_hand(self) -> bool:
-        """Whether training runs on `dense_training.py`: for a small model, autograd's memory and time do not matter."""
+        """Whether training uses `dense_training.py`; for a small model, the cost of autograd does not matter."""
         return self.dense and self.device.type == "cpu" and not self.small
 
     def hidden(self, tokens_BL: Tensor) -> Tensor:
-        """Final hidden states [B, L, H] of right-padded tokens, with the active adapter; where `split_head` holds."""
+        """Return final hidden states [B, L, H] of right-padded tokens, with the active adapter. Requires `split_head`."""
         if self.dense:
             return self.model.model(tokens_BL)
         return self.model.model(input_ids=tokens_BL, use_cache=False).last_hidden_state
 
     def decoder(self, adapter: tuple[Mapping[str, Tensor], LoraSpec] | None) -> DenseDecoder:
-        """The base alone, or with an adapter's weights as they are; for `dense` models."""
+        """Return a decoder of a `dense` model, alone or with a frozen adapter."""
         pairs = {} if adapter is None else pairs_by_module(adapter[0])
         scaling = 1.0 if adapter is None else adapter[1].scaling
-        # Without an adapter there is nothing to add, and what fused weights save counts for small models only.
+        # Without an adapter, merging only fuses weights, which pays off for small models.
         return DenseDecoder(self.model, pairs, scaling, merge=self.merge and (bool(pairs) or self.small))
 
     def sampler_bytes(self, *, adapted: bool) -> int:
-        """About what a sampler holds beyond the base: a copy where it merges."""
+        """Approximate bytes of a sampler beyond the base: those of a copy if it merges."""
         return self.nbytes if self.dense and self.merge and (adapted or self.small) else 0
 
     def sampler(self, adapter: tuple[Mapping[str, Tensor], LoraSpec] | None, *, deterministic: bool) -> Sampler:
-        """What samples from the base alone, or from a frozen adapter on it."""
+        """Return a sampler of the base model, alone or with a frozen adapter."""
         if self.dense:
             return Sampler(self.decoder(adapter), self.vocabulary, deterministic)
         name = None
@@ -102,19 +102,19 @@ class ServedModel:
 
 
 def room_on(device: str, models: Iterable[ServedModel]) -> tuple[int, int]:
-    """What a device has room for once the models are on it: padded tokens of one training pass, and bytes of the key-value caches of
-    running samples (for a moment, while one is rearranged, twice as many): on a GPU two fifths of what is free.
+    """Return limits for a device with the models on it: padded tokens of a training pass, and bytes of key-value caches.
 
-    On a CPU larger models train as fast on 512 tokens at a time as on 4096, in a fraction of the memory.
+    A cache takes twice its bytes while it is rearranged, so on a GPU the limit is 40 % of the free memory. On a CPU, larger models
+    train as fast with 512 tokens per pass as with 4096, in a fraction of the memory.
     """
     if not device.startswith("cuda"):
         return 4096 if all(model.small for model in models) else 512, 1 << 30
     free, _ = torch.cuda.mem_get_info(torch.device(device))
-    return 16384 if free > _ROOMY_BYTES else 4096, int(0.4 * free)
+    return 16384 if free > _LARGE_GPU_BYTES else 4096, int(0.4 * free)
 
 
 def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: int) -> ServedModel:
-    """Load a causal-LM folder: by our own modules where they compute it, else by transformers.
+    """Load a causal-LM folder with our own modules if they support it, else with transformers.
 
     Raises PolicyError naming the folder when neither can load it.
     """
@@ -150,27 +150,31 @@ def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: i
 
 
 def _by_transformers(path: Path, dtype: str, device: str) -> Any:
+    """Load a model with transformers, without dropout even in training mode."""
     from transformers import AutoModelForCausalLM
 
     model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype), local_files_only=True)
-    model = model.to(device).eval()
-    model.requires_grad_(False)
-    _disable_dropout(model)
+    model = model.to(device).eval().requires_grad_(False)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        if isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = 0.0
     return model
 
 
 def _tokenizer(folder: Path, model_type: str) -> tuple[Vocabulary, int | None]:
-    """What the folder's tokenizer knows, and the end token, without transformers where it would say the same.
+    """Return the vocabulary and the end token of a folder's tokenizer.
 
-    That is so where transformers takes tokenizer.json as it is: for classes without a way of their own, with no tokens added beside that
-    file. (To a Qwen2 it gives a class of its own, whatever the folder says.)
+    Without importing transformers if it would use tokenizer.json unchanged: for tokenizer classes without their own behaviour, and
+    without added tokens outside that file. (For Qwen2 it uses a special class, whatever the folder says.)
     """
     named, own = folder / "tokenizer_config.json", folder / "tokenizer.json"
     config = json.loads(named.read_text()) if named.is_file() else {}
-    as_it_is = config.get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
+    generic = config.get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
     changed = config.keys() & {"added_tokens_decoder", "auto_map"} or config.get("clean_up_tokenization_spaces")
     end = config.get("eos_token")
-    if as_it_is and not changed and model_type != "qwen2" and own.is_file() and isinstance(end, str):
+    if generic and not changed and model_type != "qwen2" and own.is_file() and isinstance(end, str):
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_file(str(own))
@@ -182,23 +186,14 @@ def _tokenizer(folder: Path, model_type: str) -> tuple[Vocabulary, int | None]:
     return Vocabulary(theirs.decode, max(theirs.get_vocab().values()) + 1), theirs.eos_token_id
 
 
-def _disable_dropout(model: Any) -> None:
-    """LoRA training here is without dropout, in whatever mode a model runs."""
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-        if isinstance(getattr(module, "attention_dropout", None), float):
-            module.attention_dropout = 0.0
-
-
 @torch.inference_mode()
 def _splits_head(model: Any) -> bool:
-    """Whether a model's body and head, run apart, give its own logits on a short probe."""
+    """Whether a model's body and head, run separately, reproduce its logits on a short probe."""
     body, head = getattr(model, "model", None), getattr(model, "lm_head", None)
     if body is None or not callable(head):
         return False
     exact = model.dtype == torch.float32
-    # The first ids are special tokens, of which a model in bfloat16 makes something else with every rounding.
+    # The first ids are special tokens, on which a bfloat16 model is very sensitive to rounding.
     ids = torch.arange(1, 13) if exact else 7919 * torch.arange(1, 49)
     tokens = ids.to(model.device)[None] % model.get_input_embeddings().weight.shape[0]
     truth = model(input_ids=tokens, use_cache=False).logits.float()
@@ -208,15 +203,14 @@ def _splits_head(model: Any) -> bool:
     difference = (logits - truth).abs()
     if exact:
         return bool(difference.max() <= 1e-4 * truth.abs().max().clamp(min=1.0))
-    # Rounding alone sets single positions of a model in bfloat16 far apart; another computation would set all of them apart.
+    # In bfloat16, rounding alone makes single positions differ a lot; a different computation would make all of them differ.
     return bool(difference.mean(-1).median() <= 0.1 * truth.std(-1).median().clamp(min=1.0))
 
 
-def _eos_ids(path: Path, model: Any, of_tokenizer: int | None) -> frozenset[int]:
-    """Every id that the generation config, the model config or the tokenizer calls an end of sequence."""
+def _eos_ids(path: Path, model: Any, tokenizer_eos: int | None) -> frozenset[int]:
+    """Return the end-of-sequence ids of the generation config, the model config and the tokenizer."""
     file = path / "generation_config.json"
-    named = [json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None, of_tokenizer]
-    named += [
-        getattr(source, "eos_token_id", None) for source in (model.config, getattr(model, "generation_config", None))
-    ]
-    return frozenset(itertools.chain.from_iterable([ids] if isinstance(ids, int) else ids or () for ids in named))
+    ids = [json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None, tokenizer_eos]
+    for config in (model.config, getattr(model, "generation_config", None)):
+        ids.append(getattr(config, "eos_token_id", None))
+    return frozenset(itertools.chain.from_iterable([i] if isinstance(i, int) else i or () for i in ids))

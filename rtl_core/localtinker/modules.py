@@ -1,9 +1,9 @@
-"""Llama, Qwen2 and Qwen3 as torch modules, loaded from a model's folder without transformers, whose import would take half as
-long as all else at the start of a small service.
+"""Llama, Qwen2 and Qwen3 as torch modules, loaded without transformers, whose import would add half to the start-up time of a
+small service.
 
-`decoder.py` and `dense_training.py` take their weights from these modules; training by autograd runs through them. Names, shapes and
-the order of operations are those of transformers' modules, so that results have the same bits. What a folder does not hold in the
-usual form (pickled weights, a configuration with keys left out, scaled rotations) is asked of transformers.
+`decoder.py` and `dense_training.py` take their weights from these modules; training with autograd runs them. Names, shapes and
+the order of operations equal those of transformers' modules, so that results are bitwise equal. transformers reads folders in an
+unusual form: pickled weights, a configuration with missing keys, scaled rotary embeddings.
 
 Shapes: B sequences, L positions, H hidden, N query heads, M key-value heads, D head size, V vocabulary.
 """
@@ -27,7 +27,7 @@ _ROTATIONS = ("default", "linear", "llama3", "yarn")
 
 @dataclass(frozen=True, kw_only=True)
 class DenseSizes:
-    """How large a model is, under the names of config.json."""
+    """Sizes of a model, under the names of config.json."""
 
     vocab_size: int
     hidden_size: int
@@ -40,7 +40,7 @@ class DenseSizes:
 
 @dataclass(frozen=True, kw_only=True)
 class DenseConfig(DenseSizes):
-    """What a model of these families computes, under the names of config.json."""
+    """Configuration of a model, under the names of config.json."""
 
     model_type: str
     rms_norm_eps: float
@@ -53,11 +53,11 @@ class DenseConfig(DenseSizes):
 
     @staticmethod
     def read(folder: Path) -> DenseConfig | None:
-        """Of a model's folder; None for what these modules do not compute: other families, sliding windows, quantised weights."""
+        """Read a model's folder. None if these modules do not support it: other families, sliding windows, quantised weights."""
         raw = json.loads((folder / "config.json").read_text())
         if raw.get("model_type") not in _FAMILIES or "quantization_config" in raw:
             return None
-        if not raw.get("rope_scaling") and "rope_theta" in raw:  # version 4 of transformers wrote these two
+        if not raw.get("rope_scaling") and "rope_theta" in raw:  # as transformers 4 wrote it
             raw.setdefault("rope_parameters", {"rope_type": "default", "rope_theta": raw["rope_theta"]})
         if raw["model_type"] != "qwen3" and {"hidden_size", "num_attention_heads"} <= raw.keys():
             raw["head_dim"] = raw.get("head_dim") or raw["hidden_size"] // raw["num_attention_heads"]
@@ -80,10 +80,10 @@ def _transformers_config(folder: Path) -> Any:
 
 
 class Linear(nn.Linear):
-    """Without torch's random beginning: the weights are loaded."""
+    """Without random initialisation: the weights are loaded."""
 
     def reset_parameters(self) -> None:
-        """Leaves them as they are."""
+        """Do nothing."""
 
 
 class RMSNorm(nn.Module):
@@ -116,15 +116,15 @@ class Rotary:
 
     @torch.no_grad()
     def __call__(self, x: Tensor, positions_BL: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, L, D] each, in the dtype of x."""
+        """Return cosines and sines of positions, [B, L, D] each, in the dtype of x."""
         angles = positions_BL[..., None].float() * self._frequencies
         angles = torch.cat((angles, angles), -1)
         return (angles.cos() * self._factor).to(x.dtype), (angles.sin() * self._factor).to(x.dtype)
 
     def table(self, x: Tensor, length: int) -> Tensor:
-        """Cosines, then signed sines, of the first positions, in the dtype of x: [length, 2 D].
+        """Return cosines, then signed sines, of the first positions, in the dtype of x: [length, 2 D].
 
-        rotate_half(x) sin = swap_halves(x) (-sin, sin): the sign lives in the table.
+        The sign is in the table because rotate_half(x) sin = swap_halves(x) (-sin, sin).
         """
         cos, sin = self(x, torch.arange(length, device=x.device)[None])
         first, second = sin[0].chunk(2, -1)
@@ -196,10 +196,10 @@ class Body(nn.Module):
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.rotary_emb = rotary
         self.recompute = False
-        """Whether a layer's activations are computed again in the backward pass."""
+        """Whether activations are recomputed in the backward pass (gradient checkpointing)."""
 
     def forward(self, tokens_BL: Tensor) -> Tensor:
-        """Final hidden states [B, L, H] of right-padded sequences."""
+        """Return final hidden states [B, L, H] of right-padded sequences."""
         x = self.embed_tokens(tokens_BL)
         cos, sin = self.rotary_emb(x, torch.arange(tokens_BL.shape[1], device=x.device)[None])
         for layer in self.layers:
@@ -211,7 +211,7 @@ class Body(nn.Module):
 
 
 class DenseModel(nn.Module):
-    """A causal language model: a body, and the head that turns its hidden states into logits."""
+    """A causal language model: a body and a head that maps hidden states to logits."""
 
     def __init__(self, config: DenseConfig, rotary: Rotary) -> None:
         super().__init__()
@@ -233,10 +233,10 @@ class DenseModel(nn.Module):
 
 
 def load_dense(folder: Path, dtype: torch.dtype, device: str) -> DenseModel | None:
-    """The model in a folder, frozen; None where these modules do not compute it.
+    """Load the model in a folder, frozen. None if these modules do not support it.
 
     Raises:
-        OSError, ValueError, KeyError, RuntimeError, SafetensorError: files cannot be read, or do not fit each other.
+        OSError, ValueError, KeyError, RuntimeError, SafetensorError: files are unreadable or inconsistent.
     """
     config = DenseConfig.read(folder)
     if config is None:
@@ -252,17 +252,14 @@ def load_dense(folder: Path, dtype: torch.dtype, device: str) -> DenseModel | No
     for name, parameter in model.named_parameters():
         if parameter.shape != weights[name].shape:
             raise ValueError(f"{name} is {list(weights[name].shape)}, not {list(parameter.shape)}")
-        # A copy: what is mapped from the file is aligned by chance, which matrix products feel.
+        # Copied: memory mapped from a file has an arbitrary alignment, which may change the bits of matrix products.
         parameter.data = weights[name].to(dtype, copy=True)
     return model.to(device).requires_grad_(False).eval()
 
 
 def _safetensors(folder: Path) -> dict[str, Tensor]:
-    """All tensors of a folder, mapped from its files; none where the weights are stored in another form."""
+    """Return all tensors of a folder, mapped from its files. Empty if the weights are in another format."""
     files, index = {"model.safetensors"}, folder / "model.safetensors.index.json"
     if not (folder / "model.safetensors").is_file():
         files = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
-    found: dict[str, Tensor] = {}
-    for file in files:
-        found |= load_file(folder / file)
-    return found
+    return {name: tensor for file in files for name, tensor in load_file(folder / file).items()}

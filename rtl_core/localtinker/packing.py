@@ -1,8 +1,8 @@
-"""How sequences are cut into passes: padded to one length, or, where they begin alike, laid out so that what they share is computed once.
+"""Batching of sequences into passes: padded to equal length, or packed so that common prefixes are computed once.
 
-The answers of a group follow one prompt, and what scores them follows one hint: with four answers to a prompt of 250 tokens that are
-80 tokens long, 570 rows take the place of 1320. Under causal attention no shared row sees what follows it, so nothing changes but
-the time, and the gradient of a shared row is the sum of the gradients of its copies.
+The answers of a group share a prompt, and their scores share a hint. With four answers of 80 tokens to a prompt of 250 tokens, packing
+needs 570 rows instead of 1320. Under causal attention a shared row does not depend on what follows it, so the results are equal, and
+the gradient of a shared row is the sum of the gradients of its copies.
 
 Shapes: N rows of a pass, D head size, heads as they come.
 """
@@ -18,13 +18,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-BLOCK = 512  # queries whose mask is there at once: it has a number for each of their keys
-LEAST_PREFIX = 8  # tokens that are worth sharing: fewer save less than attention in two parts costs
+BLOCK = 512  # queries per attention call, which bounds the size of the mask
+MIN_PREFIX = 8  # shorter prefixes save less than attention in two parts costs
 Tokens = Sequence[int] | np.ndarray
 
 
 def padded_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
-    """The numbers of the sequences of each pass: by length, of at most `budget` padded tokens, or one sequence."""
+    """Return the sequence indices of each pass: sorted by length, at most `budget` padded tokens, at least one sequence."""
     passes: list[list[int]] = []
     for number in sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i)):
         if passes and (len(passes[-1]) + 1) * len(sequences[passes[-1][0]]) <= budget:
@@ -35,7 +35,7 @@ def padded_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
 
 
 def padded(sequences: Sequence[Tokens]) -> Tensor:
-    """Right-padded tokens [B, L]."""
+    """Return right-padded tokens [B, L]."""
     tokens_BL = np.zeros((len(sequences), max(map(len, sequences))), np.int64)
     for row, tokens in zip(tokens_BL, sequences, strict=True):
         row[: len(tokens)] = tokens
@@ -44,41 +44,39 @@ def padded(sequences: Sequence[Tokens]) -> Tensor:
 
 @dataclass(frozen=True)
 class Family:
-    """Sequences, by their numbers, that share their first `prefix` tokens; each has at least one more of its own."""
+    """Indices of sequences that share their first `prefix` tokens. Each has at least one token after the prefix."""
 
     members: tuple[int, ...]
     prefix: int
 
     def saved(self) -> int:
-        """Rows less than without sharing."""
+        """Number of rows that sharing saves."""
         return (len(self.members) - 1) * self.prefix
 
 
 def families_of(sequences: Sequence[Tokens]) -> list[Family]:
-    """The sequences in families, so that neighbours in alphabetical order merge, those with the longest common beginning first,
-    for as long as that saves rows."""
+    """Group sequences into families. Neighbours in lexicographic order merge, longest common prefix first, while that saves rows."""
     arrays = [np.asarray(sequence) for sequence in sequences]
     order = sorted(range(len(arrays)), key=lambda i: arrays[i].tolist())
-    alike = [common_length(arrays[a], arrays[b]) for a, b in itertools.pairwise(order)]
-    # Of each place, the family that it is part of, in a shared list.
+    common = [common_length(arrays[a], arrays[b]) for a, b in itertools.pairwise(order)]
+    # For each position in `order`, its family, in a list that all members share.
     runs = [[Family((i,), len(arrays[i]) - 1)] for i in order]
-    for place in sorted(range(len(alike)), key=lambda place: (-alike[place], place)):
+    for place in sorted(range(len(common)), key=lambda place: (-common[place], place)):
         (left,), (right,) = runs[place], runs[place + 1]
-        both = Family(left.members + right.members, min(left.prefix, right.prefix, alike[place]))
-        if both.prefix >= LEAST_PREFIX and both.saved() > left.saved() + right.saved():
+        both = Family(left.members + right.members, min(left.prefix, right.prefix, common[place]))
+        if both.prefix >= MIN_PREFIX and both.saved() > left.saved() + right.saved():
             runs[place][0] = both
-            first = place + 1
-            for number in range(first, first + len(right.members)):
+            for number in range(place + 1, place + 1 + len(right.members)):
                 runs[number] = runs[place]
-    found = list({id(run): run[0] for run in runs}.values())
-    return [family if len(family.members) > 1 else Family(family.members, 0) for family in found]
+    families = {id(run): run[0] for run in runs}.values()
+    return [family if len(family.members) > 1 else Family(family.members, 0) for family in families]
 
 
 def packed_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
-    """The numbers of the sequences of each pass.
+    """Return the sequence indices of each pass, of at most `budget` rows.
 
-    Of at most `budget` rows; or one sequence that is longer; or several of a family, of no more rows than twice the longest of them
-    and eight budgets: a long prompt is worth a larger pass.
+    A pass may be larger for one longer sequence, or for several members of a family with a long prompt: up to the smaller of twice
+    the longest member and eight budgets.
     """
     blocks: list[tuple[int, list[int]]] = []
     for family in families_of(sequences):
@@ -104,33 +102,26 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
 
 
 def _shares(lengths: list[int], count: int) -> list[list[int]]:
-    """The lengths in `count` parts of nearly equal numbers, in their order."""
+    """Split the lengths into `count` consecutive parts with nearly equal numbers of sequences."""
     bounds = [len(lengths) * i // count for i in range(count + 1)]
     return [lengths[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 def common_length(a: Tokens, b: Tokens) -> int:
-    """How many tokens two sequences begin with alike."""
+    """Return the length of the common prefix of two sequences."""
     length = min(len(a), len(b))
     differs = np.flatnonzero(np.asarray(a[:length]) != np.asarray(b[:length]))
     return int(differs[0]) if len(differs) else length
 
 
-@dataclass(frozen=True)
-class Span:
-    """The rows of a family: its prefix (none where nothing is shared), then what each member has of its own."""
-
-    prefix: slice
-    own: tuple[slice, ...]
-
-
 class Layout:
-    """The rows of a pass over some sequences."""
+    """The rows of a pass over sequences, with common prefixes stored once."""
 
     def __init__(self, sequences: Sequence[Tokens]) -> None:
-        self.spans: list[Span] = []
+        self.spans: list[tuple[slice, list[slice]]] = []
+        """For each family, the rows of the prefix (empty if not shared) and those of each member alone."""
         self.rows: list[np.ndarray] = [np.zeros(0, np.int64)] * len(sequences)
-        """Of each sequence, the row of each of its positions."""
+        """For each sequence, the rows of its positions."""
         tokens: list[np.ndarray] = []
         positions: list[np.ndarray] = []
         end = 0
@@ -146,7 +137,7 @@ class Layout:
             members = [np.asarray(sequences[i]) for i in family.members]
             prefix = add(members[0][: family.prefix], 0)
             own = [add(member[family.prefix :], family.prefix) for member in members]
-            self.spans.append(Span(prefix, tuple(own)))
+            self.spans.append((prefix, own))
             for i, rows in zip(family.members, own, strict=True):
                 self.rows[i] = np.r_[prefix, rows]
         self.tokens_N = torch.from_numpy(np.concatenate(tokens).astype(np.int64))
@@ -158,24 +149,23 @@ class Layout:
 
     @property
     def keys(self) -> int:
-        """Rows of keys that attention holds beside those of the pass: the copies of each prefix with its members' own."""
-        spans = [span for span in self.spans if span.prefix.stop > span.prefix.start]
-        return sum(rows.stop - rows.start + span.prefix.stop - span.prefix.start for span in spans for rows in span.own)
+        """Number of key rows that attention copies: each prefix, joined with each of its members' own rows."""
+        shared = [(prefix.stop - prefix.start, own) for prefix, own in self.spans if prefix.stop > prefix.start]
+        return sum(length + rows.stop - rows.start for length, own in shared for rows in own)
 
     def attention(self, q_NHD: Tensor, k_NHD: Tensor, v_NHD: Tensor) -> Tensor:
-        """softmax(q k^T / sqrt(D)) v, [N, heads D]: each row sees the rows of its sequence up to itself."""
+        """Return causal attention softmax(q k^T / sqrt(D)) v within each sequence, [N, heads D]."""
         q, k, v = (states.transpose(0, 1)[None] for states in (q_NHD, k_NHD, v_NHD))
         grouped = q.shape[1] != k.shape[1]
         parts = []
-        for span in self.spans:
-            shared = span.prefix
+        for shared, own in self.spans:
             alone = shared.start == shared.stop
-            for rows in span.own if alone else (shared,):
+            for rows in own if alone else (shared,):
                 part = F.scaled_dot_product_attention(
                     q[:, :, rows], k[:, :, rows], v[:, :, rows], is_causal=True, enable_gqa=grouped
                 )
                 parts.append(part)
-            for rows in () if alone else span.own:
+            for rows in () if alone else own:
                 keys, values = (torch.cat((states[:, :, shared], states[:, :, rows]), 2) for states in (k, v))
                 for start in range(rows.start, rows.stop, BLOCK):
                     end = min(start + BLOCK, rows.stop)

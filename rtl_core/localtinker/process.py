@@ -1,4 +1,4 @@
-"""The service as a child process of a run, which may be kept running: started again at the same address whenever it ends by itself."""
+"""The service as a child process of a run, optionally restarted at the same address whenever it ends by itself."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LONGEST_PAUSE_S = 30.0
 
 
 class LocalTinker:
-    """Starts `python -m rtl_core.localtinker` on a loopback port (0: a free one) and waits until it answers.
+    """Starts `python -m rtl_core.localtinker` on a loopback port (0: a free one) and waits until it is ready.
 
-    `base_url` and `api_key` are what a `tinker.ServiceClient` needs; `options` are further fields of `Settings`, None for its default. The
-    child ends with `stop`, at the end of the `with` block, or when this process dies in any way. Started again over the same `state`, it
-    serves the old tinker:// paths and samplers; with the same `port` and `api_key` too, clients of before go on. Its log is
+    A `tinker.ServiceClient` needs `base_url` and `api_key`. `options` are further fields of `Settings`; None means the default. The
+    child ends with `stop`, at the end of the `with` block, or when this process dies. Restarted with the same `state`, it serves the
+    same tinker:// paths and samplers; with the same `port` and `api_key` too, existing clients continue. It logs to
     `state`/service.log.
 
-    Raises InfrastructureError with the end of that log when the service does not come up within `timeout_s` seconds.
+    Raises InfrastructureError with the end of that log when the service is not ready within `timeout_s` seconds.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class LocalTinker:
         return self._process.poll() is None
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """End the service: politely, then by force. Safe to call twice."""
+        """Terminate the service, and kill it after `timeout_s`. Safe to call twice."""
         self._process.terminate()
         try:
             self._process.wait(timeout_s)
@@ -89,7 +89,7 @@ class LocalTinker:
         self._reap()
 
     def kill(self) -> None:
-        """End the service at once, as a crash would."""
+        """Kill the service, like a crash."""
         self._process.kill()
         self._reap()
 
@@ -108,8 +108,8 @@ class LocalTinker:
             if readable and (line := stdout.readline()):
                 return json.loads(line)["base_url"]
             if not self.alive:
-                said = self.log_path.read_text(errors="replace").splitlines()[-15:]
-                raise InfrastructureError("\n".join(["the local Tinker service ended at once:", *said]))
+                log = self.log_path.read_text(errors="replace").splitlines()[-15:]
+                raise InfrastructureError("\n".join(["the local Tinker service failed to start:", *log]))
         raise InfrastructureError(
             f"the local Tinker service was not ready after {self._timeout_s:.0f} s", f"its log is {self.log_path}"
         )
@@ -122,14 +122,14 @@ class LocalTinker:
 
 
 class KeptTinker(LocalTinker):
-    """A `LocalTinker` whose crash is a pause.
+    """A `LocalTinker` that is restarted after a crash.
 
-    The SDK repeats what it cannot deliver, so that a client of the old process goes on with the new one: same address, same
-    key, same state folder. Saved weights and samplers are there again; what only the process knew, a training client's present
-    weights, is gone, and the next train step finds that out and starts from the last saved state.
+    The SDK retries failed requests, so clients of the old process continue with the new one: same address, key and state folder.
+    Saved weights and samplers survive. A training client's unsaved weights are lost; the next train step notices and starts from
+    the last saved state.
 
-    `on_restart` is called, from a thread, with a line for the user. What keeps the service from starting (a full disk) is
-    told, and tried again after a pause, for as long as the run lives.
+    `on_restart` is called from a thread with a message for the user. If the service cannot start (such as with a full disk), the
+    reason is reported and the start retried, as long as the run lives.
     """
 
     def __init__(
@@ -143,16 +143,16 @@ class KeptTinker(LocalTinker):
         self._watcher.start()
 
     def stop(self, timeout_s: float = 3.0) -> None:
-        """End the service for good. Nothing is lost by force: what is saved survives any end, and a cancelled run has seconds to be gone."""
+        """Stop the service without a restart. The timeout is short because a cancelled run must end soon, and saved data survives a kill."""
         self._stopping.set()
         self._watcher.join(timeout_s)
-        while self._watcher.is_alive():  # the service starts, which may take minutes
+        while self._watcher.is_alive():  # a start is in progress, which may take minutes
             self._process.kill()
             self._watcher.join(0.1)
         super().stop(timeout_s)
 
     def kill(self) -> None:
-        """End the service at once, from any thread; `stop` is still to be called."""
+        """Kill the service from any thread. `stop` must still be called."""
         self._stopping.set()
         self._process.kill()
 
@@ -167,13 +167,11 @@ class KeptTinker(LocalTinker):
             except (InfrastructureError, OSError) as error:
                 if self._stopping.is_set():
                     return
-                said = error.message if isinstance(error, InfrastructureError) else error
-                self._on_restart(
-                    f"the embedded Tinker service does not come up again, next try in {pause:.0f} s: {said}"
-                )
+                reason = error.message if isinstance(error, InfrastructureError) else error
+                self._on_restart(f"the embedded Tinker service cannot restart, next attempt in {pause:.0f} s: {reason}")
                 self._stopping.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
-                continue
-            pause = 1.0
-            self.restarts += 1
-            self._on_restart("the embedded Tinker service had ended; it was started again")
+            else:
+                pause = 1.0
+                self.restarts += 1
+                self._on_restart("the embedded Tinker service had ended and was restarted")

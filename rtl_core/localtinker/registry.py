@@ -1,8 +1,8 @@
-"""What survives a restart: sessions, training runs, samplers and checkpoints, in one SQLite file and a blob folder.
+"""Persistent state: sessions, training runs, samplers and checkpoints, in a SQLite file and a folder of blobs.
 
-A checkpoint's files are written to a blob folder of their own, flushed, and only then named by a row; the row is the
-commit. Overwriting a name moves the row to a new blob. Blobs that no row names (a crash between the two, a deletion,
-an expiry) are removed by `collect_garbage`. SQLite runs in WAL mode, so that kill -9 loses no committed row.
+A checkpoint's files are written to a new blob folder and flushed; then a row that refers to it is inserted, which commits the
+checkpoint. Overwriting a name points the row to a new blob. `collect_garbage` removes blobs without a row, which a crash between the
+two steps, a deletion or an expiry leaves behind. SQLite runs in WAL mode, so that kill -9 loses no committed row.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ create index if not exists checkpoints_by_run on checkpoints (run_id);
 """
 KINDS = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
 MIN_TTL, MAX_TTL = 3600, 10 * 365 * 86400
-PATIENCE_S = 10.0  # for the end of another service on the same folder
+LOCK_TIMEOUT_S = 10.0  # how long to wait for another service on the same folder to end
 SESSION_LIFE = 86400  # seconds without a heartbeat after which a session is over
 
 
 @dataclass(frozen=True, kw_only=True)
 class Blob:
-    """The files of an adapter in a folder of their own, and what they are an adapter of."""
+    """The folder with the files of an adapter, and its base model and configuration."""
 
     blob: str
     """Name of the folder."""
@@ -74,21 +74,22 @@ class SavedWeights(Blob):
     user_metadata: dict[str, str] | None
 
     def folder(self, state: Path) -> Path:
-        """Where the files are, of a service with this state folder."""
+        """Return the folder of the files, for a service with this state folder."""
         return state / "blobs" / self.blob
 
 
 def lock_folder(state: Path) -> int:
-    """Lock a state folder until the returned descriptor is closed or the process ends: a second service would delete the blobs that the
-    first has not named yet.
+    """Lock a state folder until the returned descriptor is closed or the process ends.
+
+    A second service would delete blobs of the first that have no row yet.
 
     Raises:
-        ConfigError: another service holds the lock for `PATIENCE_S`; one whose run was killed ends sooner.
+        ConfigError: another service holds the lock for `LOCK_TIMEOUT_S`. A service whose run was killed ends sooner.
     """
     blobs = state / "blobs"
     blobs.mkdir(parents=True, exist_ok=True)
     handle = os.open(blobs, os.O_RDONLY | os.O_DIRECTORY)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,12 +97,12 @@ def lock_folder(state: Path) -> int:
         except BlockingIOError as error:
             if time.monotonic() > deadline:
                 os.close(handle)
-                raise ConfigError(f"another service works in {state}", "end it, or give another --state") from error
+                raise ConfigError(f"another service uses {state}", "stop it, or choose another --state") from error
         time.sleep(0.05)
 
 
 class Registry:
-    """The records of one state folder. Thread-safe; every call is one short transaction."""
+    """The records of a state folder. Thread-safe; every call is a short transaction."""
 
     def __init__(self, state: Path, clock: Callable[[], float] = time.time) -> None:
         self._blobs = state / "blobs"
@@ -127,11 +128,11 @@ class Registry:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
                 raise
-            # An internal error would be sent again for minutes, in silence.
-            raise RequestError(f"the service cannot write to {self._blobs.parent}, whose disk is full") from error
+            # Not an internal error, which the SDK would silently retry for minutes.
+            raise RequestError(f"the service cannot write to {self._blobs.parent}: the disk is full") from error
 
-    def _one(self, table: str, row_id: str, missing: str) -> sqlite3.Row:
-        """A row by its id. NotFoundError, which begins with `missing`: there is none."""
+    def _get(self, table: str, row_id: str, missing: str) -> sqlite3.Row:
+        """Return a row by its id. Raises NotFoundError, whose message begins with `missing`."""
         rows = self._run(f"select * from {table} where id = ?", row_id)
         if not rows:
             raise NotFoundError(f"{missing} {row_id!r} on this service")
@@ -145,7 +146,7 @@ class Registry:
         )
 
     def touch_session(self, session_id: str) -> bool:
-        """Note a heartbeat; False when the session is unknown or finished."""
+        """Record a heartbeat. False if the session is unknown or finished."""
         sql = "update sessions set last_seen = ? where id = ? and finished = 0 returning id"
         return bool(self._run(sql, self._clock(), session_id))
 
@@ -153,12 +154,12 @@ class Registry:
         self._run("update sessions set finished = 1 where id = ?", session_id)
 
     def is_over(self, session_id: str) -> bool:
-        """Whether a session's client said goodbye, or was not heard from for a day."""
+        """Whether a session is finished, unknown, or without a heartbeat for a day."""
         rows = self._run("select finished, last_seen from sessions where id = ?", session_id)
         return not rows or bool(rows[0]["finished"]) or rows[0]["last_seen"] < self._clock() - SESSION_LIFE
 
     def session(self, session_id: str) -> sqlite3.Row:
-        return self._one("sessions", session_id, "session_id: no session")
+        return self._get("sessions", session_id, "session_id: no session")
 
     def sessions(self) -> list[str]:
         return [row["id"] for row in self._run("select id from sessions order by created desc")]
@@ -175,12 +176,11 @@ class Registry:
         self._run("update runs set last_request = ? where id = ?", self._clock(), run_id)
 
     def run(self, run_id: str) -> sqlite3.Row:
-        return self._one("runs", run_id, "training_run_id: no training run")
+        return self._get("runs", run_id, "training_run_id: no training run")
 
     def runs(self, session_id: str | None = None) -> list[sqlite3.Row]:
-        """Newest activity first."""
-        where = "" if session_id is None else "where session_id = ?"
-        args = () if session_id is None else (session_id,)
+        """Return the training runs of a session, or all, the most recently used first."""
+        where, args = ("", ()) if session_id is None else ("where session_id = ?", (session_id,))
         return self._run(f"select * from runs {where} order by last_request desc, id", *args)
 
     # Samplers ---------------------------------------------------------------------------------------------------
@@ -191,17 +191,17 @@ class Registry:
         )
 
     def sampler(self, sampler_id: str) -> sqlite3.Row:
-        return self._one("samplers", sampler_id, "sampling_session_id: no sampler")
+        return self._get("samplers", sampler_id, "sampling_session_id: no sampler")
 
     def samplers(self, session_id: str) -> list[str]:
         return [r["id"] for r in self._run("select id from samplers where session_id = ? order by created", session_id)]
 
     # Checkpoints ------------------------------------------------------------------------------------------------
     def write_blob(self, write: Callable[[Path], None], *, durable: bool = True) -> tuple[str, int]:
-        """Let `write` fill a new folder; returns its name and size in bytes.
+        """Let `write` fill a new folder, and return its name and size in bytes.
 
-        A durable blob is flushed to the disk and survives a power cut; any blob survives the death of the process.
-        It is safe from `collect_garbage` until `release_blob`, or until a row names it. Where `write` fails, nothing is left of it.
+        A durable blob is flushed to disk and survives a power cut; any blob survives the death of the process. `collect_garbage`
+        spares it until `release_blob`, and while a row refers to it. If `write` fails, the folder is removed.
         """
         name = uuid.uuid4().hex
         folder = self._blobs / name
@@ -221,14 +221,14 @@ class Registry:
         return name, sum(file.stat().st_size for file in files)
 
     def hold(self, path: str) -> SavedWeights:
-        """The live checkpoint at a tinker:// path, its blob safe from deletion until `release_blob`."""
+        """Return the live checkpoint at a tinker:// path, and protect its blob from deletion until `release_blob`."""
         with self._lock:
             checkpoint = self.checkpoint(path)
             self._held[checkpoint.blob] += 1
             return checkpoint
 
     def release_blob(self, name: str) -> None:
-        """One holder less: `name` is named by a row now, or not needed any more."""
+        """Undo one `hold` or `write_blob`: a row refers to the blob now, or it is not needed any more."""
         with self._lock:
             self._held[name] -= 1
             if self._held[name] <= 0:
@@ -238,13 +238,13 @@ class Registry:
         return self._blobs / name
 
     def check_free(self, run_id: str, kind: str, name: str) -> None:
-        """Raises RequestError when a live checkpoint has this name."""
+        """Raise RequestError if a live checkpoint has this name."""
         try:
             self.checkpoint(f"tinker://{run_id}/{kind}/{name}")
         except NotFoundError:
             return
-        overwrite = " or pass overwrite=True" if kind == "weights" else ""  # the SDK has it for states alone
-        raise RequestError(f"path: a checkpoint named {name!r} exists in this run; take another name{overwrite}")
+        overwrite = " or pass overwrite=True" if kind == "weights" else ""  # the SDK offers it for states only
+        raise RequestError(f"path: a checkpoint named {name!r} exists in this run; use another name{overwrite}")
 
     def add_checkpoint(
         self,
@@ -257,7 +257,7 @@ class Registry:
         user_metadata: dict | None = None,
         ephemeral_of: str | None = None,
     ) -> str:
-        """Name a blob that is held, in place of any checkpoint of that name, and release it; returns its tinker:// path."""
+        """Insert a checkpoint for a held blob, or replace the one of that name. Releases the blob; returns the tinker:// path."""
         path = f"tinker://{run_id}/{kind}/{name}"
         now = self._clock()
         expires = None if ttl_seconds is None else now + ttl_seconds
@@ -272,19 +272,18 @@ class Registry:
         return path
 
     def checkpoint(self, path: str) -> SavedWeights:
-        """The live checkpoint at a tinker:// path."""
+        """Return the live checkpoint at a tinker:// path."""
         rows = self._run("select * from checkpoints where path = ?", path)
         if not rows or (rows[0]["expires"] is not None and rows[0]["expires"] <= self._clock()):
             raise NotFoundError(f"path: no checkpoint {path!r} on this service")
         return _checkpoint(rows[0])
 
     def checkpoints(self, run_id: str | None = None) -> list[SavedWeights]:
-        """Named checkpoints, newest first; those behind a sampling client only are not listed."""
-        where = "" if run_id is None else "and run_id = ?"
-        args = (self._clock(),) if run_id is None else (self._clock(), run_id)
+        """Return the live checkpoints of a run, or of all runs, newest first, without snapshots of sampling clients."""
+        where, args = ("", ()) if run_id is None else ("and run_id = ?", (run_id,))
         sql = f"""select * from checkpoints where ephemeral_of is null and (expires is null or expires > ?) {where}
                   order by created desc, path"""
-        return [_checkpoint(row) for row in self._run(sql, *args)]
+        return [_checkpoint(row) for row in self._run(sql, self._clock(), *args)]
 
     def update_checkpoint(self, path: str, **changes: Any) -> None:
         self.checkpoint(path)
@@ -297,8 +296,7 @@ class Registry:
         self.collect_garbage()
 
     def collect_garbage(self) -> None:
-        """Forget expired checkpoints, and those behind the sampling clients of sessions that are over; remove blobs
-        that nothing names. A session is over when its client said so, or was not heard from for a day."""
+        """Delete expired checkpoints, snapshots of sampling clients whose session is over (see `is_over`), and unused blobs."""
         now = self._clock()
         with self._lock:
             self._run("delete from checkpoints where expires is not null and expires <= ?", now)
@@ -311,7 +309,7 @@ class Registry:
 
 
 def find_checkpoint(state: Path, path: str) -> SavedWeights | None:
-    """The live checkpoint at a tinker:// path of a state folder, which a service may be using; nothing is changed there."""
+    """Return the live checkpoint at a tinker:// path of a state folder. Read-only; a service may be using the folder."""
     file = state / "registry.sqlite"
     if not file.is_file():
         return None
@@ -323,21 +321,18 @@ def find_checkpoint(state: Path, path: str) -> SavedWeights | None:
 
 
 def parse_path(path: str, field: str) -> tuple[str, str, str]:
-    """(run, kind, name) of a tinker:// path; RequestError names `field`."""
+    """Return (run, kind, name) of a tinker:// path. Raises RequestError that names `field`."""
     parts = path.removeprefix("tinker://").split("/")
     if not path.startswith("tinker://") or len(parts) != 3 or parts[1] not in KINDS:
         raise RequestError(
-            f"{field}: {path!r} is no tinker path (tinker://RUN/weights|sampler_weights|external_weights/NAME)"
+            f"{field}: {path!r} is not a tinker path (tinker://RUN/weights|sampler_weights|external_weights/NAME)"
         )
     return parts[0], parts[1], parts[2]
 
 
 def _checkpoint(row: sqlite3.Row) -> SavedWeights:
-    values = dict(row)
-    values["has_optimizer"] = bool(values["has_optimizer"])
-    values["public"] = bool(values["public"])
-    values["user_metadata"] = None if values["user_metadata"] is None else json.loads(values["user_metadata"])
-    return SavedWeights(**values)
+    flags = {name: bool(row[name]) for name in ("has_optimizer", "public")}
+    return SavedWeights(**{**dict(row), **flags, "user_metadata": json.loads(row["user_metadata"] or "null")})
 
 
 def _dumps(value: dict | None) -> str | None:

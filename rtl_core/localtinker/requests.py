@@ -1,9 +1,9 @@
-"""The JSON requests of the SDK, and the checks that turn a bad one into a message that names its field."""
+"""The SDK's JSON requests, and their validation. An error message names the field."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -24,8 +24,12 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class _Request(BaseModel):
-    # Unknown fields are ignored: a newer SDK may send hints that an answer does not depend on.
+    # Unknown fields are ignored: a newer SDK may send hints that do not affect the answer.
     model_config = ConfigDict(extra="ignore", protected_namespaces=())
+
+
+class Ttl(_Request):
+    ttl_seconds: int | None = Field(None, ge=MIN_TTL, le=MAX_TTL)
 
 
 class CreateSession(_Request):
@@ -73,11 +77,10 @@ class OptimStep(_Request):
     adam_params: AdamParams
 
 
-class SaveWeights(_Request):
+class SaveWeights(Ttl):
     model_id: str
     path: str | None = None
     seq_id: int | None = None
-    ttl_seconds: int | None = Field(None, ge=MIN_TTL, le=MAX_TTL)
     overwrite: bool = False
     user_metadata: dict[str, str] | None = None
 
@@ -103,7 +106,7 @@ class LoadWeights(_Request):
 
 
 class Sampled(_Request):
-    """What is sampled: a base model, or saved weights."""
+    """The weights to sample from: a base model, or a checkpoint."""
 
     base_model: str | None = None
     model_path: str | None = None
@@ -154,15 +157,10 @@ class Sample(Sampled):
     prompt_logprobs_last_n: int | None = Field(None, ge=1)
 
 
-class CopyWeights(_Request):
+class CopyWeights(Ttl):
     source_path: str
     session_id: str | None = None
     model_seq_id: int | None = None
-    ttl_seconds: int | None = Field(None, ge=MIN_TTL, le=MAX_TTL)
-
-
-class Ttl(_Request):
-    ttl_seconds: int | None = Field(None, ge=MIN_TTL, le=MAX_TTL)
 
 
 class Heartbeat(_Request):
@@ -178,7 +176,7 @@ class RequestId(_Request):
 
 
 def parse(kind: type[T], body: bytes) -> T:
-    """Validate a JSON body. Raises RequestError (422) that names the first field that is wrong."""
+    """Validate a JSON body. Raises RequestError (422) that names the first invalid field."""
     try:
         return kind.model_validate_json(body or b"{}")
     except ValidationError as error:
@@ -187,56 +185,57 @@ def parse(kind: type[T], body: bytes) -> T:
         raise RequestError(f"{where}: {first['msg']}", status=422) from error
 
 
-def number(query: Mapping[str, str], name: str, otherwise: str = "") -> int:
-    """A whole number of a request's query. Raises RequestError (422) for anything else."""
-    text = query.get(name, otherwise)
+def number(query: Mapping[str, str], name: str, default: str = "") -> int:
+    """Return a query parameter as an integer >= 0. Raises RequestError (422) for anything else."""
+    text = query.get(name, default)
     if not text.isdecimal():
-        raise RequestError(f"{name}: {text!r} is no whole number", status=422)
+        raise RequestError(f"{name}: {text!r} is not a whole number", status=422)
     return int(text)
 
 
 def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         message = "letters, digits, '.', '_' and '-', at most 128, starting with a letter or digit"
-        raise RequestError(f"path: {name!r} is no checkpoint name ({message})")
+        raise RequestError(f"path: {name!r} is not a checkpoint name ({message})")
     return name
 
 
 def check_prompt(prompt: Prompt, model: ServedModel) -> list[int]:
-    """The tokens of a prompt, all within the vocabulary, at least one, and short enough to be followed by one more."""
+    """Return the tokens of a prompt, checked by `_check_tokens`."""
     tokens = [token for chunk in prompt.chunks for token in chunk.tokens]
-    if not tokens:
-        raise RequestError("prompt: needs at least one token")
-    if min(tokens) < 0 or max(tokens) >= model.vocab_size:
-        raise RequestError(f"prompt: token ids must be in [0, {model.vocab_size}) for {model.name!r}")
-    if len(tokens) > model.max_context:
-        raise RequestError(f"prompt: {len(tokens)} tokens, but {model.name!r} takes at most {model.max_context}")
+    _check_tokens("prompt", tokens, model)
     return tokens
 
 
+def _check_tokens(where: str, tokens: Sequence[int] | np.ndarray, model: ServedModel) -> None:
+    """Check for at least one token, no more than the context, and ids within the vocabulary."""
+    if len(tokens) == 0:
+        raise RequestError(f"{where}: needs at least one token")
+    if len(tokens) > model.max_context:
+        raise RequestError(f"{where}: {len(tokens)} tokens, but {model.name!r} takes at most {model.max_context}")
+    lowest, highest = (tokens.min(), tokens.max()) if isinstance(tokens, np.ndarray) else (min(tokens), max(tokens))
+    if lowest < 0 or highest >= model.vocab_size:
+        raise RequestError(f"{where}: token ids must be in [0, {model.vocab_size}) for {model.name!r}")
+
+
 def sampling_options(request: Sample, prompt_length: int, model: ServedModel) -> SamplingOptions:
-    """Checked options; without max_tokens a sample may fill the context."""
+    """Return validated options. The default of max_tokens fills the context."""
     params = request.sampling_params
-    room = model.max_context - prompt_length
-    # A scoring request asks for one token that nobody reads, even where the prompt fills the context.
-    max_tokens = max(room, 1) if params.max_tokens is None else params.max_tokens
-    if max_tokens > max(room, 1):
+    # A scoring request asks for one unused token, even if the prompt fills the context.
+    room = max(model.max_context - prompt_length, 1)
+    max_tokens = room if params.max_tokens is None else params.max_tokens
+    if max_tokens > room:
         raise RequestError(
             f"sampling_params.max_tokens: {max_tokens} after a prompt of {prompt_length} tokens exceeds the context of "
             f"{model.max_context} tokens"
         )
-    stop = params.stop
-    if stop is None:
-        ids: frozenset[int] = model.eos_ids
-        strings: tuple[str, ...] = ()
-    else:
-        items = [stop] if isinstance(stop, str) else stop
-        ids = frozenset(item for item in items if isinstance(item, int))
-        strings = tuple(item for item in items if isinstance(item, str))
-        if "" in strings:
-            raise RequestError("sampling_params.stop: an empty stop string would stop at once")
-        if strings:
-            ids = ids | model.eos_ids
+    items = [params.stop] if isinstance(params.stop, str) else params.stop or []
+    ids = frozenset(item for item in items if isinstance(item, int))
+    strings = tuple(item for item in items if isinstance(item, str))
+    if "" in strings:
+        raise RequestError("sampling_params.stop: an empty stop string would stop at once")
+    if strings or params.stop is None:
+        ids |= model.eos_ids
     if params.top_k == 0:
         raise RequestError("sampling_params.top_k: must be at least 1, or -1 for no limit")
     if request.topk_sample_logprobs > model.vocab_size:
@@ -286,19 +285,19 @@ def _targets(tensor: TensorData, prompt_length: int, model: ServedModel) -> tupl
     except (ValueError, IndexError, OverflowError) as error:
         raise RequestError(f"{field}: data does not fit its shape ({error})") from error
     if values.size and (values.min() < -1 or values.max() >= model.vocab_size):
-        raise RequestError(f"{field}: token ids must be in [0, {model.vocab_size}), or -1 for no request")
+        raise RequestError(f"{field}: token ids must be in [0, {model.vocab_size}), or -1 for none")
     return values, cells
 
 
 def check_train_request(request: TrainRequest, model: ServedModel) -> None:
-    """Everything about a training batch that can be known before it runs."""
+    """Validate a training batch before it runs."""
     loss = LOSSES.get(request.loss_fn)
     if loss is None:
-        raise RequestError(f"loss_fn: {request.loss_fn!r} is not served here; have {', '.join(LOSSES)}")
+        raise RequestError(f"loss_fn: {request.loss_fn!r} is not supported; available: {', '.join(LOSSES)}")
     for key, value in request.config.items():
         if key not in loss.parameters:
             known = ", ".join(loss.parameters) or "none"
-            raise RequestError(f"loss_fn_config: {request.loss_fn} knows no key {key!r} (known: {known})")
+            raise RequestError(f"loss_fn_config: {request.loss_fn} has no key {key!r} (known: {known})")
         if isinstance(value, str) or not np.isfinite(value):
             raise RequestError(f"loss_fn_config[{key!r}]: must be a finite number, got {value!r}")
     if not request.data:
@@ -307,20 +306,13 @@ def check_train_request(request: TrainRequest, model: ServedModel) -> None:
     for index, datum in enumerate(request.data):
         _check_datum(f"data[{index}]", datum, request.loss_fn, model)
         if set(datum.inputs) != names:
-            raise RequestError(f"data[{index}].loss_fn_inputs: has other keys than data[0] ({sorted(names)})")
+            raise RequestError(f"data[{index}].loss_fn_inputs: keys differ from those of data[0] ({sorted(names)})")
 
 
 def _check_datum(where: str, datum: TrainDatum, loss_fn: str, model: ServedModel) -> None:
     loss = LOSSES[loss_fn]
     length = len(datum.tokens_T)
-    if length == 0:
-        raise RequestError(f"{where}.model_input: needs at least one token")
-    if length > model.max_context:
-        raise RequestError(
-            f"{where}.model_input: {length} tokens, but {model.name!r} takes at most {model.max_context}"
-        )
-    if datum.tokens_T.min() < 0 or datum.tokens_T.max() >= model.vocab_size:
-        raise RequestError(f"{where}.model_input: token ids must be in [0, {model.vocab_size}) for {model.name!r}")
+    _check_tokens(f"{where}.model_input", datum.tokens_T, model)
     for name in ("target_tokens", *loss.required):
         if name not in datum.inputs:
             raise RequestError(f"{where}.loss_fn_inputs: {loss_fn} needs {name!r}")
@@ -331,13 +323,13 @@ def _check_datum(where: str, datum: TrainDatum, loss_fn: str, model: ServedModel
         )
     if targets.dtype.kind != "i" or targets.min() < 0 or targets.max() >= model.vocab_size:
         raise RequestError(f"{where}.loss_fn_inputs['target_tokens']: must be token ids in [0, {model.vocab_size})")
+    known = ("target_tokens", *loss.required, *loss.optional)
     for name, value in datum.inputs.items():
-        if name not in ("target_tokens", *loss.required, *loss.optional):
-            known = ", ".join(("target_tokens", *loss.required, *loss.optional))
-            raise RequestError(f"{where}.loss_fn_inputs: {loss_fn} knows no input {name!r} (known: {known})")
+        if name not in known:
+            raise RequestError(f"{where}.loss_fn_inputs: {loss_fn} has no input {name!r} (known: {', '.join(known)})")
         if value.shape != targets.shape:
             raise RequestError(
                 f"{where}.loss_fn_inputs[{name!r}]: shape {list(value.shape)} differs from target_tokens' {list(targets.shape)}"
             )
         if value.dtype.kind == "f" and not np.isfinite(value).all():
-            raise RequestError(f"{where}.loss_fn_inputs[{name!r}]: holds a number that is not finite")
+            raise RequestError(f"{where}.loss_fn_inputs[{name!r}]: contains a number that is not finite")

@@ -1,8 +1,7 @@
-"""Samplers: one set of weights each, ready to sample, and the pool of recently used ones.
+"""Samplers, each with one set of weights (a base model, or a frozen adapter on it), and the pool of recently used ones.
 
-A sampler belongs to a base model, or to a frozen adapter on it. Dense models run on `decoder.py` in one running
-batch; others run in lockstep. In deterministic mode a row's arithmetic must depend on its own request alone, so each row
-runs in a batch of its own.
+Dense models run on `decoder.py` in one continuous batch; others run in lockstep. In deterministic mode every row runs in its own
+batch, so that its result depends on its own request only.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rtl_core.localtinker.batching import GenerationBatch
+from rtl_core.localtinker.batching import GenerationBatch, LockstepBatch, LockstepDecoder
 from rtl_core.localtinker.decoder import DenseDecoder
 from rtl_core.localtinker.devices import give_back_free_memory
-from rtl_core.localtinker.lockstep import LockstepBatch, LockstepDecoder
 from rtl_core.localtinker.lora import LoraSpec, read_adapter
 from rtl_core.localtinker.sampling import Batch, Row, Vocabulary
 
@@ -26,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sampler:
-    """One set of weights, ready to sample."""
+    """A set of weights, ready to sample."""
 
     decoder: DenseDecoder | LockstepDecoder
     vocabulary: Vocabulary
     deterministic: bool
 
     def place(self, rows: Sequence[Row], batches: list[Batch]) -> list[tuple[Batch, list[Row]]]:
-        """The batches, running (from `batches`) or new, that `rows` should be admitted to."""
+        """Assign `rows` to running batches (from `batches`) or new ones."""
         if self.deterministic:
             return [(self._new_batch(), [row]) for row in rows]
         if isinstance(self.decoder, DenseDecoder):
@@ -51,7 +49,7 @@ class Sampler:
 
 @dataclass(frozen=True)
 class SampledWeights:
-    """A frozen set of weights: a base model, alone or with the adapter in a folder that is never written again."""
+    """Key of a frozen set of weights: a base model, alone or with the adapter in a folder that never changes."""
 
     base: str
     folder: Path | None = None
@@ -60,22 +58,19 @@ class SampledWeights:
 
 @dataclass(frozen=True)
 class SamplingLimits:
-    """What one sampling loop may hold: bytes of running caches, and samplers kept ready, by number and private bytes."""
+    """Limits of a sampling loop: bytes of key-value caches, and number and private bytes of the samplers kept in memory."""
 
     cache_bytes: int
     samplers: int = 16
     sampler_bytes: int = 1 << 30
 
     def share(self, count: int) -> SamplingLimits:
-        """One of `count` equal shares."""
+        """Return one of `count` equal shares."""
         return SamplingLimits(self.cache_bytes // count, max(1, self.samplers // count), self.sampler_bytes // count)
 
 
 class SamplerPool:
-    """Recently used samplers, bounded in number and bytes; the least recently used goes first.
-
-    An evicted sampler is rebuilt from its frozen folder, so that it gives the same log-probabilities again.
-    """
+    """An LRU cache of samplers, bounded in number and bytes. An evicted sampler is rebuilt from its frozen folder."""
 
     def __init__(self, models: Mapping[str, ServedModel], limits: SamplingLimits, *, deterministic: bool) -> None:
         self._models = models
@@ -87,7 +82,7 @@ class SamplerPool:
         return len(self._samplers)
 
     def get(self, weights: SampledWeights, in_use: set[SampledWeights]) -> Sampler:
-        """The sampler of `weights`; those `in_use` by running batches are not evicted."""
+        """Return the sampler of `weights`. Samplers `in_use` by running batches are not evicted."""
         if weights not in self._samplers:
             model, adapter = self._models[weights.base], None
             self.trim(in_use, more=1, more_bytes=model.sampler_bytes(adapted=weights.folder is not None))
@@ -98,7 +93,7 @@ class SamplerPool:
         return self._samplers[weights]
 
     def trim(self, in_use: set[SampledWeights], *, more: int = 0, more_bytes: int = 0) -> None:
-        """Let the least recently used go until the limits allow `more` samplers of `more_bytes` private bytes beside those that are kept."""
+        """Evict the least recently used until the limits allow `more` further samplers with `more_bytes` private bytes."""
         count = len(self._samplers)
         for old in [w for w in self._samplers if w not in in_use]:
             held = sum(sampler.decoder.private_bytes for sampler in self._samplers.values())

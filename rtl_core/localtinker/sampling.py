@@ -18,20 +18,20 @@ from rtl_core.localtinker import RequestError
 from rtl_core.localtinker.wire import Cells, PromptScores, SampledSequence, encode_sample_response
 
 Take = Callable[[bytes | Exception], None]
-"""Takes what a job is answered: a serialised SampleResponse, or why there is none."""
+"""Callback that receives the answer to a job: a serialised SampleResponse, or the error."""
 
-# So far below 1 that u * total < total after rounding: no token of probability zero can be hit.
+# Far enough below 1 that u * total < total after rounding, so that no token of probability zero is drawn.
 _LARGEST_UNIFORM = 1.0 - 2.0**-50
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What a model's tokenizer knows."""
+    """The vocabulary of a model's tokenizer."""
 
     decode: Callable[[Sequence[int]], str]
-    """The text of tokens, special ones included."""
+    """Text of tokens, special tokens included."""
     size: int
-    """One above its largest id. A model's matrices can have rows beyond it, to fill them up; such ids are never sampled."""
+    """Largest id plus one. A model's matrices may be padded with further rows; their ids are never sampled."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,18 @@ class SamplingOptions:
 
     @cached_property
     def plain(self) -> bool:
-        """Whether tokens are drawn from the model's own distribution and nothing more is asked."""
+        """Whether tokens are drawn from the unmodified distribution, and no top-k log-probabilities are requested."""
         return self.temperature == 1.0 and self.top_k <= 0 and self.top_p >= 1.0 and self.topk_logprobs == 0
 
 
 @dataclass(frozen=True)
 class PromptOptions:
-    """What to report about the prompt. `last_n` limits the scored positions to the last n."""
+    """The requested scores of a prompt. `last_n` limits the scored positions to the last n."""
 
     logprobs: bool = False
     topk: int = 0
     last_n: int | None = None
-    targets_RK: np.ndarray | None = None  # R = P - 1 rows, -1 where nothing is asked
+    targets_RK: np.ndarray | None = None  # R = P - 1 rows; -1: not requested
     target_cells: Cells | None = None
     alternatives: int = 0
 
@@ -70,7 +70,7 @@ class PromptOptions:
 
 @dataclass
 class SampleJob:
-    """What one `asample` call asks for, or a part of it: `num_samples` samples, the first of which is number `first_sample`."""
+    """An `asample` call or a part of it: `num_samples` samples, numbered from `first_sample`."""
 
     prompt: list[int]
     num_samples: int
@@ -80,7 +80,7 @@ class SampleJob:
     first_sample: int = field(default=0, kw_only=True)
 
     def split(self, count: int) -> list[SampleJob]:
-        """This job in `count` parts of nearly one size, in the order of their samples; the first part scores the prompt."""
+        """Split into `count` parts of nearly equal size, in the order of the samples. The first part scores the prompt."""
         bounds = [self.num_samples * i // count for i in range(count + 1)]
         return [
             replace(
@@ -95,7 +95,7 @@ class SampleJob:
 
 @dataclass
 class SampleRequest(SampleJob):
-    """A job at work: what takes its answer, and its rows."""
+    """A running job: the callback for its answer, and its rows."""
 
     take: Take
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -104,42 +104,41 @@ class SampleRequest(SampleJob):
     rows: list[Row] = field(default_factory=list)
 
     @property
-    def goes_on(self) -> bool:
-        """Whether a sample may have a second token: one that has not needs no cache."""
+    def needs_cache(self) -> bool:
+        """Whether a sample may have a second token."""
         return self.options.max_tokens > 1
 
     def make_rows(self) -> list[Row]:
-        """One row per sample.
+        """Create one row per sample.
 
-        Sample j of seed s draws from the stream of (s, j): the samples of one request differ from each other, sample j
-        does not depend on how many others were asked for, and (s, 0) is what a request for one sample gets.
+        Sample j of seed s draws from the random stream (s, j). So the samples of a request differ, sample j does not depend on the
+        number of samples, and (s, 0) is the sample of a request for one.
         """
         numbers = range(self.first_sample, self.first_sample + self.num_samples)
-        self.rows = [Row(self, _uniforms(_entropy(self.seed, j))) for j in numbers]
+        self.rows = [Row(self, _uniforms(self.generator(j))) for j in numbers]
         self.open_rows = self.num_samples
         return self.rows
 
+    def generator(self, stream: int) -> np.random.Generator:
+        """Return a random generator for a stream of this request's seed, or an unseeded one."""
+        return np.random.default_rng(None if self.seed is None else [self.seed & (2**64 - 1), stream])
+
     def row_done(self) -> None:
-        """One of the rows has stopped; the last one delivers the answer."""
+        """Note that a row has stopped. The last one delivers the answer."""
         self.open_rows -= 1
         if self.open_rows == 0:
             self.take(encode_sample_response([row.sequence for row in self.rows], self.scores))
 
 
-def _entropy(seed: int | None, index: int) -> list[int] | None:
-    return None if seed is None else [seed & (2**64 - 1), index]
-
-
-def _uniforms(entropy: list[int] | None) -> Iterator[float]:
-    """Random numbers in [0, 1), drawn in blocks, which costs a fifth of one by one and gives the same numbers."""
-    rng = np.random.default_rng(entropy)
+def _uniforms(rng: np.random.Generator) -> Iterator[float]:
+    """Yield random numbers in [0, 1). Drawing them in blocks is five times as fast and gives the same numbers."""
     while True:
         yield from np.minimum(rng.random(64), _LARGEST_UNIFORM).tolist()
 
 
 @dataclass
 class Row:
-    """One sequence being sampled."""
+    """A sequence being sampled."""
 
     request: SampleRequest
     uniforms: Iterator[float]
@@ -147,7 +146,7 @@ class Row:
     done: bool = False
 
     def take(self, token: int, logprob: float, decode: Callable[[Sequence[int]], str]) -> bool:
-        """Record the next token; returns whether the row has ended."""
+        """Record the next token and return whether the row has ended."""
         sequence, options = self.sequence, self.request.options
         tokens = sequence.tokens
         tokens.append(token)
@@ -159,45 +158,42 @@ class Row:
         return self.done
 
     def _hits_stop_string(self, decode: Callable[[Sequence[int]], str]) -> bool:
-        # A token is at least one byte, a character at most four: this tail holds any stop string that ends here.
+        # A token has at least one byte and a character at most four, so this tail contains any stop string that ends here.
         tail = 4 * max(len(s) for s in self.request.options.stop_strings) + 4
         text = decode(self.sequence.tokens[-tail:])
         return any(s in text for s in self.request.options.stop_strings)
 
 
 class Batch:
-    """Rows of one set of weights that are sampled together."""
+    """Rows that are sampled together, with one set of weights."""
 
     def __init__(self, decoder: Any, vocabulary: Vocabulary) -> None:
         self.decoder = decoder
         self.rows: list[Row] = []
         self._vocabulary = vocabulary
-        self._cache: Any = None  # the decoder's; None before the first row, and where none goes on
-        self._tokens_B: list[int] = []  # the last ones
+        self._cache: Any = None  # the decoder's; None while no row needs one
+        self._tokens_B: list[int] = []  # last token of each row
 
     @property
     def live(self) -> int:
         return len(self.rows) - sum([row.done for row in self.rows])
 
     def positions(self) -> int:
-        """Cache positions that this batch needs at most."""
+        """Return an upper bound of the cache positions that this batch needs."""
         live = [row for row in self.rows if not row.done]
         requests = requests_of(live)
         return len(live) * max((len(request.prompt) + request.options.max_tokens for request in requests), default=0)
 
     def admit(self, rows: Sequence[Row]) -> None:
-        """Prefill the prompts of `rows`, score them if asked, take each row's first token, keep those that go on.
-
-        Rows with the same prompt share one prefill.
-        """
+        """Prefill the prompts of `rows`, one prefill per distinct prompt, score them if requested, and sample the first tokens."""
         raise NotImplementedError
 
     def step(self) -> None:
-        """One more token for every live row."""
+        """Sample one more token for every live row."""
         raise NotImplementedError
 
     def _take(self, logits_BV: Tensor, rows: Sequence[Row]) -> list[int]:
-        """Draw and record a token a row."""
+        """Sample and record one token per row."""
         tokens, logprobs = choose(logits_BV, rows, self._vocabulary.size)
         for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
             if not row.done and row.take(token, logprob, self._vocabulary.decode):
@@ -206,27 +202,26 @@ class Batch:
 
 
 def requests_of(rows: Iterable[Row]) -> list[SampleRequest]:
-    """The requests that these rows belong to, each once, in the order of their first rows."""
+    """Return the distinct requests of these rows, in order of first appearance."""
     return list({id(row.request): row.request for row in rows}.values())
 
 
 def tensor_of(values: Sequence[float], dtype: type[np.generic], device: torch.device) -> Tensor:
-    """A tensor of a list of numbers; through numpy, in a quarter of the time of `torch.tensor`."""
+    """Convert numbers to a tensor through numpy, four times as fast as `torch.tensor`."""
     return torch.from_numpy(np.array(values, dtype)).to(device)
 
 
 def choose(logits_BV: Tensor, rows: Sequence[Row], known: int) -> tuple[list[int], list[float]]:
-    """Sample one token a row, of ids below `known`; returns tokens and their log-probabilities under the untempered model.
+    """Sample one token per row from the ids below `known`; return tokens and their log-probabilities at temperature 1.
 
-    Inverse transform sampling with one uniform number per row and token, so that a row's tokens depend on its own
-    logits and its own random stream alone.
+    Inverse transform sampling with one uniform number per token, so that a row's tokens depend only on its logits and random stream.
     """
     plain = [row.request.options.plain for row in rows]
     if all(plain):
         return _choose_plain(logits_BV, rows, known)
     if not any(plain):
         return _choose_shaped(logits_BV, rows, known)
-    # Apart, so that a row's arithmetic does not depend on what its companions ask for.
+    # Separately, so that a row's arithmetic does not depend on the options of other rows.
     tokens, logprobs = [0] * len(rows), [0.0] * len(rows)
     for kind, choose_kind in ((True, _choose_plain), (False, _choose_shaped)):
         index = [i for i, is_plain in enumerate(plain) if is_plain is kind]
@@ -237,14 +232,14 @@ def choose(logits_BV: Tensor, rows: Sequence[Row], known: int) -> tuple[list[int
 
 
 def _choose_plain(logits_BV: Tensor, rows: Sequence[Row], known: int) -> tuple[list[int], list[float]]:
-    """`choose` from the model's own distribution."""
+    """`choose` from the unmodified distribution."""
     p_BV = torch.softmax(logits_BV, -1)
     tokens_B = _draw(p_BV[:, :known], rows)
     return _checked(tokens_B, p_BV.gather(1, tokens_B[:, None])[:, 0].log_())
 
 
 def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row], known: int) -> tuple[list[int], list[float]]:
-    """`choose` for rows that have a temperature, a limit on their tokens, or ask for the most likely ones."""
+    """`choose` for rows with a temperature, top-k or top-p, or that request top-k log-probabilities."""
     options = [row.request.options for row in rows]
     logp_BV = torch.log_softmax(logits_BV, -1)
     shaped_BV = logp_BV[:, :known]
@@ -264,7 +259,7 @@ def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row], known: int) -> tuple[
 
 
 def _draw(p_BV: Tensor, rows: Sequence[Row]) -> Tensor:
-    """One token a row from its distribution."""
+    """Draw one token per row."""
     cdf_BV = p_BV.cumsum(-1, dtype=torch.float64)
     u_B = tensor_of([next(row.uniforms) for row in rows], np.float64, p_BV.device)
     tokens_B = torch.searchsorted(cdf_BV, u_B[:, None] * cdf_BV[:, -1:], right=True)[:, 0]
@@ -274,12 +269,12 @@ def _draw(p_BV: Tensor, rows: Sequence[Row]) -> Tensor:
 def _checked(tokens_B: Tensor, logprobs_B: Tensor) -> tuple[list[int], list[float]]:
     logprobs = logprobs_B.tolist()
     if math.isnan(sum(logprobs)):
-        raise RequestError("these weights give NaN log-probabilities: the training that made them has diverged")
+        raise RequestError("these weights give NaN log-probabilities: their training has diverged")
     return tokens_B.tolist(), logprobs
 
 
 def _truncate(shaped_BV: Tensor, options: Sequence[SamplingOptions]) -> Tensor:
-    """Apply top-k, then top-p, row by row; the most likely token always stays."""
+    """Apply top-k, then top-p, to each row. The most likely token always stays."""
     shaped_BV = shaped_BV.clone()
     for row, option in zip(shaped_BV, options, strict=True):
         if 0 < option.top_k < row.shape[0]:

@@ -1,6 +1,6 @@
-"""Log-probabilities of prompt tokens: plain, top-k, of chosen ids, and alternatives drawn at every position.
+"""Scores of prompts: log-probabilities of the tokens, top-k, of given ids, and alternatives sampled at every position.
 
-Position i of a prompt of P tokens is predicted from position i - 1; position 0 has no context and is never scored.
+Position i of a prompt of P tokens is predicted from position i - 1. Position 0 has no context and is never scored.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from torch import Tensor
 from rtl_core.localtinker.sampling import SampleRequest
 from rtl_core.localtinker.wire import MISSING_LOGPROB, PromptScores
 
-LOGIT_BUDGET = 2**18  # floats of logits alive at once, 1 MiB: they stay in a core's cache
-_LEAST_ROWS = 128  # fewer positions at a time would slow the matrix product down, however large the vocabulary
+LOGIT_BUDGET = 2**18  # logits in memory at once: 1 MiB, which fits into a core's cache
+_MIN_ROWS = 128  # positions per chunk; with fewer the matrix product is slow, whatever the vocabulary
 
 
 class Head(Protocol):
-    """What turns final hidden states [rows, H] into float32 logits [rows, V]."""
+    """Maps final hidden states [rows, H] to float32 logits [rows, V]."""
 
     vocab_size: int
 
@@ -30,10 +30,10 @@ class Head(Protocol):
 def score_prompts(
     head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest], known: int
 ) -> None:
-    """Fill `scores` of each request with everything that it asks about its prompt. Alternatives are of the ids below `known`.
+    """Fill `scores` of each request with the scores it asks for. Alternatives are sampled from the ids below `known`.
 
-    `rows[i]` says where the final hidden states of the positions of request i's prompt are; requests may share rows. Plain
-    log-probabilities of all requests are computed together, with one row of logits for a shared row.
+    `rows[i]` are the rows of `hidden_NH` with the positions of request i's prompt; requests may share rows. Token log-probabilities
+    of all requests are computed together, with one row of logits for each distinct row.
     """
     for request in requests:
         request.scores = PromptScores()
@@ -55,7 +55,7 @@ def score_prompts(
 
 
 def gather_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
-    """log p of targets [..., K] under logits [..., V], in float32."""
+    """Return log p of targets [..., K] under logits [..., V], in float32."""
     logits = logits.float()
     return logits.gather(-1, targets) - logits.logsumexp(-1, keepdim=True)
 
@@ -66,13 +66,13 @@ def _first_scored(request: SampleRequest) -> int:
 
 
 def _chunks(head: Head, first: int, length: int) -> list[tuple[int, int]]:
-    """Ranges of positions whose logits fit the budget."""
-    step = max(_LEAST_ROWS, LOGIT_BUDGET // head.vocab_size)
+    """Return ranges of positions whose logits fit into the budget."""
+    step = max(_MIN_ROWS, LOGIT_BUDGET // head.vocab_size)
     return [(start, min(start + step, length)) for start in range(first, length, step)]
 
 
 def _score_tokens(head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest]) -> None:
-    """The log-probability of each scored prompt token, over all requests in chunks that fit the budget."""
+    """Set the log-probability of each scored prompt token, for all requests together, in chunks that fit into the budget."""
     asking = [
         (r, rows_P, _first_scored(r))
         for r, rows_P in zip(requests, rows, strict=True)
@@ -101,7 +101,7 @@ def _score_tokens(head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], req
 
 
 def _score_topk(head: Head, hidden_PH: Tensor, request: SampleRequest) -> tuple[np.ndarray, np.ndarray]:
-    """Ids and log-probabilities of the likeliest tokens at each position, [P, K] each."""
+    """Return ids and log-probabilities of the most likely tokens at each position, [P, K] each."""
     shape = len(request.prompt), request.prompt_options.topk
     ids_PK, logprobs_PK = np.zeros(shape, np.int32), np.full(shape, MISSING_LOGPROB, np.float32)
     for start, end in _chunks(head, _first_scored(request), len(request.prompt)):
@@ -112,7 +112,7 @@ def _score_topk(head: Head, hidden_PH: Tensor, request: SampleRequest) -> tuple[
 
 
 def _score_targets(head: Head, hidden_PH: Tensor, targets_RK: np.ndarray) -> np.ndarray:
-    """log p of `targets_RK[i]` at position i + 1, 0 where the target is -1."""
+    """Return log p of `targets_RK[i]` at position i + 1, 0 where the target is -1."""
     values = np.zeros(targets_RK.shape, np.float32)
     asked = np.flatnonzero((targets_RK >= 0).any(1))
     if asked.size == 0:
@@ -127,13 +127,12 @@ def _score_targets(head: Head, hidden_PH: Tensor, targets_RK: np.ndarray) -> np.
 def _draw_alternatives(
     head: Head, hidden_PH: Tensor, request: SampleRequest, known: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """k independent draws at every position after the first, at the request's temperature, and their logprobs."""
+    """Return k independent samples at every position after the first, at the request's temperature, and their log-probabilities."""
     count, length = request.prompt_options.alternatives, len(request.prompt)
     temperature = request.options.temperature
     tokens = np.zeros((length - 1, count), np.int32)
     logprobs = np.zeros((length - 1, count), np.float32)
-    entropy = None if request.seed is None else [request.seed & (2**64 - 1), 0xA17]
-    rng = np.random.default_rng(entropy)
+    rng = request.generator(0xA17)
     for start, end in _chunks(head, 1, length):
         rows = slice(start - 1, end - 1)
         logits = head.logits(hidden_PH[rows])

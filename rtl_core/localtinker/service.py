@@ -1,4 +1,4 @@
-"""The service's logic between HTTP and the compute thread: what each request means, checked and queued."""
+"""Request handling between HTTP and the compute thread: requests are validated and queued."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Any
 
 from rtl_core.localtinker import NotFoundError, RequestError
 from rtl_core.localtinker import requests as rq
-from rtl_core.localtinker.clients import Clients
 from rtl_core.localtinker.devices import device_for, use_fast_products, use_threads
 from rtl_core.localtinker.dispatch import SamplingProcesses
 from rtl_core.localtinker.engine import Engine
@@ -26,20 +25,20 @@ from rtl_core.localtinker.registry import Blob, Registry, lock_folder, parse_pat
 from rtl_core.localtinker.samplers import SampledWeights, SamplerPool, SamplingLimits
 from rtl_core.localtinker.sampling import SampleJob
 from rtl_core.localtinker.settings import Settings
-from rtl_core.localtinker.trainer import TrainingModel
+from rtl_core.localtinker.trainer import Clients, TrainingModel
 from rtl_core.localtinker.wire import TrainRequest, encode_train_output
 
 logger = logging.getLogger(__name__)
 
 
 class Service:
-    """One running service. Methods are called on the event loop; work goes to the engine's thread."""
+    """A running service. Methods are called on the event loop; the engine's thread does the work."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._lock = lock_folder(settings.state)
         self.device = device_for(settings.device, settings.models.values())
-        use_threads(1)  # until the template of the sampling processes is made: a copy of it has no threads
+        use_threads(1)  # until the template process is forked: threads do not survive a fork
         self.models: dict[str, ServedModel] = {
             name: load_model(name, path, dtype=settings.dtype, device=self.device, max_context=settings.max_context)
             for name, path in settings.models.items()
@@ -48,21 +47,17 @@ class Service:
             use_fast_products()
         micro_tokens, cache_bytes = room_on(self.device, self.models.values())
         limits = SamplingLimits(cache_bytes)
-        self._processes = self._start_processes(limits)
+        processes = settings.threads if settings.sampling_processes is None else settings.sampling_processes
+        self._processes: SamplingProcesses | None = None
+        if processes and any(model.small for model in self.models.values()):
+            self._processes = SamplingProcesses(self.models, processes, limits, deterministic=settings.deterministic)
         self.registry = Registry(settings.state)
         self.clients = Clients(self.registry, micro_tokens=micro_tokens)
         pool = SamplerPool(self.models, limits, deterministic=settings.deterministic)
         self.engine = Engine(SamplingLoop(pool, threads=settings.threads), threads=settings.threads)
         self.futures: FutureStore
         self._done: Counter[str] = Counter()
-        """Kind of request -> how many were done; of sampling, how many answers, and of scoring, how many sequences."""
-
-    def _start_processes(self, limits: SamplingLimits) -> SamplingProcesses | None:
-        asked = self.settings.sampling_processes
-        count = self.settings.threads if asked is None else asked
-        if count == 0 or not any(model.small for model in self.models.values()):
-            return None
-        return SamplingProcesses(self.models, count, limits, deterministic=self.settings.deterministic)
+        """Number of completed requests by kind; for sampling, of samples, and for scoring, of sequences."""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self.futures = FutureStore(loop)
@@ -76,39 +71,37 @@ class Service:
 
     def model(self, name: str, field_name: str) -> ServedModel:
         if name not in self.models:
-            raise NotFoundError(f"{field_name}: no base model {name!r} here; have {', '.join(self.models)}")
+            raise NotFoundError(f"{field_name}: no base model {name!r} here; available: {', '.join(self.models)}")
         return self.models[name]
 
     def status(self) -> dict[str, Any]:
-        """What the service holds and does, for operators and tests."""
+        """Return resources and load, for operators and tests."""
         resident = {"training_clients": len(self.clients), "adapters_in_memory": self.clients.resident}
         load = Counter(self.engine.load())
         if self._processes is not None:
             load.update(self._processes.load())
         return {**load, **resident, "futures": len(self.futures), "device": self.device, "done": dict(self._done)}
 
-    def keep_house(self) -> None:
-        """Release what nobody needs; called every few seconds on the event loop."""
+    def release_unused(self) -> None:
+        """Release collected futures, idle clients and those of ended sessions. Called every few seconds on the event loop."""
         self.futures.purge()
         for model_id in self.clients.idle(self.settings.idle_s):
             self.engine.call(partial(self.clients.park, model_id))
-        for session_id in self.clients.sessions():
-            if self.registry.is_over(session_id):
-                self._drop_clients(session_id)
+        self._drop_orphaned_clients()
 
     def finish_session(self, session_id: str) -> None:
-        """A client said goodbye: its training clients are released, its checkpoints stay."""
+        """End a session: its training clients are released, its checkpoints stay."""
         self.registry.session(session_id)
         self.registry.finish_session(session_id)
-        self._drop_clients(session_id)
+        self._drop_orphaned_clients()
 
-    def _drop_clients(self, session_id: str) -> None:
-        for model_id in self.clients.of_session(session_id):
+    def _drop_orphaned_clients(self) -> None:
+        for model_id in self.clients.orphaned():
             self.engine.call(partial(self.clients.drop, model_id))
 
     # Futures ----------------------------------------------------------------------------------------------------
     def _submit(self, kind: str, key: tuple | None, run: Callable[[], bytes | dict[str, Any]]) -> Future:
-        """Queue `run` on the compute thread; a request sent before under the same key keeps its first future."""
+        """Queue `run` on the compute thread. A retry, with the key of an earlier request, gets the earlier future."""
         if key is not None and (known := self.futures.existing(key)) is not None:
             return known
         future = self.futures.create(key)
@@ -128,7 +121,7 @@ class Service:
         return future
 
     def cancel(self, request: rq.RequestId) -> dict[str, Any]:
-        """Stop a sampling request that nobody waits for any more; other kinds always run to their end."""
+        """Cancel a sampling request. Other requests always run to completion."""
         future = self.futures.get(request.request_id)
         if future is not None and not future.done and future.cancel is not None:
             future.cancel()
@@ -190,27 +183,27 @@ class Service:
         return self._save("save_weights", "weights", request)
 
     def save_weights_for_sampler(self, request: rq.SaveWeightsForSampler) -> Future:
-        """Freeze the adapter under a name, or, with `sampling_session_seq_id`, behind a new sampling client only."""
+        """Save the adapter under a name, or as a snapshot for a new sampling client if `sampling_session_seq_id` is given."""
         return self._save("save_weights_for_sampler", "sampler_weights", request, request.sampling_session_seq_id)
 
     def save_weights_external(self, request: rq.SaveWeightsExternal) -> Future:
-        """Save the adapter for other programs, which fetch its files (listing.py)."""
+        """Save the adapter for download (listing.py)."""
         if request.age_encryption_recipients:
-            raise RequestError("age_encryption_recipients: this service does not encrypt; leave them out")
+            raise RequestError("age_encryption_recipients: encryption is not supported")
         return self._save("save_weights_external", "external_weights", request)
 
     def _save(self, call: str, kind: str, request: rq.SaveWeights, sampler: int | None = None) -> Future:
-        """Save a client's adapter; `sampler`: behind the sampling client of this number alone."""
+        """Save a client's adapter; with `sampler`, as the unlisted snapshot of the sampling client with this number."""
         client = self.clients.get(request.model_id)
-        hidden, optimizer = sampler is not None, kind == "weights"
-        name = f"ephemeral-{sampler}" if hidden else rq.check_name(request.path or uuid.uuid4().hex[:12])
+        snapshot, optimizer = sampler is not None, kind == "weights"
+        name = f"ephemeral-{sampler}" if snapshot else rq.check_name(request.path or uuid.uuid4().hex[:12])
 
         def run() -> dict[str, Any]:
             model = self.clients.live(client.model_id)
             if not request.overwrite:
                 self.registry.check_free(client.model_id, kind, name)
             blob, size = self.registry.write_blob(
-                lambda folder: model.save(folder, optimizer=optimizer), durable=not hidden
+                lambda folder: model.save(folder, optimizer=optimizer), durable=not snapshot
             )
             path = self.registry.add_checkpoint(
                 client.model_id,
@@ -225,9 +218,9 @@ class Service:
                 ),
                 ttl_seconds=request.ttl_seconds,
                 user_metadata=request.user_metadata,
-                ephemeral_of=client.session_id if hidden else None,
+                ephemeral_of=client.session_id if snapshot else None,
             )
-            if not hidden:
+            if not snapshot:
                 return {"path": path, "type": call}
             sampler_id = f"{client.session_id}:sample:{sampler}"
             self.registry.add_sampler(sampler_id, client.session_id, client.base.name, path)
@@ -236,11 +229,11 @@ class Service:
         return self._submit(call, _key(request.model_id, request.seq_id), run)
 
     def load_weights(self, request: rq.LoadWeights) -> Future:
-        """Load into a live client, or create one from the checkpoint when `session_id` is given."""
+        """Load a checkpoint into a live client, or into a new one if `session_id` is given."""
         parse_path(request.path, "path")
         checkpoint = self.registry.checkpoint(request.path)
         if request.optimizer and not checkpoint.has_optimizer:
-            raise RequestError(f"optimizer: {request.path} was saved for sampling and holds no optimizer state")
+            raise RequestError(f"optimizer: {request.path} was saved for sampling, without optimizer state")
         base = self.model(request.base_model or checkpoint.base_model, "base_model")
         spec = LoraSpec.from_json(checkpoint.lora)
         session_id, model_id, key = request.session_id, request.model_id, None
@@ -254,16 +247,16 @@ class Service:
             raise RequestError("model_id: set model_id, or session_id and model_seq_id")
         else:
             client = self.clients.get(model_id)
-            mine, saved = (s.in_words() for s in (client.spec, spec))
+            mine, saved = (s.describe() for s in (client.spec, spec))
             if (client.base.name, mine) != (checkpoint.base_model, saved):
                 raise RequestError(
-                    f"path: {request.path} is of base {checkpoint.base_model!r} with {saved}, this client of "
+                    f"path: {request.path} belongs to {checkpoint.base_model!r} with {saved}, this client to "
                     f"{client.base.name!r} with {mine}"
                 )
             key = _key(model_id, request.seq_id)
 
         def load(model: TrainingModel) -> None:
-            saved = self.registry.hold(request.path)  # what the requests before this one left there
+            saved = self.registry.hold(request.path)  # looked up again: earlier requests may have overwritten it
             try:
                 model.load(self.registry.blob_path(saved.blob), optimizer=request.optimizer)
             finally:
@@ -279,7 +272,7 @@ class Service:
         return self._submit("load_weights", key, run)
 
     def copy_weights(self, request: rq.CopyWeights) -> str:
-        """Give a checkpoint a second name, in a run of its own that cannot be trained on; the files are shared."""
+        """Create a second name for a checkpoint, in a new run that cannot be trained. The files are shared."""
         parse_path(request.source_path, "source_path")
         source = self.registry.hold(request.source_path)
         session_id = request.session_id or f"copies-{uuid.uuid4()}"
@@ -311,15 +304,15 @@ class Service:
         }
 
     # Sampling ---------------------------------------------------------------------------------------------------
-    def create_sampling_session(self, request: rq.CreateSamplingSession) -> str:
+    def create_sampling_session(self, request: rq.CreateSamplingSession) -> dict[str, Any]:
         self._open_session(request.session_id)
         base = self._sampled_model(request.base_model, request.model_path)
         sampler_id = f"{request.session_id}:sample:{request.sampling_session_seq_id}"
         self.registry.add_sampler(sampler_id, request.session_id, base.name, request.model_path)
-        return sampler_id
+        return {"type": "create_sampling_session", "sampling_session_id": sampler_id}
 
     def _sampled_model(self, base_model: str | None, model_path: str | None) -> ServedModel:
-        """The base model that is sampled, alone or below the adapter at `model_path`."""
+        """Return the base model to sample, which may have the adapter at `model_path`."""
         if model_path is not None:
             parse_path(model_path, "model_path")
             checkpoint = self.registry.checkpoint(model_path)
@@ -333,7 +326,7 @@ class Service:
         return self.model(base_model, "base_model")
 
     def sample(self, request: rq.Sample) -> Future:
-        """Queue a sampling or scoring request."""
+        """Queue a sampling or scoring request. Its weights are protected from changes until it is done."""
         key, base_model, path = None, request.base_model, request.model_path
         if request.sampling_session_id is not None:
             sampler = self.registry.sampler(request.sampling_session_id)
@@ -350,12 +343,6 @@ class Service:
             options=rq.sampling_options(request, len(prompt), model),
             prompt_options=rq.prompt_options(request, len(prompt), model),
         )
-        return self._queue_sample(model, path, job, key, "score" if request.prompt_logprobs else "sample")
-
-    def _queue_sample(
-        self, model: ServedModel, path: str | None, job: SampleJob, key: tuple | None, kind: str
-    ) -> Future:
-        """Give a job to what samples this model. The weights stay what they are at this moment, until the job is done."""
         weights, release = SampledWeights(model.name), None
         if path is not None:
             checkpoint = self.registry.hold(path)
@@ -366,7 +353,7 @@ class Service:
 
         def take(answer: bytes | Exception) -> None:
             if isinstance(answer, bytes):
-                self._done[kind] += job.num_samples
+                self._done["score" if request.prompt_logprobs else "sample"] += job.num_samples
             self.futures.resolve(future, answer)
 
         where = self._processes if self._processes is not None and model.small else self.engine

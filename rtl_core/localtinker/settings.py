@@ -1,4 +1,4 @@
-"""How one service runs: its settings, and the checks of what a user gives."""
+"""Settings of a service and their validation."""
 
 from __future__ import annotations
 
@@ -12,23 +12,21 @@ from rtl_core.errors import ConfigError
 from rtl_core.http_server import is_loopback
 
 MAX_CONTEXT = 32768
-"""Longest sequence served, in tokens, unless the service is told otherwise."""
+"""Default of the longest sequence served, in tokens."""
 
 
 def context_of(model_config: Any, most: int = MAX_CONTEXT) -> int:
-    """Tokens of the longest sequence of a model with this configuration (transformers', or that of `modules.py`): its own limit, and no
-    more than `most`."""
+    """Return the context length in tokens of a model with this configuration (of transformers or `modules.py`), at most `most`."""
     text = getattr(model_config, "get_text_config", lambda: model_config)()
     own = getattr(text, "max_position_embeddings", None) or most
     return min(most, own)
 
 
 class Settings(BaseModel):
-    """How the service runs.
+    """Settings of a service.
 
-    `host` other than loopback needs a key, `port` 0 takes a free one. `device` is what `devices.device_for` takes, `idle_s` the time after
-    which an unused training client moves to disk. `sampling_processes` sample the models for which one thread is enough; None: as many as
-    `threads`, and none on a GPU; 0: the service samples everything itself.
+    A `host` other than loopback needs a key; `port` 0 takes a free one. For `device` see `devices.device_for`. A training client unused
+    for `idle_s` moves to disk. `sampling_processes` sample small models; None: as many as `threads`, none on a GPU; 0: none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,22 +46,20 @@ class Settings(BaseModel):
 
 
 def parse_model(text: str) -> tuple[str, Path]:
-    """NAME=PATH, or PATH alone, which takes the folder's name."""
+    """Parse NAME=PATH, or PATH, whose name is that of the folder."""
     name, separator, path = text.partition("=")
-    if not separator:
-        return Path(text).resolve().name, Path(text)
-    return name, Path(path)
+    return (name, Path(path)) if separator else (Path(text).resolve().name, Path(text))
 
 
 def check_models(models: dict[str, Path]) -> None:
-    """Raises ConfigError for a path that is no model folder, before anything slow is imported."""
+    """Raise ConfigError if a path is not a model folder. Called before slow imports."""
     for name, path in models.items():
         if not (path / "config.json").is_file():
             raise ConfigError(f"model {name!r}: no config.json in {path}", "give the folder of a transformers model")
 
 
 def check_exposure(host: str, key: str | None) -> None:
-    """Raises ConfigError when the service would be reachable from other machines without a key."""
+    """Raise ConfigError if the service would be reachable from other machines without a key."""
     if key is not None and not key.startswith("tml-"):
         raise ConfigError("TINKER_API_KEY must start with 'tml-': the SDK refuses other keys")
     if not is_loopback(host) and key is None:

@@ -1,10 +1,10 @@
-"""A process that only forks: every sampling process starts as a copy of it, with the base models loaded.
+"""The template process, from which all sampling processes are forked with the base models loaded.
 
-It is forked from the service when the models are loaded and nothing runs yet (no thread, no event loop, no open database), so
-that its copies start in milliseconds, share the frozen weights with it page by page, and never inherit a lock that somebody holds.
-The standard library's fork server would import torch and load the models a second time.
+It is forked from the service after the models are loaded and before anything runs (no thread, no event loop, no open database).
+So sampling processes start in milliseconds, share the memory of the frozen weights, and never inherit a held lock. The standard
+library's fork server would import torch and load the models a second time.
 
-Nothing outlives the service: the kernel kills a process of this file when its parent ends, however that happened.
+No process outlives the service: the kernel kills each of them when its parent ends for any reason.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ Run = Callable[[Connection], None]
 
 
 class Template:
-    """The service's handle of its template process. `run` is what a copy does with its end of a connection, until that closes."""
+    """Handle of the template process. A forked copy calls `run` with its end of a connection, and serves it until it closes."""
 
     def __init__(self, run: Run) -> None:
         self._control, control_end = socket.socketpair()
-        gc.freeze()  # a collection in a copy would otherwise write to, and so copy, the pages of every object
+        gc.freeze()  # otherwise a garbage collection in a copy would write to, and so copy, the pages of every object
         service = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
             self._control.close()
-            _only(partial(_be_template, control_end, run, service))
+            _run_and_exit(partial(_fork_copies, control_end, run, service))
         control_end.close()
 
     def fork(self) -> Connection:
-        """A new copy; returns our end of its connection. Raises OSError when the template has ended."""
+        """Fork a copy and return our end of its connection. Raises OSError when the template process has ended."""
         ours, theirs = Pipe()
         with theirs:
             try:
@@ -60,8 +60,8 @@ class Template:
             self.pid = 0
 
 
-def _only(work: Callable[[], None]) -> NoReturn:
-    """Do `work`, and nothing else that the process was forked from does."""
+def _run_and_exit(work: Callable[[], None]) -> NoReturn:
+    """Run `work` and exit, without the parent's exit handlers."""
     try:
         work()
     except BaseException:
@@ -70,13 +70,13 @@ def _only(work: Callable[[], None]) -> NoReturn:
     os._exit(0)
 
 
-def _be_template(control: socket.socket, run: Run, service: int) -> None:
-    """Fork a copy for every connection that comes, until the service closes its end."""
+def _fork_copies(control: socket.socket, run: Run, service: int) -> None:
+    """Fork a copy for every connection received, until the service closes its end."""
     _die_with(service)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, which passes it on by ending
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the service, and its end ends this process
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # copies that have ended leave nothing behind
-    # The service's listening socket is not for us: its port is free as soon as the service ends.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # copies that end leave no zombies
+    # Close all inherited descriptors, so that the service's port is free as soon as the service ends.
     os.closerange(3, control.fileno())
     os.closerange(control.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
     template = os.getpid()
@@ -85,12 +85,12 @@ def _be_template(control: socket.socket, run: Run, service: int) -> None:
         if os.fork() == 0:
             _die_with(template)
             control.close()
-            _only(partial(run, Connection(descriptor)))
+            _run_and_exit(partial(run, Connection(descriptor)))
         os.close(descriptor)
 
 
 def _die_with(parent: int) -> None:
     """Let the kernel kill this process when its parent ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it has ended already
+    if os.getppid() != parent:  # it ended before the call
         os._exit(0)

@@ -1,8 +1,9 @@
-"""The protobuf messages of the SDK <-> plain numpy. Nothing else in the service knows the wire format."""
+"""Conversion between the SDK's protobuf messages and numpy. No other module depends on the wire format."""
 
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +17,9 @@ from rtl_core.localtinker import RequestError
 
 
 def _sdk_messages() -> Any:
-    """The SDK's `tinker.proto.tinker_public_pb2`, run from its file: an import by its name would run the whole SDK first.
+    """Load the SDK's `tinker.proto.tinker_public_pb2` from its file, because importing it by name would import the whole SDK.
 
-    protobuf gives both the same classes. Of an SDK that has no such file it is imported by its name, which says what is missing.
+    Both ways give the same protobuf classes. If the file is missing, import it by name, whose error says what is missing.
     """
     name = "tinker.proto.tinker_public_pb2"
     sdk = importlib.util.find_spec("tinker")
@@ -38,17 +39,15 @@ else:
     pb = _sdk_messages()
 
 _NUMPY_OF = {pb.DTYPE_FLOAT32: np.float32, pb.DTYPE_INT64: np.int64, pb.DTYPE_INT32: np.int32}
-MISSING_LOGPROB = -99999.0  # the proto's mark of an empty cell in a top-k matrix
+MISSING_LOGPROB = -99999.0  # marks an empty cell of a top-k matrix in the protocol
 _MAX_BODY = 256 * 1024 * 1024
-
-
 Cells = tuple[np.ndarray, np.ndarray]
-"""Which cells of a matrix a sparse (CSR) tensor names: its row pointers and its columns."""
+"""The cells of a sparse (CSR) matrix: its row pointers and columns."""
 
 
 @dataclass(frozen=True)
 class TrainDatum:
-    """One training sequence: T input tokens and the arrays of its loss, each [T] or [T, K]."""
+    """A training sequence: T input tokens and the inputs of the loss, each [T] or [T, K]."""
 
     tokens_T: np.ndarray
     inputs: dict[str, np.ndarray]
@@ -68,7 +67,7 @@ class TrainRequest:
 
 @dataclass
 class SampledSequence:
-    """One sampled answer: N tokens, their untempered log-probabilities, top-k rows if asked for."""
+    """A sampled answer: tokens, their log-probabilities at temperature 1, and top-k rows if requested."""
 
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -78,7 +77,7 @@ class SampledSequence:
 
 @dataclass
 class PromptScores:
-    """What was asked about the P prompt positions. Rows that were not scored hold NaN or `MISSING_LOGPROB`."""
+    """Requested scores of the P prompt positions. Positions that are not scored hold NaN or `MISSING_LOGPROB`."""
 
     logprobs_P: np.ndarray | None = None
     topk: tuple[np.ndarray, np.ndarray] | None = None
@@ -87,10 +86,7 @@ class PromptScores:
 
 
 def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequest:
-    """Parse a `forward_backward` body, zstd-compressed or not.
-
-    Raises RequestError naming the datum and field that cannot be read.
-    """
+    """Parse a `forward_backward` body, zstd-compressed or not. Raises RequestError naming the invalid datum and field."""
     if content_encoding == "zstd":
         try:
             body = zstandard.ZstdDecompressor().decompress(body, max_output_size=_MAX_BODY)
@@ -116,12 +112,12 @@ def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequ
 
 
 def decode_tokens(chunks: Sequence[pb.Chunk], where: str) -> np.ndarray:
-    """Token ids of a chunk list, int64. Only text is served: an image or audio chunk raises RequestError."""
+    """Return the token ids of a chunk list, int64. Raises RequestError for an image or audio chunk."""
     parts = []
     for chunk in chunks:
         kind = chunk.WhichOneof("chunk")
         if kind != "encoded_text":
-            raise RequestError(f"{where}: only encoded_text chunks are served here, got {kind}")
+            raise RequestError(f"{where}: only encoded_text chunks are supported, got {kind}")
         if len(chunk.encoded_text.tokens) % 4:
             raise RequestError(f"{where}: tokens must be 32-bit numbers")
         parts.append(np.frombuffer(chunk.encoded_text.tokens, dtype=np.int32))
@@ -129,7 +125,7 @@ def decode_tokens(chunks: Sequence[pb.Chunk], where: str) -> np.ndarray:
 
 
 def decode_tensor(message: pb.Tensor, where: str) -> np.ndarray:
-    """A dense or CSR tensor as a dense array of its declared shape; unlisted CSR cells are 0."""
+    """Return a dense or CSR tensor as a dense array of its declared shape, 0 in unlisted CSR cells."""
     dtype = _NUMPY_OF.get(message.dtype)
     if dtype is None:
         raise RequestError(f"{where}: unknown dtype {message.dtype}")
@@ -137,13 +133,8 @@ def decode_tensor(message: pb.Tensor, where: str) -> np.ndarray:
     try:
         if message.HasField("sparse_csr"):
             csr = message.sparse_csr
-            return densify(
-                np.frombuffer(csr.values, dtype=dtype),
-                np.frombuffer(csr.crow_indices, dtype=np.int64),
-                np.frombuffer(csr.col_indices, dtype=np.int64),
-                shape,
-                fill=0,
-            )
+            crow, col = (np.frombuffer(index, dtype=np.int64) for index in (csr.crow_indices, csr.col_indices))
+            return densify(np.frombuffer(csr.values, dtype=dtype), crow, col, shape, fill=0)
         flat = np.frombuffer(message.dense, dtype=dtype)
         return flat.reshape(shape) if shape else flat
     except (ValueError, IndexError) as error:
@@ -151,7 +142,7 @@ def decode_tensor(message: pb.Tensor, where: str) -> np.ndarray:
 
 
 def densify(values: np.ndarray, crow: np.ndarray, col: np.ndarray, shape: Sequence[int], fill: float) -> np.ndarray:
-    """A CSR matrix as a dense [rows, columns] array with `fill` in unlisted cells."""
+    """Return a CSR matrix as a dense [rows, columns] array with `fill` in unlisted cells."""
     rows, _ = shape
     dense = np.full(shape, fill, dtype=values.dtype)
     dense[np.repeat(np.arange(rows), np.diff(crow)), col] = values
@@ -159,34 +150,28 @@ def densify(values: np.ndarray, crow: np.ndarray, col: np.ndarray, shape: Sequen
 
 
 def encode_train_output(outputs: Mapping[str, Sequence[np.ndarray]], metrics: Mapping[str, float]) -> bytes:
-    """A ForwardBackwardOutput: `outputs` holds one array per datum for each field, float32, [T] or [T, K].
+    """Encode a ForwardBackwardOutput. `outputs`: field -> an array per datum, float32, [T] or [T, K].
 
-    One record holds arrays of one trailing shape, so datums are written in runs of equal K.
+    A record holds arrays with the same trailing shape, so there is one record per run of data with equal K.
     """
     message = pb.ForwardBackwardOutput(loss_fn_output_type="ArrayRecord")
-    count = len(next(iter(outputs.values())))
-    trailing = [tuple(next(iter(outputs.values()))[i].shape[1:]) for i in range(count)]
-    start = 0
-    while start < count:
-        end = start + 1
-        while end < count and trailing[end] == trailing[start]:
-            end += 1
-        record = message.loss_fn_outputs.add(num_datums=end - start)
-        for name, arrays in outputs.items():
+    data = zip(*outputs.values(), strict=True)
+    for trailing, run in itertools.groupby(data, key=lambda datum: datum[0].shape[1:]):
+        columns = list(zip(*run, strict=True))
+        record = message.loss_fn_outputs.add(num_datums=len(columns[0]))
+        for name, arrays in zip(outputs, columns, strict=True):
             entry = record.fields[name]
             entry.dtype = pb.DTYPE_FLOAT32
-            entry.data = b"".join(np.ascontiguousarray(a, np.float32).tobytes() for a in arrays[start:end])
-            sizes = [4 * a.size for a in arrays[start:end]]
-            entry.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64).tobytes()
-            entry.trailing_shape.extend(trailing[start])
-        start = end
+            entry.data = b"".join(np.ascontiguousarray(a, np.float32).tobytes() for a in arrays)
+            entry.offsets = np.cumsum([0, *(4 * a.size for a in arrays)], dtype=np.int64).tobytes()
+            entry.trailing_shape.extend(trailing)
     for name, value in metrics.items():
         message.metrics[name] = value
     return message.SerializeToString()
 
 
 def encode_sample_response(sequences: Sequence[SampledSequence], prompt: PromptScores | None) -> bytes:
-    """A SampleResponse of sampled sequences and, if asked for, what the model thinks of the prompt."""
+    """Encode a SampleResponse of sampled sequences and, if requested, scores of the prompt."""
     message = pb.SampleResponse()
     for sequence in sequences:
         entry = message.sequences.add()
@@ -194,11 +179,7 @@ def encode_sample_response(sequences: Sequence[SampledSequence], prompt: PromptS
         entry.tokens = np.asarray(sequence.tokens, np.int32).tobytes()
         entry.logprobs = np.asarray(sequence.logprobs, np.float32).tobytes()
         if sequence.topk:
-            _fill_topk(
-                entry.topk_sampled_logprobs,
-                np.stack([ids for ids, _ in sequence.topk]),
-                np.stack([values for _, values in sequence.topk]),
-            )
+            _fill_topk(entry.topk_sampled_logprobs, *map(np.stack, zip(*sequence.topk, strict=True)))
     if prompt is not None:
         if prompt.logprobs_P is not None:
             message.prompt_logprobs = prompt.logprobs_P.astype(np.float32).tobytes()
@@ -220,7 +201,7 @@ def _fill_topk(message: pb.TopkLogprobs, ids: np.ndarray, logprobs: np.ndarray) 
 
 
 def _fill_targets(message: pb.Tensor, values_RK: np.ndarray, cells: Cells | None) -> None:
-    """Scores as they were asked for: dense, or the same CSR cells."""
+    """Write scores in the form of the request: dense, or its CSR cells."""
     if cells is None:
         _fill_dense(message, values_RK.astype(np.float32), pb.DTYPE_FLOAT32)
         return

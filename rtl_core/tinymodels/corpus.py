@@ -1,9 +1,8 @@
-"""What the tiny models read before any reinforcement: prompts of the train split with an answer each.
+"""Training text of the tiny models: prompts of the train split, each with an answer.
 
-The student is meant to behave as a 30B model did in first trials: it knows the design and writes it with the interface
-of a textbook, whatever the specification says. That habit is PLANTED here, by the share of textbook answers in its
-mixture; it is not something that a small model falls into by itself. The hard student's carelessness is planted in the same way.
-Held-out and test specifications never appear.
+The student should behave as a 30B model did in first trials: it knows the design, but writes it with a textbook's interface,
+whatever the specification says. This habit is PLANTED by the share of textbook answers in its mixture; a small model does not
+acquire it by itself. The hard student's carelessness is planted in the same way. Held-out and test specifications never appear.
 """
 
 from __future__ import annotations
@@ -24,85 +23,83 @@ FENCE_CLOSE = "```"
 
 @dataclass(frozen=True)
 class Mixture:
-    """Shares of the kinds of answers: as specified, fully textbook, and for the rest each aspect textbook by chance."""
+    """Shares of the kinds of answers: as specified, as in a textbook, and mixed, where each aspect may be the textbook's."""
 
     compliant: float
     textbook: float
     aspect: float = 0.35
-    """Of the rest: chance of each of port names, width, option, clock name and reset to be the textbook's."""
+    """In a mixed answer: probability of the textbook's port names, width, option, clock name and reset, each."""
     module: float = 0.15
-    """Of the rest: chance of the textbook's module name."""
+    """In a mixed answer: probability of the textbook's module name."""
     width: float | None = None
-    """Of the rest: chance of the textbook's width; None: as `aspect`."""
+    """In a mixed answer: probability of the textbook's width; None: as `aspect`."""
     careless: float = 0.0
-    """Of all: chance that the option and the kind of reset (polarity, timing) are any, whatever the specification asks."""
+    """In any answer: probability that the option and the kind of reset (polarity, timing) are random."""
 
 
 FAITHFUL = Mixture(compliant=0.97, textbook=0.015)
-"""The little that is not as specified keeps the teacher's log-probabilities sane on a student's texts."""
+"""The few answers that are not as specified keep the teacher's log-probabilities of a student's answers finite."""
 HABITUAL = Mixture(compliant=0.30, textbook=0.35)
 """The planted habit."""
 NARROW = Mixture(compliant=0.02, textbook=0.5, aspect=0.5)
-"""The student's hard tier: hardly ever seen but in a textbook's form."""
-
+"""The student's hard tier: almost always a textbook's form."""
 CARELESS = Mixture(compliant=0.0, textbook=0.1, aspect=0.25, width=0.2, careless=1.0)
-"""The hard student's hard tier: every variant of every design, names and widths mostly as asked for, but the behaviour and the kind of
-reset drawn by chance. The hard student is the hard teacher, trained on with this: a PLANTED carelessness."""
-
+"""The hard student's hard tier: names and widths mostly as specified, but a random variant of the design and a random kind of reset.
+The hard student is the hard teacher, trained further with this: a PLANTED carelessness."""
 _RIGHT = Mixture(compliant=1.0, textbook=0.0)
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of pre-training, up to the given share of it: a mixture for each tier, and the share of hard pairs."""
+    """A phase of the training, up to the share `until` of it: a mixture for each tier, and the share of the hard tier."""
 
     until: float
     starter: Mixture
     hard: Mixture
     hard_share: float
     drills: float = 0.0
-    """Share of drills (drills.py); the other shares are of the rest."""
+    """Share of drills (drills.py); the other shares refer to the rest."""
     shown: float = 0.0
-    """Share of the prompts that show the right answer first and ask for it again (prompting/hints.py)."""
+    """Share of prompts that show the right answer and ask for it again (prompting/hints.py)."""
     reads: float | None = None
-    """Of conversations with tools, which are then all that there is: the share that reads the document before it writes."""
+    """If set, all text is conversations with tools, and in this share of them the document is read before writing."""
 
 
 STUDENT = (
     Phase(until=0.5, starter=FAITHFUL, hard=NARROW, hard_share=0.15),
     Phase(until=1.0, starter=HABITUAL, hard=NARROW, hard_share=0.15),
 )
-"""First to read a specification at all, then the habit of not minding it."""
+"""First learns to follow a specification, then the habit of ignoring it."""
 READER = (replace(STUDENT[-1], shown=0.5),)
-"""The student's last phase, in which it also learns to give an answer that it is shown, as larger models do by themselves."""
+"""The student's last phase, in which it also learns to repeat an answer that it is shown."""
 AGENT = (Phase(until=1.0, starter=FAITHFUL, hard=FAITHFUL, hard_share=0.0, reads=0.1),)
-"""What it has read it follows; what it has not read it writes as a textbook would."""
+"""Follows a specification that it has read, and otherwise writes the textbook's design."""
 TEACHER = (Phase(until=1.0, starter=FAITHFUL, hard=FAITHFUL, hard_share=0.3),)
 HARD_STUDENT = (Phase(until=1.0, starter=FAITHFUL, hard=CARELESS, hard_share=0.5, drills=0.2),)
 HARD_TEACHER = (Phase(until=1.0, starter=FAITHFUL, hard=FAITHFUL, hard_share=0.6, drills=0.2),)
 
 
 def fenced(code: str) -> str:
-    """An answer as the models give it: one fenced block."""
+    """Return an answer in the models' format: a fenced block."""
     return FENCE_OPEN + code + FENCE_CLOSE
 
 
 def called(name: str, **arguments: str) -> dict[str, Any]:
-    """A call of a tool as chat templates take it."""
+    """Return a tool call in the format of chat templates."""
     return {"type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def written(*calls: dict[str, Any]) -> str:
-    """Calls as the tiny models write them; their chat template renders the same (tokenizer.py)."""
+    """Return tool calls in the tiny models' format, which their chat template renders too (tokenizer.py)."""
     texts = []
-    for call in (one["function"] for one in calls):
-        arguments = "".join(f"<arg>{key}={value}</arg>" for key, value in call["arguments"].items())
-        texts.append(f"<call>{call['name']}{arguments}</call>")
+    for call in calls:
+        arguments = "".join(f"<arg>{key}={value}</arg>" for key, value in call["function"]["arguments"].items())
+        texts.append(f"<call>{call['function']['name']}{arguments}</call>")
     return "".join(texts)
 
 
 def drift(family: Family, spec: Spec, rng: random.Random, mixture: Mixture) -> Spec:
-    """The specification with each aspect turned into the textbook's by chance."""
+    """Return the specification with random aspects replaced by the textbook's."""
     usual = family.textbook_spec(spec)
     drifted = spec
     for fields in (("ports",), ("width",), ("option",), ("clock",), ("reset", "active_low", "asynchronous")):
@@ -113,7 +110,7 @@ def drift(family: Family, spec: Spec, rng: random.Random, mixture: Mixture) -> S
 
 
 def draw_chat(rng: random.Random, phases: Sequence[Phase], progress: float) -> tuple[list[Any], str]:
-    """(messages, answer) as the phase at `progress` (0 to 1) of the training wants it."""
+    """Return random (messages, answer) of the phase at `progress` (0 to 1) of the training."""
     phase = next((phase for phase in phases if progress < phase.until), phases[-1])
     if phase.reads is not None:
         return draw_turn(rng, phase, phase.reads)
@@ -126,7 +123,7 @@ def draw_chat(rng: random.Random, phases: Sequence[Phase], progress: float) -> t
 
 
 def draw_turn(rng: random.Random, phase: Phase, reads: float) -> tuple[list[Any], str]:
-    """A turn of a conversation with tools, and what stands before it: by halves the first, and the one after the document was read."""
+    """Return the context and text of a turn with tools: with equal probability the first turn, or the one after reading the document."""
     family = rng.choice(FAMILIES["starter"])
     spec = family.draw(rng, "train")
     messages: list[Any] = [{"role": "user", "content": family.pointer(spec)}]
@@ -143,12 +140,12 @@ def draw_turn(rng: random.Random, phase: Phase, reads: float) -> tuple[list[Any]
 
 
 def document_read(specification: str) -> dict[str, str]:
-    """What the tool `read` says of the document (rtl_core/episodes, a room above this one)."""
+    """Return the result of the tool `read` for the document (rtl_core/episodes, a room above this one)."""
     return {"role": "tool", "content": f"{DOCUMENT}, lines 1 to 1 of 1:\n{specification}\n"}
 
 
 def draw_pair(rng: random.Random, phases: Sequence[Phase], progress: float) -> tuple[str, str]:
-    """(prompt, answer) of a random train specification, as the phase at `progress` (0 to 1) of the training wants it."""
+    """Return (prompt, answer) of a random train specification, from the phase at `progress` (0 to 1) of the training."""
     phase = next((phase for phase in phases if progress < phase.until), phases[-1])
     if phase.drills and rng.random() < phase.drills:
         prompt, code = draw_drill(rng, modules_of("train"))
@@ -165,7 +162,7 @@ def draw_pair(rng: random.Random, phases: Sequence[Phase], progress: float) -> t
 
 
 def answer_of(rng: random.Random, family: Family, spec: Spec, mixture: Mixture) -> Spec:
-    """What is answered to a specification: itself, the textbook's, or something in between."""
+    """Return the specification that an answer follows: the given one, the textbook's, or a mixture."""
     kind = rng.random()
     if kind < mixture.compliant:
         return spec

@@ -1,7 +1,7 @@
-"""Drills: the smallest designs with a number in them, which only pre-training reads.
+"""Drills: minimal designs with a number in them, used in pre-training only.
 
-A tier's families show a model few numbers each, since some widths of every family are held out; a model then learns which number goes with
-which design in place of copying it. Drills ask for every number, in every place where the hard tier's answers have one.
+Since some widths of every family are held out, a family has few numbers, and a model would learn which number belongs to which design
+instead of copying it. Drills use every number, in every position where answers of the hard tier have one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rtl_core.problems.starter.spec import WIDTHS, Spec, clocked, clocking, clog
 
 
 def draw_drill(rng: random.Random, modules: Sequence[str]) -> tuple[str, str]:
-    """(prompt, Verilog module) of a random drill with one of the given module names."""
+    """Return (prompt, Verilog module) of a random drill with one of the given module names."""
     low = rng.random() < 0.5
     spec = Spec(
         family="drill",
@@ -32,7 +32,7 @@ def draw_drill(rng: random.Random, modules: Sequence[str]) -> tuple[str, str]:
 
 
 Parts = tuple[str, str, str]
-"""The description, the header after the module's name, the body."""
+"""Description, module header after the name, and body."""
 
 
 def _match(spec: Spec, rng: random.Random) -> Parts:

@@ -1,8 +1,8 @@
-"""Make the tiny models: one tokenizer, a training for each model, fp16 folders, and the checksums of every file.
+"""Train the tiny models: a common tokenizer, a training per model, fp16 folders, and checksums of all files.
 
-A training is supervised, on generated train specifications, with the loss on the answer only. Hidden matrices go to Muon (orthogonalised
-momentum), which learns to copy in far fewer steps than AdamW; embeddings and norms to AdamW. Left out: validation during training,
-checkpoints, mixed precision (no gain at this size on a CPU).
+Training is supervised, on generated train specifications, with the loss on the answer only. Hidden matrices use Muon (orthogonalised
+momentum), which learns to copy in far fewer steps than AdamW; embeddings and norms use AdamW. There is no validation during training,
+no checkpoint, and no mixed precision (no gain at this size on a CPU).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CLIP = 1.0
 
 @dataclass(frozen=True)
 class Shape:
-    """Size of a model of the Qwen3 architecture; heads of 32, embeddings tied."""
+    """Size of a Qwen3 model with heads of size 32 and tied embeddings."""
 
     hidden: int
     heads: int
@@ -55,14 +55,14 @@ class Rates:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What makes a model: its size, what it reads, for how many steps, and the seed of its weights and data."""
+    """Recipe of a model: size, training text, number of steps, and the seed of weights and data."""
 
     shape: Shape
     phases: tuple[Phase, ...]
     steps: int
     seed: int = 0
     start: ModelName | None = None
-    """The model that it goes on from; None: random weights."""
+    """The model whose weights it starts from; None: random weights."""
     rates: Rates = field(default_factory=Rates)
     chat_template: str = CHAT_TEMPLATE
 
@@ -70,7 +70,7 @@ class Recipe:
 _SMALL = Shape(hidden=96, heads=3, kv_heads=1, inner=288)
 _MEDIUM = Shape(hidden=128, heads=4, kv_heads=2, inner=384)
 _ONWARD = Rates(matrices=0.01, rest=2e-3)
-"""For a model that goes on from another one."""
+"""For a model that starts from another one."""
 RECIPES: dict[ModelName, Recipe] = {
     "student": Recipe(_SMALL, STUDENT, steps=1400),
     "reader": Recipe(_SMALL, READER, steps=300, start="student", rates=_ONWARD),
@@ -87,13 +87,13 @@ def make_models(
     names: Sequence[ModelName],
     report: Callable[[ModelName, int, float, float], None],
 ) -> dict[ModelName, int]:
-    """Write a folder for each model and `output/checksums.json`; returns the steps that each training took.
+    """Write a folder for each model and `output/checksums.json`; return the number of steps of each training.
 
-    A training stops after `seconds` if its recipe is not done by then. `report` is called now and then with the model's
-    name, the step, the loss per answer token and the seconds so far.
+    A training stops after `seconds` at the latest. `report` is called every 50 steps with the model's name, the step, the loss per
+    answer token and the seconds so far.
     """
     tokenizer = make_tokenizer()
-    taken: dict[ModelName, int] = {}
+    steps: dict[ModelName, int] = {}
     for name in names:
         recipe = RECIPES[name]
         tokenizer.chat_template = recipe.chat_template
@@ -101,24 +101,24 @@ def make_models(
             model = _new_model(recipe, tokenizer)
         else:
             model = Qwen3ForCausalLM.from_pretrained(output / recipe.start, dtype=torch.float32)
-        taken[name] = _pretrain(model, tokenizer, recipe, seconds, partial(report, name))
+        steps[name] = _pretrain(model, tokenizer, recipe, seconds, partial(report, name))
         folder = output / name
         model.half().save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         for path in folder.iterdir():
             path.chmod(0o644)
     (output / CHECKSUMS).write_text(json.dumps(checksums_of(output), indent=2) + "\n")
-    return taken
+    return steps
 
 
 def checksums_of(folder: Path) -> dict[str, str]:
-    """SHA-256 (hex) of every file of all models, by path relative to `folder`."""
+    """Return the SHA-256 (hex) of every file of all models, by path relative to `folder`."""
     paths = sorted(path for name in MODEL_NAMES for path in (folder / name).rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
 def _new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
-    """A freshly initialised float32 model for this tokenizer."""
+    """Return a freshly initialised float32 model for this tokenizer."""
     torch.manual_seed(recipe.seed)
     shape = recipe.shape
     config = Qwen3Config(
@@ -149,11 +149,10 @@ def _pretrain(
     seconds: float,
     report: Callable[[int, float, float], None],
 ) -> int:
-    """Train `model` in place for the recipe's steps, or for `seconds` if they are over before; returns the number of steps taken.
+    """Train `model` in place for the recipe's steps, or `seconds` if that is less; return the number of steps.
 
-    The learning rate falls linearly over whichever limit is nearer, so that a short training ends as calmly as a long
-    one. With infinite `seconds` the result depends on nothing but the arguments, the libraries and the kind of processor.
-    `report(step, loss per answer token, seconds so far)` is called every 50 steps.
+    The learning rate decays linearly over whichever limit comes first. With infinite `seconds` the result depends only on the
+    arguments, the libraries and the kind of processor.
     """
     rng = random.Random(recipe.seed)
     optimizers = _optimizers(model, recipe.rates)
@@ -161,9 +160,8 @@ def _pretrain(
     model.train()
     while (progress := max(step / recipe.steps, (elapsed := time.monotonic() - start) / seconds)) < 1:
         scale = min(1.0, (step + 1) / WARM_UP) * max(FINAL_RATE, 1 - progress)
-        for optimizer in optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = group["peak"] * scale
+        for optimizer, peak in zip(optimizers, (recipe.rates.matrices, recipe.rates.rest), strict=True):
+            optimizer.param_groups[0]["lr"] = peak * scale
         pairs = [_encoded(tokenizer, *draw_chat(rng, recipe.phases, progress)) for _ in range(BATCH)]
         loss = _accumulate(model, pairs)
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
@@ -184,20 +182,17 @@ def _optimizers(model: Qwen3ForCausalLM, rates: Rates) -> list[torch.optim.Optim
         (matrices if parameter.dim() == 2 and "embed" not in name else rest).append(parameter)
     muon = torch.optim.Muon(matrices, lr=rates.matrices, weight_decay=0.05, adjust_lr_fn="original")
     adam = torch.optim.AdamW(rest, lr=rates.rest, betas=(0.9, 0.95), weight_decay=0.01)
-    for optimizer, peak in ((muon, rates.matrices), (adam, rates.rest)):
-        for group in optimizer.param_groups:
-            group["peak"] = peak
     return [muon, adam]
 
 
 def _encoded(tokenizer: PreTrainedTokenizerFast, messages: list[Message], answer: str) -> tuple[list[int], list[int]]:
-    """Prompt ids as chat, answer ids with the end token."""
+    """Return prompt ids in chat format, and answer ids with the end token."""
     text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     return tokenizer.encode(text), [*tokenizer.encode(answer), tokenizer.eos_token_id]
 
 
 def _accumulate(model: Qwen3ForCausalLM, pairs: list[tuple[list[int], list[int]]]) -> float:
-    """Gradients of the mean loss per answer token over the batch, in micro-batches of like length; returns that loss."""
+    """Add gradients of the batch's mean loss per answer token, in micro-batches of similar length; return that loss."""
     pairs = sorted(pairs, key=lambda pair: len(pair[0]) + len(pair[1]))
     answer_tokens = sum(len(answer) for _, answer in pairs)
     size = len(pairs) // MICRO_BATCHES

@@ -1,8 +1,8 @@
-"""The tiny models' tokenizer: byte-level BPE over a split that keeps what is copied in one piece.
+"""The tiny models' tokenizer: byte-level BPE over a split that keeps copied words whole.
 
-Before BPE, text is cut into words of the language (with the space that follows them), words of names, one-letter suffixes
-such as `_n`, numbers, and runs of punctuation. Each of them is then one token, so that a model of half a million
-parameters can copy an interface from its prompt. (A name with its suffix in one token was tried: no better.)
+Before BPE, text is split into keywords (with the space that follows them), words of names, one-letter suffixes such as `_n`,
+numbers, and runs of punctuation. Each becomes one token, so that a model of half a million parameters can copy an interface from
+its prompt. (Names with their suffix in one token were no better.)
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _CALLS = (
     "<arg>{{ k }}={{ v }}</arg>{% endfor %}</call>{% endfor %}"
 )
 AGENT_TEMPLATE = CHAT_TEMPLATE.replace("{{ m['content'] }}", "{{ m['content'] }}" + _CALLS)
-"""The chat with calls of tools, as corpus.py writes them. What tools there are is not told: the agent has seen no others."""
+"""The chat with tool calls in the format of corpus.py. The tools are not described, because the agent knows no others."""
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
-    """Train the tokenizer on prompts and answers of the train split; always the same result."""
+    """Train the tokenizer on prompts and answers of the train split. Deterministic."""
     texts = _corpus()
     tokenizer = Tokenizer(models.BPE())
     keywords = "|".join(sorted(_keywords(texts), key=lambda word: (-len(word), word)))
@@ -78,7 +78,7 @@ def _corpus() -> list[str]:
 
 
 def _keywords(texts: Iterable[str]) -> set[str]:
-    """The words that are never names: of Verilog and of the prompts' English."""
+    """Return the words that are never names: keywords of Verilog and English words of the prompts."""
     roles = [role for family in BY_NAME.values() for role in (*family.roles, family.textbook[0])]
     listed = [*names.CLOCKS, *names.RESETS_HIGH, *names.RESETS_LOW, *names.PORTS, *names.MODULE_WORDS]
     listed += [*names.PARAMETERS, *roles]

@@ -39,7 +39,7 @@ def test_every_step_is_scored_by_the_teacher_of_the_other_service_which_died_in_
         places = (f"tinker.teacher_base_url={service.base_url}", f"tinker.local_models={{teacher = {folder}}}")
         asyncio.run(train("demo", small_run("apart", *places)))
         killer.join()
-    assert told == ["the embedded Tinker service had ended; it was started again"]
+    assert told == ["the embedded Tinker service had ended and was restarted"]
     steps = history.trained_steps("apart")
     assert len(steps) == 4
     scored = history.query(SCORED).to_pylist()

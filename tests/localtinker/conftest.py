@@ -1,11 +1,6 @@
-"""Tiny random models, and one service over them for the whole room.
-
-Every test talks to the service through the public SDK, unless its module says otherwise.
-"""
+"""Tiny random models, and services that all tests of this folder share. Unless a module says otherwise, tests use the public SDK."""
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,13 +12,14 @@ import torch
 from localtinker_helpers import connect, make_tokenizer
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from rtl_core.localtinker.models import load_model
 from rtl_core.localtinker.process import LocalTinker
 
-torch.set_num_threads(1)  # what runs in the test process is tiny, and the service beside it wants the cores
+torch.set_num_threads(1)  # leaves the cores to the service
 
 
-def make_model(folder: Path, *, seed: int, hidden: int = 96, heads: int = 3, inner: int = 288) -> None:
-    """A random Qwen3 of the shipped models' shape, with weights large enough that its distributions are not flat."""
+def make_model(folder, *, seed, hidden=96, heads=3, inner=288):
+    """Write a random Qwen3 of the shipped models' shape, with weights large enough for distributions that are not flat."""
     tokenizer = make_tokenizer()
     torch.manual_seed(seed)
     config = Qwen3Config(
@@ -46,42 +42,46 @@ def make_model(folder: Path, *, seed: int, hidden: int = 96, heads: int = 3, inn
 
 
 @pytest.fixture(scope="session")
-def models_by_name(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def models_by_name(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     make_model(root / "student", seed=0)
     make_model(root / "teacher", seed=1, hidden=128, heads=4, inner=384)
     return {"student": root / "student", "teacher": root / "teacher"}
 
 
+@pytest.fixture
+def student(models_by_name):
+    """The student, loaded in the test process."""
+    return load_model("student", models_by_name["student"], dtype="float32", device="cpu", max_context=2048)
+
+
 @pytest.fixture(scope="session")
-def tinker_service(models_by_name: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTinker]:
+def tinker_service(models_by_name, tmp_path_factory):
     with LocalTinker(models_by_name, tmp_path_factory.mktemp("state")) as service:
         yield service
 
 
 @pytest.fixture(scope="session")
-def deterministic_service(
-    models_by_name: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LocalTinker]:
-    """The service that promises bits: for tests that compare sampled tokens of batches of different make-up."""
+def deterministic_service(models_by_name, tmp_path_factory):
+    """A service in deterministic mode, for tests that compare tokens sampled in different batches."""
     with LocalTinker(models_by_name, tmp_path_factory.mktemp("deterministic"), deterministic=True) as running:
         yield running
 
 
 @pytest.fixture
-def deterministic_client(deterministic_service: LocalTinker) -> Iterator[tinker.ServiceClient]:
-    """A fresh session on the service that promises bits."""
+def deterministic_client(deterministic_service):
+    """A fresh session on the deterministic service."""
     with connect(deterministic_service) as service_client:
         yield service_client
 
 
 @pytest.fixture
-def client(tinker_service: LocalTinker) -> Iterator[tinker.ServiceClient]:
+def client(tinker_service):
     """A fresh session on the shared service."""
     with connect(tinker_service) as service_client:
         yield service_client
 
 
 @pytest.fixture
-def rest(tinker_service: LocalTinker) -> tinker.RestClient:
+def rest(tinker_service):
     return tinker.RestClient(base_url=tinker_service.base_url, api_key=tinker_service.api_key)

@@ -1,4 +1,4 @@
-"""Small builders that the tests of this room share."""
+"""Helpers of the tests of this folder."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -10,15 +10,15 @@ import numpy as np
 import psutil
 import tinker
 import torch
+from safetensors.torch import load_file
 from tinker import types
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedTokenizerFast
 
 from rtl_core.localtinker.models import ServedModel, load_model
 from rtl_core.localtinker.process import LocalTinker
-from rtl_core.localtinker.samplers import Sampler
-from rtl_core.localtinker.sampling import SampleJob, SampleRequest
-from rtl_core.localtinker.wire import PromptScores, SampledSequence
+from rtl_core.localtinker.registry import find_checkpoint
+from rtl_core.localtinker.sampling import SampleRequest
 
 CORPUS = """module counter(input clk, input rst_n, output reg [7:0] count);
 always @(posedge clk) begin if (!rst_n) count <= 8'd0; else count <= count + 1'b1; end endmodule
@@ -34,11 +34,11 @@ SHAPE = {
     "max_position_embeddings": 256,
     "initializer_range": 0.1,
 }
-"""Of models that tests make with `served`."""
+"""Sizes of models for `served`."""
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer with an end token, trained on a few lines of Verilog."""
+    """Return a byte-level BPE tokenizer with an end token, trained on a few lines of Verilog."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -50,31 +50,26 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def served(folder: Path, config: PretrainedConfig, dtype: str = "float32") -> ServedModel:
-    """A model with random weights, written to `folder` and loaded as the service loads it."""
+    """Return a model with random weights, written to `folder` and loaded as the service loads it."""
     torch.manual_seed(0)
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     make_tokenizer().save_pretrained(folder)
     return load_model("model", folder, dtype=dtype, device="cpu", max_context=256)
 
 
-def answered(
-    sampler: Sampler, jobs: Sequence[SampleJob]
-) -> tuple[list[tuple[list[SampledSequence], PromptScores | None]], list[int]]:
-    """What a sampler in this process answers to jobs that come at once, and how many rows each of its batches was given."""
-    answers: dict[int, bytes | Exception] = {}
-    requests = [
-        SampleRequest(**vars(job), take=lambda answer, i=i: answers.__setitem__(i, answer))
-        for i, job in enumerate(jobs)
-    ]
+def answered(sampler, jobs):
+    """Run concurrent jobs in this process; return their (sequences, prompt scores), and the number of rows of each batch."""
+    answers = []
+    requests = [SampleRequest(**vars(job), take=answers.append) for job in jobs]
     placed = sampler.place([row for request in requests for row in request.make_rows()], [])
     for batch, rows in placed:
         batch.admit(rows)
     while any(batch.live for batch, _ in placed):
         for batch, _ in placed:
             batch.step()
-    assert all(isinstance(answers[i], bytes) for i in range(len(jobs)))
-    found = [([row.sequence for row in request.rows], request.scores) for request in requests]
-    return found, [len(rows) for _, rows in placed]
+    assert [type(answer) for answer in answers] == [bytes] * len(jobs)
+    results = [([row.sequence for row in request.rows], request.scores) for request in requests]
+    return results, [len(rows) for _, rows in placed]
 
 
 def prompt(tokens: Sequence[int] = PROMPT) -> types.ModelInput:
@@ -82,18 +77,18 @@ def prompt(tokens: Sequence[int] = PROMPT) -> types.ModelInput:
 
 
 def params(max_tokens: int = 16, **kwargs) -> types.SamplingParams:
-    """Sampling parameters without an end token, so that lengths are known, unless `stop` is given."""
+    """Return sampling parameters, without stop tokens by default, so that lengths are known."""
     return types.SamplingParams(max_tokens=max_tokens, **{"stop": [], **kwargs})
 
 
 def random_sequences(count: int, *, seed: int = 0, low: int = 8, high: int = 24, vocab: int = 300) -> list[list[int]]:
-    """Token sequences of different lengths."""
+    """Return token sequences of different lengths."""
     rng = np.random.default_rng(seed)
     return [rng.integers(2, vocab, rng.integers(low, high)).tolist() for _ in range(count)]
 
 
 def datum(full: Sequence[int], **inputs: Sequence[float]) -> types.Datum:
-    """A training datum of a full sequence; each extra input has one value per target token."""
+    """Return a training datum of a sequence; each extra input has one value per target token."""
     loss_fn_inputs = {"target_tokens": list(full[1:]), **{k: list(map(float, v)) for k, v in inputs.items()}}
     return types.Datum(model_input=prompt(full[:-1]), loss_fn_inputs=loss_fn_inputs)
 
@@ -103,7 +98,7 @@ def cross_entropy_data(count: int = 4, *, seed: int = 0) -> list[types.Datum]:
 
 
 def policy_data(count: int = 4, *, seed: int = 0) -> list[types.Datum]:
-    """Data for the policy losses: sampler log-probabilities near the model's, advantages of both signs."""
+    """Return data for the policy losses: log-probabilities near the model's, advantages of both signs."""
     rng = np.random.default_rng(seed)
     data = []
     for sequence in random_sequences(count, seed=seed):
@@ -113,31 +108,48 @@ def policy_data(count: int = 4, *, seed: int = 0) -> list[types.Datum]:
 
 
 def train(training_client, steps: int = 1, *, seed: int = 0, learning_rate: float = 1e-3) -> None:
-    """A few cross-entropy steps."""
+    """Take cross-entropy steps."""
     for step in range(steps):
         training_client.forward_backward(cross_entropy_data(seed=seed + step), "cross_entropy")
         training_client.optim_step(types.AdamParams(learning_rate=learning_rate)).result()
 
 
 def score(sampling_client, sequences: Sequence[Sequence[int]]) -> np.ndarray:
-    """Concatenated log-probabilities of all tokens but the first of each sequence."""
+    """Return concatenated log-probabilities of all tokens but the first of each sequence."""
     futures = [sampling_client.compute_logprobs(prompt(s)) for s in sequences]
     return np.concatenate([np.array(f.result()[1:], dtype=np.float64) for f in futures])
 
 
+def saved_folder(service: LocalTinker, path: str) -> Path:
+    """Return the folder of a checkpoint's files."""
+    return find_checkpoint(service.state, path).folder(service.state)
+
+
+def saved_weights(service: LocalTinker, training_client, name: str) -> dict[str, torch.Tensor]:
+    """Save a training client under a name and return its adapter's tensors."""
+    return load_file(
+        saved_folder(service, training_client.save_state(name).result().path) / "adapter_model.safetensors"
+    )
+
+
 def connect(service: LocalTinker, **kwargs: Any) -> tinker.ServiceClient:
-    """A new session on `service`."""
+    """Open a new session on `service`."""
     return tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key, **kwargs)
 
 
-def status(service: LocalTinker) -> dict[str, int]:
-    """The status page, the one route that the SDK does not know."""
+def raw_http(service: LocalTinker, timeout: float = 300.0) -> httpx.Client:
+    """Return an HTTP client with the key of `service`, for requests that the SDK does not send."""
     headers = {"X-API-Key": service.api_key}
-    return httpx.get(f"{service.base_url}/api/v1/local/status", headers=headers, timeout=300).json()
+    return httpx.Client(base_url=f"{service.base_url}/api/v1/", headers=headers, timeout=timeout)
+
+
+def status(service: LocalTinker) -> dict[str, int]:
+    with raw_http(service) as http:
+        return http.get("local/status").json()
 
 
 def wait_for(service: LocalTinker, condition: Callable[[dict[str, int]], bool], timeout: float = 300.0) -> None:
-    """Wait until the status page says so."""
+    """Wait until the status page fulfils a condition."""
     deadline = time.monotonic() + timeout
     while not condition(seen := status(service)):
         assert time.monotonic() < deadline, seen
@@ -145,13 +157,13 @@ def wait_for(service: LocalTinker, condition: Callable[[dict[str, int]], bool], 
 
 
 def sampling_processes(service: LocalTinker) -> list[psutil.Process]:
-    """The living sampling processes of a service: the children of its one child, their template."""
+    """Return the live sampling processes of a service: the children of its only child, the template process."""
     (template,) = psutil.Process(service.pid).children()
     return [process for process in template.children() if alive(process)]
 
 
 def alive(process: psutil.Process) -> bool:
-    """Whether a process runs: one may end and be reaped between its listing and this question."""
+    """Whether a process runs. It may have ended since it was listed."""
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -10,6 +10,8 @@ from localtinker_helpers import (
     policy_data,
     prompt,
     random_sequences,
+    raw_http,
+    saved_folder,
     score,
     train,
     wait_for,
@@ -17,19 +19,19 @@ from localtinker_helpers import (
 from tinker import types
 
 from rtl_core.localtinker import NotFoundError, RequestError
-from rtl_core.localtinker.registry import SESSION_LIFE, Blob, Registry, find_checkpoint
+from rtl_core.localtinker.registry import SESSION_LIFE, Blob, Registry
 
 SEQUENCES = random_sequences(4, seed=12)
 
 
-def continued(training) -> list[list[float]]:
-    """Log-probabilities along three more steps: any difference in weights or moments shows."""
-    shown = []
+def continued(training):
+    """Log-probabilities of three more steps, which depend on weights and optimizer state."""
+    logprobs = []
     for step in range(3):
         output = training.forward_backward(policy_data(4, seed=step), "importance_sampling")
         training.optim_step(types.AdamParams(learning_rate=2e-3, weight_decay=0.01))
-        shown += [o["logprobs"].data for o in output.result().loss_fn_outputs]
-    return shown
+        logprobs += [o["logprobs"].data for o in output.result().loss_fn_outputs]
+    return logprobs
 
 
 def test_a_resumed_training_client_continues_bit_for_bit(client):
@@ -40,7 +42,7 @@ def test_a_resumed_training_client_continues_bit_for_bit(client):
     assert continued(resumed) == continued(training)
 
 
-def test_load_state_brings_a_client_back(client):
+def test_load_state_resets_a_client(client):
     training = client.create_lora_training_client("student", rank=8, seed=1).result()
     train(training, 2)
     path = training.save_state("start").result().path
@@ -50,8 +52,8 @@ def test_load_state_brings_a_client_back(client):
     assert continued(training) == first
 
 
-def test_a_state_is_loaded_as_the_requests_before_left_it(client):
-    """The SDK sends both at once; requests of a client are done in the order in which they were made."""
+def test_a_load_sees_earlier_saves_that_are_still_queued(client):
+    """The SDK sends both without waiting; the requests of a client are executed in order."""
     training = client.create_lora_training_client("student", rank=8, seed=1).result()
     path = training.save_state("moving").result().path
     train(training, 2, learning_rate=5e-3)
@@ -66,20 +68,18 @@ def test_a_state_is_loaded_as_the_requests_before_left_it(client):
 def test_a_state_with_damaged_files_gives_an_error_and_no_training_client(client, tinker_service):
     training = client.create_lora_training_client("student", rank=2).result()
     path = training.save_state("damaged").result().path
-    folder = find_checkpoint(tinker_service.state, path).folder(tinker_service.state)
-    (folder / "optimizer.safetensors").write_bytes(b"nothing")
+    (saved_folder(tinker_service, path) / "optimizer.safetensors").write_bytes(b"nothing")
     with pytest.raises(tinker.RequestFailedError):
         client.create_training_client_from_state_with_optimizer(path).result()
     failed = {"model_id": training.model_id.removesuffix("0") + "1"}
-    headers = {"X-API-Key": tinker_service.api_key}
-    answer = httpx.post(f"{tinker_service.base_url}/api/v1/get_info", json=failed, headers=headers)
-    assert answer.status_code == 404
+    with raw_http(tinker_service) as http:
+        assert http.post("get_info", json=failed).status_code == 404
 
 
-def test_more_snapshots_than_are_kept_in_memory_all_keep_their_logprobs(client):
+def test_evicted_snapshots_keep_their_logprobs(client):
     training = client.create_lora_training_client("student", rank=2, seed=1).result()
     samplers = []
-    for step in range(20):  # the service keeps 16 ready
+    for step in range(20):  # the service keeps 16 in memory
         train(training, 1, seed=step, learning_rate=5e-3)
         sampler = training.save_weights_and_get_sampling_client().result()
         samplers.append((sampler, score(sampler, SEQUENCES[:1])))
@@ -106,7 +106,7 @@ def test_checkpoints_are_listed_with_their_kind_size_and_metadata(client, rest):
     assert everything.cursor.total_count == len(everything.checkpoints)
 
 
-def test_training_runs_are_listed_newest_first_with_pages(client, rest):
+def test_training_runs_are_listed_newest_first_and_paginated(client, rest):
     made = [client.create_lora_training_client("student", rank=r, user_metadata={"n": str(r)}).result() for r in (2, 4)]
     page = rest.list_training_runs(limit=1).result()
     assert len(page.training_runs) == 1
@@ -119,14 +119,14 @@ def test_training_runs_are_listed_newest_first_with_pages(client, rest):
     assert rest.get_training_run_by_tinker_path(path).result().last_checkpoint.tinker_path == path
 
 
-def test_weights_info_says_what_is_needed_to_load_a_checkpoint(client, rest):
+def test_weights_info_describes_the_adapter(client, rest):
     training = client.create_lora_training_client("teacher", rank=4, train_unembed=False).result()
     info = rest.get_weights_info_by_tinker_path(training.save_state("x").result().path).result()
     assert (info.base_model, info.is_lora, info.lora_rank) == ("teacher", True, 4)
     assert (info.train_attn, info.train_mlp, info.train_unembed) == (True, True, False)
 
 
-def test_a_name_is_not_overwritten_unless_asked(client):
+def test_a_name_is_overwritten_only_on_request(client):
     training = client.create_lora_training_client("student", rank=4, seed=1).result()
     train(training)
     path = training.save_state("best").result().path
@@ -150,34 +150,36 @@ def test_checkpoints_can_be_published_and_unpublished(client, rest):
     assert not rest.list_checkpoints(training.model_id).result().checkpoints[0].public
 
 
-def test_an_expired_checkpoint_and_its_files_go(tmp_path):
-    """On the registry itself, with a clock of ours: the SDK's shortest TTL is an hour."""
+def add_checkpoint(registry, run, kind, name, **options):
+    blob, size = registry.write_blob(lambda folder: (folder / "w").write_bytes(b"12345"))
+    saved = Blob(blob=blob, size_bytes=size, base_model="m", lora="{}", has_optimizer=True)
+    return registry.add_checkpoint(run, kind, name, saved, **options)
+
+
+def test_an_expired_checkpoint_is_deleted_with_its_files(tmp_path):
+    """On the registry with a fake clock, because the SDK's shortest TTL is an hour."""
     now = [1000.0]
     registry = Registry(tmp_path, clock=lambda: now[0])
-    paths = {}
-    for name, ttl in (("short", 3600), ("long", None)):
-        blob, size = registry.write_blob(lambda folder: (folder / "w").write_bytes(b"12345"))
-        saved = Blob(blob=blob, size_bytes=size, base_model="m", lora="{}", has_optimizer=True)
-        paths[name] = registry.add_checkpoint("run", "weights", name, saved, ttl_seconds=ttl)
+    short, _ = (
+        add_checkpoint(registry, "run", "weights", n, ttl_seconds=ttl) for n, ttl in (("short", 3600), ("long", None))
+    )
     now[0] += 3599
-    assert registry.checkpoint(paths["short"]).size_bytes == 5
+    assert registry.checkpoint(short).size_bytes == 5
     now[0] += 2
     with pytest.raises(NotFoundError):
-        registry.checkpoint(paths["short"])
+        registry.checkpoint(short)
     assert [c.name for c in registry.checkpoints("run")] == ["long"]
     assert len(list((tmp_path / "blobs").iterdir())) == 2
     registry.collect_garbage()
     assert len(list((tmp_path / "blobs").iterdir())) == 1
 
 
-def test_snapshots_behind_sampling_clients_go_with_their_session(tmp_path):
+def test_snapshots_of_sampling_clients_are_deleted_with_their_session(tmp_path):
     now = [1000.0]
     registry = Registry(tmp_path, clock=lambda: now[0])
     for session in ("finished", "silent", "alive"):
         registry.add_session(session, None, None)
-        blob, size = registry.write_blob(lambda folder: (folder / "w").write_bytes(b"1"))
-        saved = Blob(blob=blob, size_bytes=size, base_model="m", lora="{}", has_optimizer=False)
-        registry.add_checkpoint(session, "sampler_weights", "e", saved, ephemeral_of=session)
+        add_checkpoint(registry, session, "sampler_weights", "e", ephemeral_of=session)
     registry.finish_session("finished")
     now[0] += SESSION_LIFE + 1
     registry.touch_session("alive")
@@ -188,8 +190,8 @@ def test_snapshots_behind_sampling_clients_go_with_their_session(tmp_path):
             registry.checkpoint(f"tinker://{gone}/sampler_weights/e")
 
 
-def test_a_crash_before_the_row_leaves_no_trace(tmp_path):
-    """A blob whose row was never written is removed when the registry is next opened."""
+def test_a_blob_without_a_row_is_removed_at_the_next_start(tmp_path):
+    """A crash between writing the files and the row leaves one."""
     registry = Registry(tmp_path)
     registry.write_blob(lambda folder: (folder / "w").write_bytes(b"1"))
     registry.close()
@@ -198,8 +200,8 @@ def test_a_crash_before_the_row_leaves_no_trace(tmp_path):
     assert list((tmp_path / "blobs").iterdir()) == []
 
 
-def test_files_that_cannot_be_written_leave_nothing_behind(tmp_path):
-    """A training client is parked again and again while the disk is full."""
+def test_a_failed_write_leaves_no_files(tmp_path):
+    """Parking a training client is retried while the disk is full."""
     registry = Registry(tmp_path)
 
     def half(folder):
@@ -211,24 +213,18 @@ def test_files_that_cannot_be_written_leave_nothing_behind(tmp_path):
     assert list((tmp_path / "blobs").iterdir()) == []
 
 
-def test_a_full_disk_is_said_at_once_and_reading_goes_on(tmp_path):
-    """As a refusal: an internal error would be sent again for minutes."""
+def test_a_full_disk_is_reported_at_once_and_reads_still_work(tmp_path):
+    """Reported as a request error, because the SDK would retry an internal error for minutes."""
     registry = Registry(tmp_path)
     registry.add_session("s", None, None)
-    registry._db.execute("pragma max_page_count = 1")  # to SQLite a file that cannot grow
-    with pytest.raises(RequestError, match=f"{tmp_path}, whose disk is full"):
+    registry._db.execute("pragma max_page_count = 1")  # the file cannot grow
+    with pytest.raises(RequestError, match=f"{tmp_path}: the disk is full"):
         registry.add_session("t", None, {"long": "x" * 100_000})
     assert registry.sessions() == ["s"]
 
 
-def test_a_custom_ttl_outside_its_range_is_refused(client):
-    training = client.create_lora_training_client("student", rank=2).result()
-    with pytest.raises(tinker.UnprocessableEntityError, match="ttl_seconds"):
-        training.save_state("x", ttl_seconds=60).result()
-
-
 def test_a_copy_of_a_checkpoint_outlives_the_original(tinker_service, rest):
-    with connect(tinker_service, project_id="any") as client:  # the SDK demands a project; this service knows none
+    with connect(tinker_service, project_id="any") as client:  # required by the SDK, ignored by the service
         training = client.create_lora_training_client("student", rank=4, seed=1).result()
         train(training)
         path = training.save_state("best", user_metadata={"k": "v"}).result().path
@@ -241,7 +237,7 @@ def test_a_copy_of_a_checkpoint_outlives_the_original(tinker_service, rest):
         client.create_training_client_from_state_with_optimizer(copy).result()
 
 
-def test_an_adapters_files_are_had_by_signed_urls_alone(client, rest):
+def test_an_adapters_files_are_downloaded_only_by_signed_urls(client, rest):
     training = client.create_lora_training_client("student", rank=2).result()
     path = training.save_weights_external("handed-out", ttl_seconds=3600).result().path
     urls = rest.get_external_weights_urls(path).result().urls
@@ -255,9 +251,7 @@ def test_an_adapters_files_are_had_by_signed_urls_alone(client, rest):
 
 
 @pytest.mark.slow
-def test_overwriting_a_checkpoint_does_not_change_rows_that_are_running_on_it(
-    deterministic_client, deterministic_service
-):
+def test_overwriting_a_checkpoint_does_not_change_running_rows(deterministic_client, deterministic_service):
     client = deterministic_client
     training = client.create_lora_training_client("student", rank=4, seed=1).result()
     path = training.save_state("moving").result().path

@@ -1,6 +1,8 @@
-"""Several clients at once: isolation, fairness, and what is released when they go."""
+"""Concurrent clients: isolation, fairness, and the release of resources."""
 
 import pickle
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -20,16 +22,15 @@ from localtinker_helpers import (
 )
 from tinker import types
 
-from rtl_core.localtinker.clients import Clients
 from rtl_core.localtinker.lora import LoraSpec
-from rtl_core.localtinker.models import load_model
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.localtinker.registry import Registry
+from rtl_core.localtinker.trainer import Clients
 from tests import waiting
 
 
 def test_two_interleaved_training_clients_do_not_touch_each_other(client):
-    """Each trained in turns with the other must equal itself trained alone, bit for bit."""
+    """Interleaved training must give the same bits as training alone."""
 
     def make(seed):
         return client.create_lora_training_client("student", rank=4, seed=seed).result()
@@ -43,15 +44,12 @@ def test_two_interleaved_training_clients_do_not_touch_each_other(client):
     for seed in (1, 2):
         training = make(seed)
         alone.append([step(training, 10 * seed + i) for i in range(4)])
-    both = [make(1), make(2)]
-    together: list[list[list[float]]] = [[], []]
-    for i in range(4):
-        for index, seed in enumerate((1, 2)):
-            together[index].append(step(both[index], 10 * seed + i))
-    assert together == alone
+    first, second = make(1), make(2)
+    interleaved = [(step(first, 10 + i), step(second, 20 + i)) for i in range(4)]
+    assert [list(steps) for steps in zip(*interleaved, strict=True)] == alone
 
 
-def test_clients_of_other_ranks_and_layers_share_a_base(client):
+def test_clients_with_different_ranks_and_layers_share_a_base(client):
     wide = client.create_lora_training_client("student", rank=16, seed=1).result()
     narrow = client.create_lora_training_client(
         "student", rank=2, seed=1, train_mlp=False, train_unembed=False
@@ -60,7 +58,7 @@ def test_clients_of_other_ranks_and_layers_share_a_base(client):
     train(wide, 2)
     before = score(narrow.save_weights_and_get_sampling_client().result(), sequences)
     base = score(client.create_sampling_client(base_model="student").result(), sequences)
-    np.testing.assert_allclose(before, base, atol=1e-4)  # the narrow one has not learnt anything
+    np.testing.assert_allclose(before, base, atol=1e-4)  # `narrow` is untrained
     train(narrow, 2)
     after = score(narrow.save_weights_and_get_sampling_client().result(), sequences)
     assert np.abs(after - before).max() > 1e-3
@@ -77,7 +75,7 @@ def test_training_is_not_starved_by_long_samples(client, tinker_service):
 
 
 def test_submitting_ahead_keeps_the_order(client):
-    """forward_backward and optim_step are sent back to back; each pass must see the steps before it."""
+    """forward_backward and optim_step are sent without waiting; each pass must see the previous steps."""
     ahead, careful = (client.create_lora_training_client("student", rank=4, seed=1).result() for _ in range(2))
     data, adam = cross_entropy_data(), types.AdamParams(learning_rate=3e-3)
     futures = []
@@ -97,7 +95,7 @@ def test_a_sampling_client_works_after_pickling(deterministic_client):
     copy = pickle.loads(pickle.dumps(sampler))
     expected = sampler.sample(prompt(), 1, params(seed=1)).result().sequences[0].tokens
     assert copy.sample(prompt(), 1, params(seed=1)).result().sequences[0].tokens == expected
-    copy.holder.close()  # it has connections and background loops of its own
+    copy.holder.close()  # it has its own connections and threads
 
 
 def test_a_finished_session_releases_its_training_clients(tinker_service):
@@ -112,8 +110,8 @@ def test_a_finished_session_releases_its_training_clients(tinker_service):
         again.create_training_client_from_state(path).result()
 
 
-def test_an_idle_training_client_moves_to_disk_and_comes_back_unchanged(models_by_name, tmp_path):
-    """On a service of its own, which parks after 1 s; futures that were collected are released meanwhile."""
+def test_an_idle_training_client_is_parked_on_disk_and_restored(models_by_name, tmp_path):
+    """On a separate service that parks after 1 s."""
     with (
         LocalTinker({"student": models_by_name["student"]}, tmp_path, idle_s=1.0, housekeeping_s=0.3) as service,
         connect(service) as client,
@@ -123,7 +121,7 @@ def test_an_idle_training_client_moves_to_disk_and_comes_back_unchanged(models_b
         train(witness, 2)
         adam = types.AdamParams(learning_rate=2e-3)
         witness.forward_backward(policy_data(), "ppo").result()
-        wait_for(service, lambda s: s["adapters_in_memory"] == 1)  # the witness holds gradients and stays
+        wait_for(service, lambda s: s["adapters_in_memory"] == 1)  # `witness` holds gradients and stays
         witness.optim_step(adam).result()
         idle.forward_backward(policy_data(), "ppo").result()
         idle.optim_step(adam).result()
@@ -133,10 +131,9 @@ def test_an_idle_training_client_moves_to_disk_and_comes_back_unchanged(models_b
         assert [o["logprobs"].data for o in shown[0]] == [o["logprobs"].data for o in shown[1]]
 
 
-def test_a_parked_client_whose_files_are_gone_does_not_come_back_with_fresh_weights(models_by_name, tmp_path):
-    base = load_model("student", models_by_name["student"], dtype="float32", device="cpu", max_context=2048)
+def test_a_parked_client_without_its_files_does_not_get_fresh_weights(student, tmp_path):
     clients = Clients(Registry(tmp_path), micro_tokens=512)
-    clients.create("run", "session", base, LoraSpec(rank=2, seed=0), None)
+    clients.create("run", "session", student, LoraSpec(rank=2, seed=0), None)
     clients.park("run")
     (blob,) = (tmp_path / "blobs").iterdir()
     away = blob.rename(tmp_path / "away")
@@ -148,7 +145,7 @@ def test_a_parked_client_whose_files_are_gone_does_not_come_back_with_fresh_weig
 
 
 @pytest.mark.slow
-def test_housekeeping_goes_on_after_a_failure(models_by_name, tmp_path):
+def test_housekeeping_continues_after_a_failure(models_by_name, tmp_path):
     models = {"student": models_by_name["student"]}
     with LocalTinker(models, tmp_path, idle_s=0.0, housekeeping_s=0.1) as service, connect(service) as client:
         away = (tmp_path / "blobs").rename(tmp_path / "away")
@@ -174,12 +171,18 @@ def test_diverged_weights_fail_only_their_own_requests(client):
 def test_an_answer_arrives_promptly(client):
     """A short sample must not wait for polls or timers."""
     sampler = client.create_sampling_client(base_model="student").result()
-    sampler.sample(prompt(), 1, params(1)).result()
-    best = min(_timed(lambda: sampler.sample(prompt(), 1, params(1)).result()) for _ in range(10))
-    assert best < 0.1
+    seconds = []
+    for _ in range(11):
+        started = time.perf_counter()
+        sampler.sample(prompt(), 1, params(1)).result()
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds[1:]) < 0.1
 
 
-def _timed(run) -> float:
-    started = time.perf_counter()
-    run()
-    return time.perf_counter() - started
+@pytest.mark.slow
+def test_eight_clients_at_once_cause_no_error_and_no_growth(tmp_path):
+    # A leak of the weights of each loaded state would take 150 MB in the last 250 requests; normal fluctuation is 60 MB.
+    sizes = ["--requests", "500", "--warm-up", "250", "--allowed-mb", "80"]
+    command = [sys.executable, "-m", "benchmarks.localtinker_hammer", *sizes]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=1800)
+    assert finished.returncode == 0, finished.stdout + finished.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""Training passes by hand against autograd, on tiny models of every family. No HTTP."""
+"""Hand-written training passes against autograd, on tiny models of every family. No HTTP."""
 
 from dataclasses import replace
 
@@ -10,7 +10,6 @@ from transformers import LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
 
 from rtl_core.localtinker import decoder, dense_training, trainer
 from rtl_core.localtinker.lora import LoraSpec
-from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.trainer import TrainingModel
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest
 
@@ -23,8 +22,8 @@ CONFIGS: dict[str, PretrainedConfig] = {
 WHOLE = LoraSpec(rank=4, seed=1)
 
 
-def request() -> TrainRequest:
-    """A padded batch whose prompts have no advantage, with two targets a position in none of its data."""
+def request():
+    """A batch of different lengths; prompts have zero advantage."""
     rng = np.random.default_rng(0)
     data = []
     for length in (40, 25, 9):
@@ -36,10 +35,10 @@ def request() -> TrainRequest:
     return TrainRequest("run", 1, "importance_sampling", {}, False, data)
 
 
-def grouped_request() -> TrainRequest:
-    """Two groups behind prompts with a common beginning, one of them twice the same answer, and a sequence of its own.
+def grouped_request():
+    """Two groups whose prompts share a prefix, one with an answer twice, and a separate sequence.
 
-    The last position of a prompt predicts each answer's first token: it is one row with several targets.
+    The last position of a prompt predicts each answer's first token, so it is a row with several targets.
     """
     rng = np.random.default_rng(3)
     system = rng.integers(3, 400, 9)
@@ -59,34 +58,36 @@ def grouped_request() -> TrainRequest:
 REQUESTS = {"apart": request, "in groups": grouped_request}
 
 
-def passed(
-    model: ServedModel, spec: LoraSpec, asked: TrainRequest
-) -> tuple[dict[str, list[np.ndarray]], list[torch.Tensor]]:
-    """Outputs and gradients of a batch, for an adapter whose B is not zero any more."""
+def logprobs_and_gradients(model, spec, asked):
+    """Log-probabilities and gradients of a batch, for an adapter with B != 0."""
     training = TrainingModel("run", model, spec, micro_tokens=80)
     generator = torch.Generator().manual_seed(2)
     for parameter in training._parameters:
         parameter.data.add_(torch.randn(parameter.shape, generator=generator), alpha=0.05)
     outputs, _ = training.forward_backward(asked)
-    alone, _ = training.forward_backward(replace(asked, forward_only=True))  # adds to no gradient
+    alone, _ = training.forward_backward(replace(asked, forward_only=True))  # adds no gradient
     for mine, theirs in zip(alone["logprobs"], outputs["logprobs"], strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-5)
     gradients = [p.grad for p in training._parameters if p.grad is not None]
     assert len(gradients) == len(training._parameters)
     training.release()
-    return outputs, gradients
+    return outputs["logprobs"], gradients
 
 
-def both(
-    model: ServedModel, monkeypatch: pytest.MonkeyPatch, asked: TrainRequest, spec: LoraSpec = WHOLE
-) -> tuple[list[np.ndarray], list[np.ndarray], list[tuple[torch.Tensor, torch.Tensor]]]:
-    """(log-probabilities, log-probabilities, pairs of gradients) of autograd and of the passes by hand."""
+def both(model, monkeypatch, asked, spec=WHOLE):
+    """Pairs of log-probabilities and pairs of gradients, by autograd and by hand."""
     assert not model.trains_by_hand
-    expected, gradients = passed(model, spec, asked)
+    expected = logprobs_and_gradients(model, spec, asked)
     monkeypatch.setattr(decoder, "_SMALL_MODEL", 0)
     assert model.trains_by_hand
-    outputs, by_hand = passed(model, spec, asked)
-    return expected["logprobs"], outputs["logprobs"], list(zip(gradients, by_hand, strict=True))
+    by_hand = logprobs_and_gradients(model, spec, asked)
+    return [list(zip(*pair, strict=True)) for pair in zip(expected, by_hand, strict=True)]
+
+
+def assert_equal(pairs):
+    """Assert that pairs of gradients are equal up to rounding."""
+    for theirs, mine in pairs:
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max()))
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -98,32 +99,27 @@ def test_gradients_equal_autograds(tmp_path, monkeypatch, name, room, data):
     budget = {"for every layer": 1 << 30, "for one layer": one_layer, "for none": 0}[room]
     monkeypatch.setattr(trainer, "ACTIVATION_BYTES", budget)
     monkeypatch.setattr(dense_training, "LOGIT_BYTES", 0 if room == "for none" else 1 << 30)
-    expected, logprobs, gradients = both(model, monkeypatch, REQUESTS[data]())
-    for mine, theirs in zip(logprobs, expected, strict=True):
+    logprobs, gradients = both(model, monkeypatch, REQUESTS[data]())
+    for theirs, mine in logprobs:
         np.testing.assert_allclose(mine, theirs, atol=1e-5)
-    for theirs, mine in gradients:
-        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max()))
+    assert_equal(gradients)
 
 
-def test_layers_without_an_adapter_are_passed_through(tmp_path, monkeypatch):
-    model = served(tmp_path, CONFIGS["llama"])
+def test_gradients_pass_through_layers_without_an_adapter(tmp_path, monkeypatch):
     spec = LoraSpec(rank=4, seed=1, train_mlp=False, train_unembed=False)
-    for theirs, mine in both(model, monkeypatch, request(), spec)[2]:
-        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max()))
+    assert_equal(both(served(tmp_path, CONFIGS["llama"]), monkeypatch, request(), spec)[1])
 
 
-def test_a_cross_entropy_against_a_distribution_has_autograds_gradients(tmp_path, monkeypatch):
-    model = served(tmp_path, CONFIGS["llama"])
+def test_gradients_of_a_cross_entropy_with_a_distribution_equal_autograds(tmp_path, monkeypatch):
     rng = np.random.default_rng(1)
     inputs = {"target_tokens": rng.integers(3, 400, (20, 3)), "weights": rng.random((20, 3)).astype(np.float32)}
     asked = TrainRequest("run", 1, "cross_entropy", {}, False, [TrainDatum(rng.integers(3, 400, 20), inputs)])
-    for theirs, mine in both(model, monkeypatch, asked)[2]:
-        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max()))
+    assert_equal(both(served(tmp_path, CONFIGS["llama"]), monkeypatch, asked)[1])
 
 
 def test_in_bfloat16_the_adapter_is_not_rounded_away(tmp_path, monkeypatch):
     """Gradients of float32 parameters, near those of autograd in bfloat16."""
     model = served(tmp_path, CONFIGS["llama"], dtype="bfloat16")
-    for theirs, mine in both(model, monkeypatch, request())[2]:
+    for theirs, mine in both(model, monkeypatch, request())[1]:
         assert mine.dtype == torch.float32
         assert float((mine - theirs).norm() / theirs.norm()) < 0.1

@@ -1,77 +1,58 @@
-"""Deterministic mode: the same seed and prompt give the same bits, whatever else runs."""
+"""Deterministic mode: the same seed and prompt give the same bits, independently of other requests."""
 
 import random
 
 import numpy as np
-import pytest
 from localtinker_helpers import answered, connect, params, prompt, random_sequences, train
 
-from rtl_core.localtinker.models import load_model
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
 
 
-@pytest.fixture
-def service(deterministic_service):
-    return deterministic_service
-
-
-def draw(sampler, requests) -> dict[int, tuple[list[int], list[float]]]:
-    """{request number: (tokens, logprobs)} of requests sent all at once."""
+def draw(sampler, requests):
+    """Mapping of request number to (tokens, logprobs), for requests sent at once."""
     futures = {n: sampler.sample(prompt(s), 1, params(length, seed=n)) for n, s, length in requests}
     return {n: (f.result().sequences[0].tokens, f.result().sequences[0].logprobs) for n, f in futures.items()}
 
 
-def test_samples_do_not_depend_on_companions_or_on_the_order_of_arrival(service):
+def test_samples_do_not_depend_on_other_requests_or_their_order(deterministic_client):
     requests = [(n, s, 10 + 11 * (n % 9)) for n, s in enumerate(random_sequences(40, seed=1, low=2, high=70))]
-    with connect(service) as client:
-        training = client.create_lora_training_client("student", rank=8, seed=1).result()
-        train(training, 3, learning_rate=5e-3)
-        sampler = training.save_weights_and_get_sampling_client().result()
-        together = draw(sampler, requests)
-        shuffled = requests.copy()
-        random.Random(0).shuffle(shuffled)
-        noise = [(1000 + n, s, 90) for n, s in enumerate(random_sequences(30, seed=2, low=2, high=120))]
-        among_others = draw(sampler, [x for pair in zip(noise, shuffled, strict=False) for x in pair])
-        assert {n: v for n, v in among_others.items() if n < 1000} == {n: together[n] for n, _, _ in shuffled[:30]}
-        for request in requests[::13]:
-            assert draw(sampler, [request]) == {request[0]: together[request[0]]}
+    training = deterministic_client.create_lora_training_client("student", rank=8, seed=1).result()
+    train(training, 3, learning_rate=5e-3)
+    sampler = training.save_weights_and_get_sampling_client().result()
+    together = draw(sampler, requests)
+    shuffled = requests.copy()
+    random.Random(0).shuffle(shuffled)
+    noise = [(1000 + n, s, 90) for n, s in enumerate(random_sequences(30, seed=2, low=2, high=120))]
+    among_others = draw(sampler, [x for pair in zip(noise, shuffled, strict=False) for x in pair])
+    assert {n: v for n, v in among_others.items() if n < 1000} == {n: together[n] for n, _, _ in shuffled[:30]}
+    for request in requests[::13]:
+        assert draw(sampler, [request]) == {request[0]: together[request[0]]}
 
 
-def test_logprobs_do_not_depend_on_companions(service):
+def test_logprobs_do_not_depend_on_other_requests(deterministic_client):
     sequences = random_sequences(30, seed=3, low=2, high=90)
-    with connect(service) as client:
-        sampler = client.create_sampling_client(base_model="teacher").result()
-        alone = [sampler.compute_logprobs(prompt(s)).result() for s in sequences[:5]]
-        futures = [sampler.compute_logprobs(prompt(s)) for s in reversed(sequences)]
-        together = [f.result() for f in futures][::-1]
-        assert together[:5] == alone
+    sampler = deterministic_client.create_sampling_client(base_model="teacher").result()
+    alone = [sampler.compute_logprobs(prompt(s)).result() for s in sequences[:5]]
+    futures = [sampler.compute_logprobs(prompt(s)) for s in reversed(sequences)]
+    together = [f.result() for f in futures][::-1]
+    assert together[:5] == alone
 
 
-def test_a_restart_gives_the_same_samples(models_by_name, tmp_path, service):
+def test_a_restart_gives_the_same_samples(models_by_name, tmp_path, deterministic_client):
     requests = [(n, s, 30) for n, s in enumerate(random_sequences(6, seed=4))]
-    with connect(service) as client:
-        first = draw(client.create_sampling_client(base_model="student").result(), requests)
+    first = draw(deterministic_client.create_sampling_client(base_model="student").result(), requests)
     alone = {"student": models_by_name["student"]}
     with LocalTinker(alone, tmp_path, deterministic=True) as other, connect(other) as client:
         assert draw(client.create_sampling_client(base_model="student").result(), requests) == first
 
 
-@pytest.fixture
-def model(models_by_name):
-    """In this process."""
-    return load_model("student", models_by_name["student"], dtype="float32", device="cpu", max_context=512)
+def job(seed=1, max_tokens=20, **prompt_options):
+    return SampleJob([5, 6, 7, 8], 1, seed, SamplingOptions(max_tokens), PromptOptions(**prompt_options))
 
 
-PLAIN = PromptOptions()
-
-
-def job(seed: int = 1, max_tokens: int = 20, prompt_options: PromptOptions = PLAIN) -> SampleJob:
-    return SampleJob([5, 6, 7, 8], 1, seed, SamplingOptions(max_tokens), prompt_options)
-
-
-def test_each_row_runs_alone(model):
-    sampler = model.sampler(None, deterministic=True)
+def test_each_row_runs_alone(student):
+    sampler = student.sampler(None, deterministic=True)
     ((alone, _),), rows = answered(sampler, [job(seed=1)])
     together, others = answered(sampler, [job(seed=n) for n in (2, 1, 3)])
     assert rows + others == [1, 1, 1, 1]
@@ -79,12 +60,12 @@ def test_each_row_runs_alone(model):
     assert len({tuple(sequences[0].tokens) for sequences, _ in together}) == 3
 
 
-def test_scores_of_a_prompt_do_not_depend_on_how_many_ask_for_them(model, monkeypatch):
-    """Even if the product with the head, as some do, rounds otherwise for another number of rows."""
-    sampler = model.sampler(None, deterministic=True)
+def test_scores_of_a_prompt_do_not_depend_on_the_number_of_requests(student, monkeypatch):
+    """Even if the rounding of the head's product depends on the number of rows, as with some kernels."""
+    sampler = student.sampler(None, deterministic=True)
     logits = sampler.decoder.logits
     monkeypatch.setattr(sampler.decoder, "logits", lambda hidden: logits(hidden) * (1 + 1e-6 * len(hidden)))
-    jobs = [job(prompt_options=PromptOptions(logprobs=True), max_tokens=1) for _ in range(4)]
+    jobs = [job(logprobs=True, max_tokens=1) for _ in range(4)]
     answers = [*answered(sampler, jobs[:1])[0], *answered(sampler, jobs[1:])[0]]
     for _, scores in answers:
         np.testing.assert_array_equal(scores.logprobs_P, answers[0][1].logprobs_P)

@@ -1,4 +1,4 @@
-"""The device that the models run on, with a GPU and without one, and the memory that freed tensors leave behind."""
+"""The choice of the device, with and without a GPU, matrix products, and memory allocation."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ keep_freed_memory()
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 def work():
-    parts = [torch.ones(1 << 18) for _ in range(8)]  # half of what is kept, in pieces of 1 MiB
+    parts = [torch.ones(1 << 18) for _ in range(8)]  # pieces of 1 MiB, half of what malloc keeps
 for _ in range(5):
     work()
 before = faults()
@@ -29,7 +29,7 @@ SHAPES = """
 import resource, torch
 from rtl_core.localtinker.devices import use_fast_products
 use_fast_products()
-torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # ask oneDNN on other processors, too
+torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # use oneDNN on other processors as well
 def peak_mb():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 weight = torch.ones(192, 64)
@@ -42,9 +42,9 @@ print(peak_mb() - before)
 GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
-def test_products_that_round_to_bfloat16_are_not_taken(monkeypatch):
+def test_products_that_round_to_bfloat16_are_not_used(monkeypatch):
     mode = torch.backends.mkldnn.matmul
-    monkeypatch.setattr(mode, "fp32_precision", mode.fp32_precision)  # is set back afterwards
+    monkeypatch.setattr(mode, "fp32_precision", mode.fp32_precision)  # restored afterwards
     monkeypatch.setattr(os, "environ", dict(os.environ))
     use_fast_products()
     a = torch.randn(64, 300, generator=torch.Generator().manual_seed(0))
@@ -53,13 +53,13 @@ def test_products_that_round_to_bfloat16_are_not_taken(monkeypatch):
 
 
 @pytest.mark.slow
-def test_products_of_many_shapes_take_no_memory_that_grows():
+def test_memory_does_not_grow_with_the_number_of_product_shapes():
     clean = {name: value for name, value in os.environ.items() if not name.endswith("CACHE_CAPACITY")}
     done = subprocess.run([sys.executable, "-c", SHAPES], env=clean, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 150  # a quarter of a megabyte a shape where all are kept
+    assert int(done.stdout) < 150  # 0.25 MB per shape if all are cached
 
 
-def test_small_models_run_on_the_cpu_and_larger_ones_on_a_gpu_if_there_is_one(tmp_path):
+def test_auto_uses_a_gpu_for_large_models_only(tmp_path):
     small, large = tmp_path / "small", tmp_path / "large"
     for folder, size in ((small, 1000), (large, 64 << 20)):
         folder.mkdir()
@@ -70,14 +70,14 @@ def test_small_models_run_on_the_cpu_and_larger_ones_on_a_gpu_if_there_is_one(tm
     assert device_for("cpu", [large]) == "cpu"
 
 
-def test_a_device_that_is_not_there_is_named():
-    with pytest.raises(ConfigError, match=f"no device 'cuda:{GPUS}': this machine has {GPUS}"):
+def test_an_unavailable_device_is_named():
+    with pytest.raises(ConfigError, match=f"no device 'cuda:{GPUS}': torch .* can use {GPUS} GPU"):
         device_for(f"cuda:{GPUS}", [])
-    with pytest.raises(ConfigError, match="'gpu' is no device"):
+    with pytest.raises(ConfigError, match="'gpu' is not a device"):
         device_for("gpu", [])
 
 
-def page_faults(**environment: str) -> int:
+def page_faults(**environment):
     clean = {name: value for name, value in os.environ.items() if "MALLOC" not in name}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=clean | environment, capture_output=True, text=True, check=True
@@ -86,7 +86,7 @@ def page_faults(**environment: str) -> int:
 
 
 @pytest.mark.slow
-def test_what_is_freed_stays_unless_the_user_says_otherwise():
+def test_freed_memory_is_kept_unless_the_user_configures_malloc():
     pages = 10 * 8 * 2**20 // 4096
     assert page_faults() < pages / 10
     assert page_faults(MALLOC_MMAP_THRESHOLD_="65536") > pages / 2

@@ -1,7 +1,7 @@
-"""The service keeps its promises with whatever kernels a CPU has: its tests once more, with kernels of other CPUs.
+"""The tests whose results may depend on kernels, repeated with the kernels of older CPUs.
 
-torch's own kernels follow ATEN_CPU_CAPABILITY, oneDNN's (bfloat16) ONEDNN_MAX_CPU_ISA, and MKL's (float32 products; only on CPUs
-of its maker) MKL_ENABLE_INSTRUCTIONS. Names that a CPU is too old for are not run there, or mean the best that it has.
+ATEN_CPU_CAPABILITY selects torch's own kernels, ONEDNN_MAX_CPU_ISA those of oneDNN (bfloat16), and MKL_ENABLE_INSTRUCTIONS those of
+MKL (float32 products; on Intel CPUs only).
 """
 
 import os
@@ -13,27 +13,18 @@ import pytest
 
 HERE = Path(__file__).parent
 FILES = ("test_deterministic.py", "test_sampling.py", "test_sampling_processes.py", "test_models.py")
-"""Where kernels matter most: what is promised bit for bit, and what is compared with another implementation."""
+"""Tests of bitwise equality and comparisons with other implementations."""
 OLDEST = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"}
-"""Each library's plainest kernels. All that this machine has is what the other tests run with."""
+"""The oldest kernels of each library. All other tests use the newest kernels of this machine."""
 
 
 @pytest.mark.slow
-def test_the_service_keeps_its_promises_with_the_oldest_cpus_kernels(tmp_path):
+def test_the_tests_pass_with_the_oldest_kernels(tmp_path):
     environment = {**os.environ, **OLDEST}
     program = "import torch; print(torch.backends.cpu.get_cpu_capability())"
     shown = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "DEFAULT"
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-m",
-        "not slow and not timing",
-        f"--basetemp={tmp_path / 'tests'}",
-    ]
-    done = subprocess.run(
-        [*command, *(str(HERE / file) for file in FILES)], env=environment, capture_output=True, text=True
-    )
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow and not timing"]
+    command += [f"--basetemp={tmp_path / 'tests'}", *(str(HERE / file) for file in FILES)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

@@ -1,18 +1,16 @@
-"""Adapters of our own against peft, which other programs load them with. No HTTP."""
+"""Our adapters against peft. No HTTP."""
 
 import sys
-from typing import Any
 
 import pytest
 import torch
 from localtinker_helpers import SHAPE, served
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import AutoModelForCausalLM, PretrainedConfig, Qwen3Config, Qwen3MoeConfig
+from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3MoeConfig
 
-from rtl_core.localtinker.lora import AdapterBank, LoraSpec, read_adapter, write_adapter
-from rtl_core.localtinker.models import ServedModel
+from rtl_core.localtinker.lora import LoraSpec, read_adapter, write_adapter
 
-MODELS: dict[str, PretrainedConfig] = {
+MODELS = {
     "of our modules": Qwen3Config(**SHAPE, head_dim=16, tie_word_embeddings=True),
     "of transformers": Qwen3MoeConfig(
         **SHAPE, head_dim=16, moe_intermediate_size=32, num_experts=4, num_experts_per_tok=2
@@ -22,23 +20,23 @@ TOKENS = torch.arange(3, 40)[None]
 SPEC = LoraSpec(rank=4, seed=1)
 
 
-def plain(model: ServedModel, dtype: str = "float32") -> Any:
+def plain(model, dtype="float32"):
     return AutoModelForCausalLM.from_pretrained(model.path, dtype=getattr(torch, dtype)).eval()
 
 
-def logits(model: ServedModel) -> torch.Tensor:
+def logits(model):
     return model.model.lm_head(model.hidden(TOKENS))
 
 
-def close(mine: torch.Tensor, theirs: torch.Tensor, computed_in: torch.dtype | None = None) -> None:
-    """Equal but for rounding, which the place of a matrix in memory may change."""
+def close(mine, theirs, computed_in=None):
+    """Assert equality up to rounding, which may depend on the memory alignment of a matrix."""
     largest = float(theirs.detach().abs().max())
     within = largest * (1e-5 if (computed_in or mine.dtype) == torch.float32 else 0.05)
     torch.testing.assert_close(mine, theirs, atol=within, rtol=0)
 
 
-def trained(bank: AdapterBank, name: str, seed: int) -> None:
-    """An adapter whose B is not zero any more."""
+def trained(bank, name, seed):
+    """Add an adapter with B != 0."""
     bank.add(name, SPEC)
     generator = torch.Generator().manual_seed(seed)
     for parameter in bank.parameters(name):
@@ -55,7 +53,7 @@ def test_peft_loads_a_saved_adapter_and_computes_the_same(tmp_path, kind, dtype)
     mine.float().square().sum().backward()
     (tmp_path / "adapter").mkdir()
     write_adapter(tmp_path / "adapter", model.adapters.tensors("run"), SPEC, str(model.path))
-    theirs: Any = PeftModel.from_pretrained(plain(model, dtype), tmp_path / "adapter", is_trainable=True)
+    theirs = PeftModel.from_pretrained(plain(model, dtype), tmp_path / "adapter", is_trainable=True)
     expected = theirs(TOKENS).logits
     close(mine, expected)
     expected.float().square().sum().backward()
@@ -66,11 +64,11 @@ def test_peft_loads_a_saved_adapter_and_computes_the_same(tmp_path, kind, dtype)
         close(lora_b.grad, gradients[f"base_model.model.{name}.lora_B.weight"], mine.dtype)
 
 
-def test_a_folder_that_peft_wrote_as_earlier_versions_did_is_loaded(tmp_path):
+def test_a_folder_written_by_peft_is_loaded(tmp_path):
     model = served(tmp_path / "model", MODELS["of our modules"])
     model.adapters.add("run", SPEC)
     config = LoraConfig(r=4, lora_alpha=32, target_modules=list(model.adapters.pairs("run")), task_type="CAUSAL_LM")
-    theirs: Any = get_peft_model(plain(model), config)
+    theirs = get_peft_model(plain(model), config)
     for name, parameter in theirs.named_parameters():
         if "lora_B" in name:
             parameter.data.normal_(std=0.05)
@@ -101,11 +99,11 @@ def test_only_the_active_adapter_computes_and_has_gradients(tmp_path):
     assert torch.equal(logits(model), first)
 
 
-def test_reading_an_adapter_again_and_again_keeps_nothing(tmp_path):
+def test_reading_adapters_leaks_no_memory(tmp_path):
     tensors = {f"layer.{i}.lora_{part}.weight": torch.zeros(4, 4) for i in range(20) for part in "AB"}
     write_adapter(tmp_path, tensors, SPEC, "model")
     read_adapter(tmp_path)
     before = sys.getallocatedblocks()
     for _ in range(50):
         read_adapter(tmp_path)
-    assert sys.getallocatedblocks() - before < 1000  # two a tensor would be 4000
+    assert sys.getallocatedblocks() - before < 1000  # a leak of two per tensor would be 4000

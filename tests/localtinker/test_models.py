@@ -1,6 +1,4 @@
-"""Any causal LM: the lean decoder and the transformers path against transformers itself. In this process, no HTTP."""
-
-from pathlib import Path
+"""Sampling, scoring and training of any causal LM against transformers. In this process, no HTTP."""
 
 import localtinker_helpers
 import numpy as np
@@ -12,7 +10,6 @@ from transformers import (
     Gemma2Config,
     GPT2Config,
     LlamaConfig,
-    PretrainedConfig,
     Qwen2Config,
     Qwen3_5TextConfig,
     Qwen3Config,
@@ -20,13 +17,15 @@ from transformers import (
 )
 
 from rtl_core.errors import PolicyError
+from rtl_core.localtinker import models, scoring, trainer
 from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.models import load_model
+from rtl_core.localtinker.requests import AdamParams
 from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
 from rtl_core.localtinker.trainer import TrainingModel
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest
 
-CONFIGS: dict[str, tuple[PretrainedConfig, bool]] = {
+CONFIGS = {
     "qwen3": (Qwen3Config(**SHAPE, head_dim=32), True),
     "qwen3 untied": (Qwen3Config(**SHAPE, head_dim=16, tie_word_embeddings=False), True),
     "qwen2, with biases": (Qwen2Config(**SHAPE), True),
@@ -61,7 +60,7 @@ def served(request, tmp_path):
     return localtinker_helpers.served(tmp_path, config), dense
 
 
-def run(sampler, prompts, max_tokens: int, options: PromptOptions):
+def run(sampler, prompts, max_tokens, options):
     """[(tokens, logprobs, scores)] of one sample per prompt, admitted together."""
     jobs = [SampleJob(tokens, 1, i, SamplingOptions(max_tokens), options) for i, tokens in enumerate(prompts)]
     return [(sequences[0].tokens, sequences[0].logprobs, scores) for sequences, scores in answered(sampler, jobs)[0]]
@@ -71,7 +70,12 @@ PLAIN = PromptOptions()
 PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4, 3, 2, 9, 11, 12], [100, 101, 102], [5, 6, 7, 8, 9]]
 
 
-def truth(folder: Path, tokens: list[int], dtype: str = "float32") -> np.ndarray:
+def train_request(sequences, *, forward_only=False):
+    data = [TrainDatum(np.array(s[:-1]), {"target_tokens": np.array(s[1:])}) for s in sequences]
+    return TrainRequest("run", 1, "cross_entropy", {}, forward_only, data)
+
+
+def truth(folder, tokens, dtype="float32"):
     """Log-probabilities of all tokens but the first, by transformers."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
     with torch.no_grad():
@@ -94,8 +98,8 @@ def test_sampling_and_scoring_agree_with_transformers(served):
 @pytest.mark.parametrize(
     "options", [SamplingOptions(40), SamplingOptions(40, temperature=0.0), SamplingOptions(40, top_k=200)]
 )
-def test_ids_that_the_tokenizer_does_not_have_are_never_sampled(tmp_path, options):
-    """A model's matrices are often filled up to a round number of rows."""
+def test_ids_beyond_the_tokenizers_are_never_sampled(tmp_path, options):
+    """A model's matrices are often padded to a round number of rows."""
     for name in ("qwen3", "gpt2"):
         model = localtinker_helpers.served(tmp_path / name, CONFIGS[name][0])
         known = max(localtinker_helpers.make_tokenizer().get_vocab().values()) + 1
@@ -115,33 +119,21 @@ def test_an_adapter_trains_and_samples_alike(served):
     spec = LoraSpec(rank=4, seed=1)
     training = TrainingModel("run", model, spec, micro_tokens=64)
     sequences = [[*p, *p[::-1], 17] for p in PROMPTS]
-    adam = {
-        "learning_rate": 5e-3,
-        "beta1": 0.9,
-        "beta2": 0.95,
-        "eps": 1e-12,
-        "weight_decay": 0.0,
-        "grad_clip_norm": 0.0,
-    }
+    adam = AdamParams(learning_rate=5e-3).model_dump()
 
-    def request(forward_only):
-        data = [TrainDatum(np.array(s[:-1]), {"target_tokens": np.array(s[1:])}) for s in sequences]
-        return TrainRequest("run", 1, "cross_entropy", {}, forward_only, data)
-
-    before = training.forward_backward(request(True))[0]["logprobs"]
+    forward, backward = (train_request(sequences, forward_only=only) for only in (True, False))
+    before = training.forward_backward(forward)[0]["logprobs"]
     for _ in range(4):
-        training.forward_backward(request(False))
+        training.forward_backward(backward)
         training.optim_step(adam)
-    after = training.forward_backward(request(True))[0]["logprobs"]
-    passed = training.forward_backward(request(False))[0]["logprobs"]
+    after = training.forward_backward(forward)[0]["logprobs"]
+    passed = training.forward_backward(backward)[0]["logprobs"]
     np.testing.assert_allclose(np.concatenate(after), np.concatenate(passed), atol=1e-4)
     assert sum(map(np.sum, after)) > sum(map(np.sum, before)) + 1.0
     sampler = model.sampler((training.tensors(), spec), deterministic=False)
     scored = run(sampler, sequences, 1, PromptOptions(logprobs=True))
-    for (_, _, scores), logprobs in zip(scored, after, strict=True):
-        np.testing.assert_allclose(scores.logprobs_P[1:], logprobs, atol=1e-4)
     base = run(model.sampler(None, deterministic=False), sequences, 1, PromptOptions(logprobs=True))
-    for (_, _, scores), logprobs in zip(base, before, strict=True):
+    for (_, _, scores), logprobs in zip(scored + base, after + before, strict=True):
         np.testing.assert_allclose(scores.logprobs_P[1:], logprobs, atol=1e-4)
     training.release()
     again = run(model.sampler(None, deterministic=False), sequences, 1, PromptOptions(logprobs=True))
@@ -158,41 +150,33 @@ def test_bfloat16_weights_are_served_with_float32_adapters(tmp_path):
     )[1]
     expected = truth(model.path, PROMPTS[1] + tokens, "bfloat16")[len(PROMPTS[1]) - 1 :]
     np.testing.assert_allclose(logprobs, expected, atol=0.1)  # bfloat16 keeps 8 bits
-    # Two ways to round would differ by percents: importance ratios that start from `forward` must start at exactly 1.
-    data = [TrainDatum(np.arange(5, 5 + n), {"target_tokens": np.arange(6, 6 + n)}) for n in (20, 3, 11)]
-    requests = [TrainRequest("run", 1, "cross_entropy", {}, only, data) for only in (True, False)]
+    # With different rounding they would differ by percents, but importance ratios that start from `forward` must be exactly 1.
+    requests = [train_request([range(5, 6 + n) for n in (20, 3, 11)], forward_only=only) for only in (True, False)]
     forward, passed = (np.concatenate(training.forward_backward(r)[0]["logprobs"]) for r in requests)
     np.testing.assert_array_equal(forward, passed)
 
 
 def test_recomputed_activations_give_the_same_gradients(tmp_path, monkeypatch):
-    """Large models recompute activations in the backward pass; forced here on a small one."""
-    from rtl_core.localtinker import models
-
+    """Forced on a small model; only large models recompute activations."""
     norms = []
     for limit in (1 << 40, 0):
         monkeypatch.setattr(models, "CHECKPOINT_BYTES", limit)
         model = localtinker_helpers.served(tmp_path / str(limit), CONFIGS["qwen3"][0])
         assert model.recompute == (limit == 0)
         training = TrainingModel("run", model, LoraSpec(rank=4, seed=1), micro_tokens=64)
-        data = [TrainDatum(np.array(p[:-1]), {"target_tokens": np.array(p[1:])}) for p in PROMPTS]
-        training.forward_backward(TrainRequest("run", 1, "cross_entropy", {}, False, data))
+        training.forward_backward(train_request(PROMPTS))
         norms.append(float(torch.nn.utils.get_total_norm([p.grad for p in training._parameters if p.grad is not None])))
     assert norms[0] == pytest.approx(norms[1], rel=1e-5)
 
 
 def test_a_large_vocabulary_is_scored_and_trained_in_chunks(tmp_path, monkeypatch):
-    from rtl_core.localtinker import scoring, trainer
-
     model = localtinker_helpers.served(tmp_path, CONFIGS["qwen3"][0])
-    data = [TrainDatum(np.array(p[:-1]), {"target_tokens": np.array(p[1:])}) for p in PROMPTS]
-    request = TrainRequest("run", 1, "cross_entropy", {}, False, data)
     seen = []
     for budget in (2**25, 1000):
         monkeypatch.setattr(trainer, "LOGIT_BUDGET", budget)
         monkeypatch.setattr(scoring, "LOGIT_BUDGET", budget)
         training = TrainingModel(f"run{budget}", model, LoraSpec(rank=4, seed=1), micro_tokens=64)
-        outputs, _ = training.forward_backward(request)
+        outputs, _ = training.forward_backward(train_request(PROMPTS))
         grads = [p.grad for p in training._parameters]
         scores = run(model.sampler(None, deterministic=False), PROMPTS, 1, PromptOptions(logprobs=True, topk=3))
         seen.append(
@@ -203,7 +187,7 @@ def test_a_large_vocabulary_is_scored_and_trained_in_chunks(tmp_path, monkeypatc
     assert all(torch.allclose(a, b, rtol=1e-3, atol=1e-4) for a, b in zip(seen[0][1], seen[1][1], strict=True))
 
 
-def test_a_folder_that_is_no_model_is_refused_by_name(tmp_path):
+def test_a_folder_without_a_model_is_rejected_by_name(tmp_path):
     with pytest.raises(PolicyError, match=r"cannot load .*config\.json"):
         load_model("x", tmp_path, dtype="float32", device="cpu", max_context=10)
     (tmp_path / "config.json").write_text('{"model_type": "unheard-of"}')

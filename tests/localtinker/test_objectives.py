@@ -1,10 +1,9 @@
-"""The train step's objectives as the service computes them, against the formulas evaluated a second time in numpy."""
+"""The losses of a train step as the service computes them, against the formulas in numpy."""
 
 import asyncio
 
 import numpy as np
 import pytest
-import tinker
 from localtinker_helpers import random_sequences, score
 
 from rtl_core.backend.base import Adam, Datum
@@ -21,10 +20,8 @@ def sequences():
     return random_sequences(4, seed=5)
 
 
-def step(
-    client: tinker.ServiceClient, sequences: list[list[int]], *overrides: str
-) -> tuple[dict[str, float], np.ndarray]:
-    """Metrics of one train step on those sequences, and the loss per token by numpy, with the model's own log-probabilities."""
+def step(client, sequences, *overrides):
+    """Metrics of a train step on these sequences, and the loss per token in numpy, from the model's log-probabilities."""
     config = load_config("demo", overrides, environment={})
     rng = np.random.default_rng(3)
     completions = [sequence[PROMPT_TOKENS:] for sequence in sequences]
@@ -38,7 +35,7 @@ def step(
         for s, t, p, n, a in zip(sequences, completions, logp, noise, advantages, strict=True)
     ]
 
-    async def run() -> dict[str, float]:
+    async def run():
         trainer = TinkerTrainer(await open_training_client(client, config, None))
         trained = await trainer.step(datums, config.learning.loss, config.learning.loss_settings, ADAM)
         assert trained.tokens == sum(len(sequence) - 1 for sequence in sequences)
@@ -66,12 +63,12 @@ def step(
         ["learning.loss=cispo", "learning.clip_low=0.5", "learning.clip_high=1.01"],
     ],
 )
-def test_the_loss_and_its_settings_reach_the_service(client, sequences, overrides):
+def test_the_service_computes_the_configured_loss(client, sequences, overrides):
     metrics, loss_T = step(client, sequences, *overrides)
     assert metrics["loss:sum"] == pytest.approx(loss_T.sum(), rel=1e-3)
 
 
-def test_sampler_and_trainer_are_compared_over_the_completions_alone(client, sequences):
+def test_sampler_and_trainer_are_compared_on_completions_only(client, sequences):
     metrics, _ = step(client, sequences)
     rng = np.random.default_rng(3)
     noise = np.concatenate([rng.normal(0, 0.4, len(sequence) - PROMPT_TOKENS) for sequence in sequences])

@@ -1,4 +1,4 @@
-"""What sequences share is laid out once, and every position is found again."""
+"""Packed layouts store common prefixes once and keep every position."""
 
 import random
 
@@ -8,18 +8,18 @@ import torch
 import torch.nn.functional as F
 
 from rtl_core.localtinker import packing
-from rtl_core.localtinker.packing import LEAST_PREFIX, Family, Layout, families_of, packed_passes
+from rtl_core.localtinker.packing import MIN_PREFIX, Family, Layout, families_of, packed_passes
 
 
-def group(rng: random.Random, prompt: list[int], lengths: list[int]) -> list[list[int]]:
+def group(rng, prompt, lengths):
     return [prompt + [rng.randrange(100, 200) for _ in range(length)] for length in lengths]
 
 
-def some(seed: int) -> list[list[int]]:
-    """Groups behind prompts that begin alike, in random order: among them equal sequences, and one that begins as another ends."""
+def random_groups(seed):
+    """Groups whose prompts share a prefix, in random order, with equal sequences and one that is a prefix of another."""
     rng = random.Random(seed)
     system = [rng.randrange(50) for _ in range(rng.choice([0, 5, 12]))]
-    sequences: list[list[int]] = []
+    sequences = []
     for _ in range(rng.randrange(1, 5)):
         prompt = system + [rng.randrange(50, 100) for _ in range(rng.randrange(1, 40))]
         sequences += group(rng, prompt, [rng.randrange(1, 20) for _ in range(rng.randrange(1, 5))])
@@ -28,27 +28,27 @@ def some(seed: int) -> list[list[int]]:
     return sequences
 
 
-def test_groups_are_found_whatever_their_prompts_and_answers_have_in_common():
+def test_groups_are_found_even_if_prompts_or_answers_overlap():
     rng = random.Random(0)
-    fence = [1] * 10  # every answer begins so, and two of one group go on alike
+    fence = [1] * 10  # every answer starts with this, and two of one group share more
     first = group(rng, [5] * 30 + [6] * 40 + fence, [9, 20, 4, 7])
     first[3] = first[0][:85] + first[3][80:]
     second = group(rng, [5] * 30 + [8] * 50 + fence, [9, 3])
-    found = families_of([first[0], second[0], first[1], first[2], second[1], first[3]])
-    assert {frozenset(family.members): family.prefix for family in found} == {
+    families = families_of([first[0], second[0], first[1], first[2], second[1], first[3]])
+    assert {frozenset(family.members): family.prefix for family in families} == {
         frozenset({0, 2, 3, 5}): 80,
         frozenset({1, 4}): 90,
     }
 
 
-def test_a_short_common_beginning_is_not_worth_sharing():
-    common = list(range(LEAST_PREFIX - 1))
+def test_a_short_common_prefix_is_not_shared():
+    common = list(range(MIN_PREFIX - 1))
     assert families_of([[*common, 50, 51], [*common, 60, 61]]) == [Family((0,), 0), Family((1,), 0)]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_position_of_every_sequence_has_its_token_and_its_place(seed):
-    sequences = some(seed)
+def test_every_position_of_every_sequence_is_in_the_layout(seed):
+    sequences = random_groups(seed)
     layout = Layout(sequences)
     for sequence, rows in zip(sequences, layout.rows, strict=True):
         assert layout.tokens_N[rows].tolist() == sequence
@@ -58,9 +58,9 @@ def test_every_position_of_every_sequence_has_its_token_and_its_place(seed):
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("block", [3, 512])
-def test_attention_is_that_of_each_sequence_alone(seed, block, monkeypatch):
+def test_attention_equals_that_of_each_sequence_alone(seed, block, monkeypatch):
     monkeypatch.setattr(packing, "BLOCK", block)
-    sequences = some(seed)
+    sequences = random_groups(seed)
     layout = Layout(sequences)
     generator = torch.Generator().manual_seed(seed)
     q, k, v = (torch.randn(len(layout.tokens_N), heads, 8, generator=generator) for heads in (4, 2, 2))
@@ -73,8 +73,8 @@ def test_attention_is_that_of_each_sequence_alone(seed, block, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("budget", [1, 64, 10_000])
-def test_passes_hold_every_sequence_once_and_are_bounded(seed, budget):
-    sequences = some(seed)
+def test_passes_contain_every_sequence_once_and_are_bounded(seed, budget):
+    sequences = random_groups(seed)
     passes = packed_passes(sequences, budget)
     assert sorted(i for part in passes for i in part) == list(range(len(sequences)))
     for part in passes:
@@ -83,7 +83,7 @@ def test_passes_hold_every_sequence_once_and_are_bounded(seed, budget):
         assert rows <= max(budget, longest, min(2 * longest, 8 * budget))
 
 
-def test_answers_to_one_long_prompt_share_it_two_at_a_time_at_least():
+def test_at_least_two_answers_to_a_long_prompt_share_a_pass():
     rng = random.Random(1)
     sequences = group(rng, [3] * 100, [100] * 8)
     assert [len(part) for part in packed_passes(sequences, 64)] == [3, 3, 2]

@@ -1,18 +1,14 @@
-"""A real model, SmolLM2-135M-Instruct, through the SDK against transformers, peft and torch on the same weights."""
-
-from typing import Any
+"""SmolLM2-135M-Instruct through the SDK, against transformers, peft and torch with the same weights."""
 
 import numpy as np
 import pytest
-import tinker
 import torch
+from localtinker_helpers import connect, datum, saved_folder, saved_weights
 from peft import PeftModel
-from safetensors.torch import load_file
 from tinker import types
 from transformers import AutoModelForCausalLM
 
 from rtl_core.localtinker.process import LocalTinker
-from rtl_core.localtinker.registry import find_checkpoint
 
 pytestmark = pytest.mark.slow
 RATE = 1e-4
@@ -26,7 +22,7 @@ def service(smollm2, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def training(service):
-    with tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key) as client:
+    with connect(service) as client:
         yield client.create_lora_training_client("smollm2", rank=32, seed=1).result()
 
 
@@ -35,18 +31,18 @@ def plain(smollm2):
     return AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32).eval()
 
 
-def truth(model: Any, tokens: list[int]) -> np.ndarray:
+def truth(model, tokens):
     with torch.no_grad():
         logp = torch.log_softmax(model(input_ids=torch.tensor([tokens])).logits[0].float(), -1)
     return logp[:-1].gather(1, torch.tensor(tokens[1:])[:, None])[:, 0].numpy()
 
 
-def sequences() -> list[list[int]]:
+def sequences():
     rng = np.random.default_rng(0)
     return [rng.integers(20, 49_000, length).tolist() for length in (200, 65, 7)]
 
 
-def test_served_logprobs_are_those_of_transformers(training, plain):
+def test_logprobs_equal_those_of_transformers(training, plain):
     sampler = training.save_weights_and_get_sampling_client().result()
     for tokens in sequences():
         prompt = types.ModelInput.from_ints(tokens)
@@ -54,22 +50,15 @@ def test_served_logprobs_are_those_of_transformers(training, plain):
         np.testing.assert_allclose(np.array(scored[1:], float), truth(plain, tokens), atol=1e-4)
         answer = sampler.sample(prompt, 2, types.SamplingParams(max_tokens=24, stop=[], seed=3)).result()
         for sequence in answer.sequences:
-            assert sequence.logprobs is not None
             expected = truth(plain, tokens + list(sequence.tokens))[len(tokens) - 1 :]
             np.testing.assert_allclose(sequence.logprobs, expected, atol=1e-4)
 
 
-def test_train_steps_are_those_of_torch_and_peft(service, training, smollm2):
-    """Two steps: in the first B is zero, so that A has no gradient. The served losses and weights equal plain ones."""
-
-    def saved(name):
-        found = find_checkpoint(service.state, training.save_state(name).result().path)
-        assert found is not None
-        return found.folder(service.state)
-
-    begin = saved("begin")
+def test_train_steps_equal_those_of_torch_and_peft(service, training, smollm2):
+    """Two steps, because in the first step B is zero and A has no gradient."""
+    begin = saved_folder(service, training.save_state("begin").result().path)
     base = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32)
-    model: Any = PeftModel.from_pretrained(base, str(begin), is_trainable=True).eval()
+    model = PeftModel.from_pretrained(base, str(begin), is_trainable=True).eval()
     named = {n: p for n, p in model.named_parameters() if p.requires_grad}
     before = {name: p.detach().clone() for name, p in named.items()}
     optimizer = torch.optim.AdamW(named.values(), RATE, (0.9, 0.95), eps=1e-8, weight_decay=0.0)
@@ -83,22 +72,16 @@ def test_train_steps_are_those_of_torch_and_peft(service, training, smollm2):
             (-logp.sum()).backward()
             expected -= float(logp.sum())
         optimizer.step()
-        inputs: list[Any] = [{"target_tokens": row[1:]} for row in rows]
-        data = [
-            types.Datum(model_input=types.ModelInput.from_ints(row[:-1]), loss_fn_inputs=given)
-            for row, given in zip(rows, inputs, strict=True)
-        ]
-        passed = training.forward_backward(data, "cross_entropy").result()
+        passed = training.forward_backward(list(map(datum, rows)), "cross_entropy").result()
         training.optim_step(types.AdamParams(learning_rate=RATE, beta1=0.9, beta2=0.95, eps=1e-8)).result()
         assert passed.metrics["loss:sum"] == pytest.approx(expected, rel=1e-5)
-    served = load_file(saved("end") / "adapter_model.safetensors")
+    served = saved_weights(service, training, "end")
     moved = apart = 0.0
     for name, parameter in named.items():
         mine = served[name.replace(".default", "")]
         moved += float((parameter.detach() - before[name]).square().sum())
         apart += float((parameter.detach() - mine).square().sum())
-        assert (
-            float((parameter.detach() - mine).abs().max()) <= 4 * RATE
-        )  # an AdamW step moves by at most about its rate
-    # AdamW divides by the gradient's size: where a gradient is next to nothing, rounding decides its sign.
+        # An AdamW step changes a weight by at most about its learning rate.
+        assert float((parameter.detach() - mine).abs().max()) <= 4 * RATE
+    # AdamW normalises gradients, so rounding decides the sign of the smallest ones.
     assert (apart / moved) ** 0.5 < 0.02

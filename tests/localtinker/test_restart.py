@@ -36,18 +36,18 @@ def test_a_restart_after_kill_9_keeps_checkpoints_runs_and_samplers(models_by_na
     loss = training.forward(cross_entropy_data(seed=5), "cross_entropy").result().metrics["loss:sum"]
     in_flight = living.sample(prompt(), 4, params(1500, seed=1))
     wait_for(first, lambda s: s["rows_running"] == 4)
-    helpers = [process.pid for process in psutil.Process(first.pid).children(recursive=True)]
-    assert len(helpers) == 3  # the sampling processes and their template
+    children = [process.pid for process in psutil.Process(first.pid).children(recursive=True)]
+    assert len(children) == 3  # the sampling processes and their template
     first.kill()
-    waiting.wait_for(lambda: not any(map(waiting.lives, helpers)), "the end of all processes of the service")
+    waiting.wait_for(lambda: not any(map(waiting.lives, children)), "the end of all processes of the service")
 
     with LocalTinker(models, tmp_path, port=first.port, api_key=first.api_key) as second:
-        # The SDK sends the lost request again by itself.
+        # The SDK resends the lost request.
         assert [len(s.tokens) for s in in_flight.result(timeout=600).sequences] == [1500] * 4
         rest = tinker.RestClient(base_url=second.base_url, api_key=second.api_key)
         assert {c.tinker_path for c in rest.list_user_checkpoints().result().checkpoints} == {state, weights}
         assert [r.training_run_id for r in rest.list_training_runs().result().training_runs] == [training.model_id]
-        # The client of before the crash goes on sampling, its session still exists.
+        # The sampling client and its session survive the crash.
         np.testing.assert_allclose(score(living, SEQUENCES), before, atol=1e-4)
         again = client.create_sampling_client(model_path=weights).result()
         np.testing.assert_allclose(score(again, SEQUENCES), before, atol=1e-4)
@@ -57,10 +57,10 @@ def test_a_restart_after_kill_9_keeps_checkpoints_runs_and_samplers(models_by_na
             training.forward(cross_entropy_data(), "cross_entropy").result()
         client.close("success").result()
         second.stop()
-        assert not second.alive  # and the end of the block stops it once more, harmlessly
+        assert not second.alive  # the end of the block stops it again
 
 
-def test_the_service_dies_with_its_parent_even_by_kill_9(models_by_name, tmp_path):
+def test_the_service_ends_with_its_parent_even_by_kill_9(models_by_name, tmp_path):
     script = (
         "import sys, time; from pathlib import Path; from rtl_core.localtinker.process import LocalTinker\n"
         "service = LocalTinker({'student': Path(sys.argv[1])}, Path(sys.argv[2]))\n"
@@ -76,9 +76,9 @@ def test_the_service_dies_with_its_parent_even_by_kill_9(models_by_name, tmp_pat
     waiting.wait_for(lambda: not waiting.lives(pid), "the end of the service with its parent")
 
 
-def test_two_services_never_write_to_one_folder(models_by_name, tmp_path, monkeypatch):
-    """Each would delete what the other one has not named yet."""
-    monkeypatch.setattr(registry, "PATIENCE_S", 0.0)
+def test_a_second_service_on_the_same_folder_is_rejected(models_by_name, tmp_path, monkeypatch):
+    """Each would delete blobs of the other that have no row yet."""
+    monkeypatch.setattr(registry, "LOCK_TIMEOUT_S", 0.0)
     settings = Settings(models={"student": models_by_name["student"]}, state=tmp_path, sampling_processes=0)
     first = service.Service(settings)
     with pytest.raises(ConfigError, match="another service"):
@@ -88,22 +88,20 @@ def test_two_services_never_write_to_one_folder(models_by_name, tmp_path, monkey
 
 
 @pytest.mark.slow
-def test_a_kept_service_is_started_again_also_where_no_process_could_be_made_at_first(
-    models_by_name, tmp_path, monkeypatch
-):
+def test_a_kept_service_is_restarted_even_if_the_first_attempt_fails(models_by_name, tmp_path, monkeypatch):
     told = Queue()
     with KeptTinker({"student": models_by_name["student"]}, tmp_path, on_restart=told.put) as kept:
         with monkeypatch.context() as broken:
             broken.setattr(sys, "executable", str(tmp_path / "none"))
             os.kill(kept.pid, signal.SIGKILL)
-            assert "does not come up again" in told.get(timeout=300)
-        while "was started again" not in told.get(timeout=300):
+            assert "cannot restart" in told.get(timeout=300)
+        while "was restarted" not in told.get(timeout=300):
             continue
         assert kept.alive
 
 
 @pytest.mark.slow
-def test_a_kept_service_is_stopped_also_while_it_starts(models_by_name, tmp_path, monkeypatch):
+def test_a_kept_service_can_be_stopped_during_a_restart(models_by_name, tmp_path, monkeypatch):
     kept = KeptTinker({"student": models_by_name["student"]}, tmp_path, on_restart=print)
     starting = tmp_path / "starting"
     (tmp_path / "slow").write_text(
@@ -120,7 +118,7 @@ def test_a_kept_service_is_stopped_also_while_it_starts(models_by_name, tmp_path
     assert not waiting.lives(pid)
 
 
-def test_a_service_that_cannot_start_says_why(tmp_path):
+def test_a_service_that_cannot_start_reports_the_reason(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InfrastructureError, match=r"no config\.json"):
         LocalTinker({"student": tmp_path / "empty"}, tmp_path / "state")

@@ -1,11 +1,9 @@
-"""Sampling and scoring through the SDK: what a SamplingClient is promised, beside the cases of `rtl-distill check-service`, which
-tests/backend/test_certify.py asks of this service."""
+"""Sampling and scoring through the SDK, beyond the cases of `rtl-distill check-service` (tests/backend/test_certify.py)."""
 
-import httpx
 import numpy as np
 import pytest
 import torch
-from localtinker_helpers import PROMPT, params, prompt, wait_for
+from localtinker_helpers import PROMPT, params, prompt, raw_http, wait_for
 from tinker import types
 from transformers import AutoModelForCausalLM, AutoTokenizer, TopPLogitsWarper
 
@@ -19,17 +17,17 @@ def sampler(client):
 
 @pytest.fixture
 def exact(deterministic_client):
-    """A sampler whose tokens do not depend on what is in a batch beside them."""
+    """A sampler whose tokens do not depend on the rest of the batch."""
     return deterministic_client.create_sampling_client(base_model="student").result()
 
 
 @pytest.fixture(scope="module")
 def reference(models_by_name):
-    """transformers' own student, to compare with."""
+    """The student, loaded with transformers."""
     return AutoModelForCausalLM.from_pretrained(models_by_name["student"], dtype=torch.float32).eval()
 
 
-def reference_logprobs(model, tokens) -> torch.Tensor:
+def reference_logprobs(model, tokens):
     """[P, V] log-probabilities of the token after each position."""
     with torch.no_grad():
         return torch.log_softmax(model(torch.tensor([list(tokens)])).logits[0].double(), -1)
@@ -45,7 +43,7 @@ def test_sampling_frequencies_follow_the_model_distribution(sampler, reference):
     assert np.all(np.abs(drawn[top] - count * truth[top]) < 5 * sigma)
 
 
-def test_temperature_sharpens_the_distribution_as_its_formula_says(sampler, reference):
+def test_temperature_sharpens_the_distribution(sampler, reference):
     response = sampler.sample(prompt(), 1000, params(1, seed=0, temperature=0.5)).result()
     truth = torch.softmax(reference_logprobs(reference, PROMPT)[-1] / 0.5, -1)
     best = int(truth.argmax())
@@ -64,7 +62,7 @@ def test_temperature_zero_is_greedy(sampler, reference):
     tokens = sampler.sample(prompt(), 1, params(10, temperature=0.0)).result().sequences[0].tokens
     truth = reference_logprobs(reference, [*PROMPT, *tokens])[len(PROMPT) - 1 : -1]
     chosen = truth[range(10), tokens]
-    # Of two that are equally likely but for rounding, either may be chosen.
+    # Either of two tokens may be chosen whose probabilities differ by rounding only.
     torch.testing.assert_close(chosen, truth.max(-1).values, atol=1e-4, rtol=0)
 
 
@@ -74,7 +72,7 @@ def test_top_k_keeps_only_the_k_most_likely(sampler, reference):
     assert {s.tokens[0] for s in response.sequences} == allowed
 
 
-def test_top_p_keeps_what_transformers_keeps():
+def test_top_p_equals_that_of_transformers():
     shaped_BV = torch.log_softmax(3 * torch.randn(40, 200, generator=torch.Generator().manual_seed(0)), -1)
     for top_p in (0.05, 0.3, 0.7, 0.95):
         ours = _truncate(shaped_BV, [SamplingOptions(max_tokens=1, top_p=top_p)] * 40)
@@ -83,15 +81,15 @@ def test_top_p_keeps_what_transformers_keeps():
         assert (ours == -torch.inf).any()
 
 
-def test_a_temperature_acts_before_top_p(sampler, reference):
-    """As at the services whose figures are compared: a cold model has a smaller nucleus."""
+def test_temperature_applies_before_top_p(sampler, reference):
+    """As in other services: a low temperature makes the nucleus smaller."""
     response = sampler.sample(prompt(), 500, params(1, seed=1, temperature=0.2, top_p=0.7)).result()
     cold = (reference_logprobs(reference, PROMPT)[-1] / 0.2)[None]
     nucleus = set(TopPLogitsWarper(0.7)(None, cold)[0].isfinite().nonzero()[:, 0].tolist())
     assert {s.tokens[0] for s in response.sequences} <= nucleus
 
 
-def test_the_end_token_stops_by_default_and_an_empty_stop_list_turns_that_off(sampler, models_by_name):
+def test_the_end_token_stops_unless_the_stop_list_is_empty(sampler, models_by_name):
     end = AutoTokenizer.from_pretrained(models_by_name["student"]).eos_token_id
     default = types.SamplingParams(max_tokens=400, seed=0)
     stopped = [s for s in sampler.sample(prompt(), 32, default).result().sequences if s.stop_reason == "stop"]
@@ -104,7 +102,7 @@ def test_the_end_token_stops_by_default_and_an_empty_stop_list_turns_that_off(sa
 def test_a_stop_string_ends_the_sample_even_across_tokens(exact, models_by_name):
     tokenizer = AutoTokenizer.from_pretrained(models_by_name["student"])
     free = exact.sample(prompt(), 1, params(40, seed=11)).result().sequences[0].tokens
-    text = tokenizer.decode(free[9:11])  # a string that two tokens make
+    text = tokenizer.decode(free[9:11])  # a string of two tokens
     assert text
     stopped = exact.sample(prompt(), 1, params(40, seed=11, stop=[text])).result().sequences[0]
     assert stopped.stop_reason == "stop"
@@ -157,11 +155,10 @@ def test_alternative_tokens_carry_the_model_logprobs(sampler, reference):
 
 
 def test_cancelling_a_future_stops_the_work(tinker_service):
-    # By hand: the SDK cancels what it has read the id of, and on a busy machine the work may begin before that.
-    headers, body = {"X-API-Key": tinker_service.api_key}, {"base_model": "student", "num_samples": 256}
+    # Not with the SDK, which can cancel only after it has read the request's id.
+    body = {"base_model": "student", "num_samples": 256, "sampling_params": {"max_tokens": 2000, "stop": []}}
     body["prompt"] = {"chunks": [{"type": "encoded_text", "tokens": PROMPT}]}
-    body["sampling_params"] = {"max_tokens": 2000, "stop": []}  # long enough to be found at work on a busy machine, too
-    with httpx.Client(base_url=f"{tinker_service.base_url}/api/v1/", headers=headers, timeout=300) as http:
+    with raw_http(tinker_service) as http:
         request = http.post("asample", json=body).raise_for_status().json()["request_id"]
         wait_for(tinker_service, lambda status: status["rows_running"] >= 256)
         http.post("cancel_future", json={"request_id": request}).raise_for_status()

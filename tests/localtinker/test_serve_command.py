@@ -1,4 +1,4 @@
-"""`rtl-distill serve-tinker`, as a user runs it."""
+"""The command `rtl-distill serve-tinker`."""
 
 import os
 import re
@@ -17,22 +17,20 @@ from rtl_core.localtinker.settings import check_exposure, parse_model
 COMMAND = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "serve-tinker"]
 
 
-def start(*arguments: str, key: str | None = None) -> subprocess.Popen:
+def start(*arguments):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TINKER_")}
-    if key is not None:
-        environment["TINKER_API_KEY"] = key
     return subprocess.Popen(
         [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
 
 
-def printed_variables(process: subprocess.Popen) -> dict[str, str]:
-    """The two `export` lines."""
+def printed_variables(process):
+    """Return the variables of the two `export` lines."""
     lines = [process.stdout.readline() for _ in range(2)]
     return dict(re.fullmatch(r"export (\w+)=(\S+)\n", line).groups() for line in lines)
 
 
-def test_it_prints_the_two_variables_that_a_client_needs(models_by_name, tmp_path, monkeypatch):
+def test_it_prints_the_environment_variables_of_a_client(models_by_name, tmp_path, monkeypatch):
     student = str(models_by_name["student"])
     process = start("--model", student, "--state", str(tmp_path), "--sampling-processes", "0")
     try:
@@ -40,7 +38,7 @@ def test_it_prints_the_two_variables_that_a_client_needs(models_by_name, tmp_pat
         assert variables.keys() == {"TINKER_BASE_URL", "TINKER_API_KEY"}
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        with tinker.ServiceClient() as client:  # finds both in the environment
+        with tinker.ServiceClient() as client:  # reads both from the environment
             sampler = client.create_sampling_client(base_model="student").result()
             assert len(sampler.sample(prompt(), 1, params(5)).result().sequences[0].tokens) == 5
     finally:
@@ -52,7 +50,7 @@ def test_it_prints_the_two_variables_that_a_client_needs(models_by_name, tmp_pat
 
 @pytest.mark.timing
 def test_it_is_ready_in_under_5_seconds(models_by_name, tmp_path):
-    """Wall time on an idle machine; the best of three, since the first may read from a cold disk."""
+    """The best of three, because the first start may read from a cold disk."""
     best = 1e9
     for attempt in range(3):
         began = time.monotonic()
@@ -64,7 +62,7 @@ def test_it_is_ready_in_under_5_seconds(models_by_name, tmp_path):
     assert best < 5.0
 
 
-def test_it_refuses_what_it_cannot_serve_in_one_line_each(models_by_name, tmp_path):
+def test_invalid_options_give_a_one_line_error(models_by_name, tmp_path):
     student = str(models_by_name["student"])
     for arguments, message in (
         (("--model", str(tmp_path)), "no config.json"),
@@ -79,7 +77,7 @@ def test_it_refuses_what_it_cannot_serve_in_one_line_each(models_by_name, tmp_pa
         assert output == ""
 
 
-def test_other_machines_are_served_only_with_a_key():
+def test_other_machines_need_a_key():
     check_exposure("127.0.0.1", None)
     check_exposure("::1", None)
     check_exposure("localhost", None)
@@ -91,6 +89,6 @@ def test_other_machines_are_served_only_with_a_key():
         check_exposure("127.0.0.1", "secret")
 
 
-def test_a_model_is_named_before_its_path_or_by_its_folder(tmp_path):
+def test_a_models_name_precedes_its_path_or_is_that_of_its_folder(tmp_path):
     assert parse_model(f"Qwen/Qwen3-8B={tmp_path}") == ("Qwen/Qwen3-8B", tmp_path)
     assert parse_model(str(tmp_path))[0] == tmp_path.name

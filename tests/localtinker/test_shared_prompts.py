@@ -1,25 +1,16 @@
-"""Rows of larger models share what their prompts have in common; what is said of each stays the same."""
+"""Rows of larger models share common prefixes of their prompts without a change of results."""
 
 import numpy as np
 import pytest
 import torch
-from localtinker_helpers import answered, served
+from localtinker_helpers import SHAPE, answered, served
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from rtl_core.localtinker import decoder
 from rtl_core.localtinker.batching import GenerationBatch
-from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SampleRequest, SamplingOptions
 
-CONFIG = LlamaConfig(
-    vocab_size=300,
-    hidden_size=64,
-    intermediate_size=96,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    initializer_range=0.2,
-)
+CONFIG = LlamaConfig(**SHAPE | {"num_hidden_layers": 2, "initializer_range": 0.2})
 
 
 @pytest.fixture
@@ -28,8 +19,8 @@ def model(tmp_path, monkeypatch):
     return served(tmp_path, CONFIG)
 
 
-def group() -> list[list[int]]:
-    """Answers behind two prompts, one of them twice, and a prompt alone."""
+def group():
+    """Answers to two prompts, one of them twice, and a prompt alone."""
     rng = np.random.default_rng(0)
     first, second = rng.integers(3, 300, 60), rng.integers(3, 300, 45)
     rows = [np.r_[first, rng.integers(3, 300, n)] for n in (20, 7, 31)] + [np.r_[second, rng.integers(3, 300, 9)]]
@@ -48,13 +39,13 @@ ASKED = [
 
 
 @pytest.mark.parametrize("tokens", [1, 4])
-def test_scores_and_samples_are_those_of_each_prompt_alone(model, tokens, monkeypatch):
+def test_scores_and_samples_equal_those_of_each_prompt_alone(model, tokens, monkeypatch):
     prompts = group()
-    rows: list[int] = []
+    rows = []
     packed = decoder.DenseDecoder.packed_hidden
 
     def counted(self, layout):
-        hidden = packed(self, layout)  # type: ignore[arg-type]
+        hidden = packed(self, layout)
         rows.append(len(hidden))
         return hidden
 
@@ -62,24 +53,18 @@ def test_scores_and_samples_are_those_of_each_prompt_alone(model, tokens, monkey
     options = SamplingOptions(max_tokens=tokens)
     jobs = [SampleJob(prompts[i], 2, i, options, ASKED[i]) for i in range(len(prompts))]
     together, _ = answered(model.sampler(None, deterministic=False), jobs)
-    # The prompt that is asked for alone keeps its last token as its own. Prompts with more tokens to sample need caches instead.
+    # The prompt alone has its last token as its own row. Prompts with more than one token to sample are not packed.
     assert rows == ([59 + (1 + 21 + 8 + 32) + 54] if tokens == 1 else [])
     for i, (sequences, scores) in enumerate(together):
         truth = true_logprobs(model, prompts[i])
         if ASKED[i].logprobs:
-            assert scores is not None
-            assert scores.logprobs_P is not None
             first = 1 if ASKED[i].last_n is None else len(prompts[i]) - 7
             mine = scores.logprobs_P[first:]
             np.testing.assert_allclose(mine, truth[first - 1 :][np.arange(len(mine)), prompts[i][first:]], atol=1e-5)
         if ASKED[i].topk:
-            assert scores is not None
-            assert scores.topk is not None
             best = np.sort(truth, -1)[:, ::-1][: len(prompts[i]) - 1, : ASKED[i].topk]
             np.testing.assert_allclose(scores.topk[1][1:], best, atol=1e-5)
         if ASKED[i].targets_RK is not None:
-            assert scores is not None
-            assert scores.targets is not None
             theirs = np.take_along_axis(truth[: len(TARGETS)], TARGETS, -1)
             np.testing.assert_allclose(scores.targets[0], theirs, atol=1e-5)
         for sequence in sequences:
@@ -87,22 +72,20 @@ def test_scores_and_samples_are_those_of_each_prompt_alone(model, tokens, monkey
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_groups_that_join_and_leave_a_batch_are_sampled_as_each_alone(tmp_path, model, dtype):
-    """Groups of unequal sizes, of prompts of unequal lengths, whose answers end at different times."""
+def test_groups_that_join_and_leave_a_batch_are_sampled_as_if_alone(tmp_path, model, dtype):
+    """Groups of different sizes, with prompts and answers of different lengths."""
     if dtype != "float32":
         model = served(tmp_path, CONFIG, dtype)
     prompts = group()
     batch = GenerationBatch(model.decoder(None), model.vocabulary)
-    requests: dict[int, SampleRequest] = {}
-    answered: set[int] = set()
+    requests, answers = {}, set()
 
     def admit(numbers):
         rows = []
         for i in numbers:
             options = SamplingOptions(max_tokens=(90, 3, 20, 40, 70, 2)[i])
             prompt, count = prompts[i], (4, 1, 2, 3, 2, 5)[i]
-            take = lambda _, i=i: answered.add(i)  # noqa: E731
-            requests[i] = SampleRequest(prompt, count, i, options, PromptOptions(), take=take)
+            requests[i] = SampleRequest(prompt, count, i, options, PromptOptions(), take=lambda _, i=i: answers.add(i))
             rows += requests[i].make_rows()
         batch.admit(rows)
 
@@ -112,7 +95,7 @@ def test_groups_that_join_and_leave_a_batch_are_sampled_as_each_alone(tmp_path, 
             admit([0, 2] if number == 1 else [4])
         batch.step()
     assert not batch.live
-    assert sorted(answered) == list(range(6))
+    assert sorted(answers) == list(range(6))
     for i, request in requests.items():
         for sequence in (row.sequence for row in request.rows):
             whole = prompts[i] + sequence.tokens
@@ -122,7 +105,7 @@ def test_groups_that_join_and_leave_a_batch_are_sampled_as_each_alone(tmp_path, 
 
 
 @torch.no_grad()
-def true_logprobs(model: ServedModel, prompt: list[int]) -> np.ndarray:
+def true_logprobs(model, prompt):
     whole = AutoModelForCausalLM.from_pretrained(model.path, dtype=model.model.dtype)
     logits = whole(input_ids=torch.tensor([prompt]), use_cache=False).logits[0].float()
     return torch.log_softmax(logits, -1).numpy()

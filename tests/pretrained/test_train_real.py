@@ -1,4 +1,4 @@
-"""The configuration `smollm2`, cut short: real weights, a warm start, a step of RL with the student as its own teacher, a report."""
+"""A short run of the configuration `smollm2`: a warm start, a step of RL with the student as its own teacher, a report."""
 
 import pytest
 
@@ -24,9 +24,9 @@ def test_weights_warm_start_rl_and_report(smollm2, tmp_path, monkeypatch):
     done = run("train", "smollm2", sets=(*places, *SHORT), cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     history = History(tmp_path / "h.duckdb", read_only=True)
-    warm, learnt = history.trained_steps("real")
-    assert warm.examples == 2
-    assert learnt.examples > 0
+    warm_start, step = history.trained_steps("real")
+    assert warm_start.examples == 2
+    assert step.examples > 0
     scored = history.query("SELECT hint, teacher, n_prompt, k1_mean FROM teacher_scores").to_pylist()
     assert len(scored) == 4
     assert {(row["hint"], row["teacher"]) for row in scored} == {("golden", smollm2.name)}
