@@ -1,9 +1,12 @@
-"""Which problems a step takes: drawn from pools by what the run has measured, replaced when they teach nothing, and measured before
-the run. All of it follows from the history, the configuration and the seed, so that a resumed run draws the same."""
+"""Choice of a step's problems: drawn from pools by measured pass rates, and replaced when they teach nothing.
+
+Everything follows from the history, the configuration and the seed, so that a resumed run draws the same problems.
+"""
 
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from dataclasses import replace
 
 from rtl_core.config import RunConfig
@@ -26,7 +29,7 @@ from rtl_core.run.session import Session
 
 _GROUPS = """
 SELECT r.step, r.problem_id, count(*) FILTER (WHERE v.outcome = 'passed') AS passed,
-    CASE WHEN count(v.rollout) = count(*) THEN count(*) ELSE 0 END AS graded -- one that is not whole was quarantined
+    CASE WHEN count(v.rollout) = count(*) THEN count(*) ELSE 0 END AS graded -- an incomplete group was quarantined
 FROM rollouts r LEFT JOIN verdicts v USING (rollout)
 WHERE r.run = ? AND r.purpose = 'train' AND r.step < ?
 GROUP BY r.step, r.problem_id
@@ -38,7 +41,7 @@ FROM rollouts r JOIN verdicts v USING (rollout) WHERE r.run = ? AND r.purpose = 
 
 
 def rules_of(config: RunConfig) -> PoolRules:
-    """The rules of the pools as configured."""
+    """Return the configured rules of the pools."""
     section = config.curriculum
     return PoolRules(
         weights=section.pool_weights,
@@ -51,16 +54,15 @@ def rules_of(config: RunConfig) -> PoolRules:
 
 
 def measured_rates(session: Session) -> dict[str, MeasuredRates]:
-    """Problem id -> pass rates measured before the first step; empty when nothing was measured."""
-    found: dict[str, dict[str, float]] = {}
+    """Mapping of problem id to pass rates measured before the first step; empty when nothing was measured."""
+    found: dict[str, dict[str, float]] = defaultdict(dict)
     for row in session.history.query(_MEASURED, [session.run]).to_pylist():
-        found.setdefault(row["problem_id"], {})[row["policy"]] = row["rate"]
+        found[row["problem_id"]][row["policy"]] = row["rate"]
     return {problem_id: MeasuredRates(**rates) for problem_id, rates in found.items()}
 
 
 def standings_at(session: Session, policy_step: int) -> dict[str, Standing]:
-    """Where every usable training problem stands by the groups of the steps before `policy_step`, which are all trained by then and
-    change no more."""
+    """Standing of every usable training problem, from the groups of the steps before `policy_step`. These are trained and final."""
     rules, rates = rules_of(session.config), measured_rates(session)
     start = {
         problem.id: first_pool(problem, rates.get(problem.id, UNMEASURED), rules)
@@ -71,13 +73,13 @@ def standings_at(session: Session, policy_step: int) -> dict[str, Standing]:
 
 
 def unfit_error(session: Session, use: str) -> ProblemError:
-    """No problem is left to `use`: why."""
+    """Return the error for a run without a usable problem; `use` says what for."""
     reasons = sorted(set(session.unfit.values()))[:5]
     return ProblemError(f"no problem is fit to {use}: {'; '.join(reasons)}", "see `rtl-distill query validation`")
 
 
 def planned_step(session: Session, state: StepState) -> tuple[str, ...]:
-    """The problems of a step that has a plan; what has turned out unfit since gives its place to its neighbour in the curriculum.
+    """Return the problems of a planned step. A problem that has become unfit is replaced by its neighbour in the curriculum.
 
     Raises:
         ProblemError: none is fit.
@@ -96,7 +98,7 @@ def planned_step(session: Session, state: StepState) -> tuple[str, ...]:
 
 
 def draw_step(session: Session, step: int, policy_step: int) -> tuple[str, ...]:
-    """The problems of a step, drawn from the pools; those of steps under way count as seen, though nothing is known of them yet.
+    """Draw the problems of a step from the pools. Problems of steps in progress count as seen, although they have no results yet.
 
     Raises:
         ProblemError: none is fit.
@@ -118,7 +120,7 @@ def draw_step(session: Session, step: int, policy_step: int) -> tuple[str, ...]:
 
 
 def pool_metrics(session: Session, batch: Batch) -> dict[str, float]:
-    """How many problems each pool held when a step was drawn, and how many rested; nothing without pools."""
+    """Number of problems in each pool when a step was drawn, and of resting ones; empty without pools."""
     if session.config.curriculum.order != "pools":
         return {}
     now = standings_at(session, batch.policy_step).values()
@@ -131,8 +133,10 @@ def pool_metrics(session: Session, batch: Batch) -> dict[str, float]:
 
 
 def substitute(session: Session, batch: Batch, slot: int, attempt: int) -> str | None:
-    """The problem that takes a place of the step whose group taught nothing; None when it taught something, when λ > 0 and the
-    KL is held to be signal enough, or when there is none left. It is part of the batch from here on."""
+    """Replace the problem at a place of the step if its group taught nothing; the batch includes the new problem from here on.
+
+    Returns None if the group taught something, if λ > 0 and the KL counts as signal, or if no problem is left.
+    """
     config = session.config
     if attempt > config.learning.replacements or batch.purpose != "train":
         return None

@@ -1,7 +1,7 @@
-"""Grades a file of answers against a file of problems.
+"""Grading a file of answers against a file of problems.
 
-Verdicts are written as they finish; what is finished survives whatever ends the process, and the same call goes on from
-there (grading/verdict_file.py).
+Each verdict is written as soon as it is known. It survives however the process ends, and the same call resumes from there
+(grading/verdict_file.py).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.reporting.blocks import Table
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.text import counted
-from rtl_core.rollouts.resumable import Tally, daemon_threads, work_off
+from rtl_core.rollouts.resumable import Tally, daemon_threads, process_all
 from rtl_core.types.verdict import Outcome, Stage
 
 
 @dataclass(frozen=True)
 class FileGrading:
-    """Which answers are graded, and how."""
+    """Which answers to grade, and how."""
 
     problems: Path
     answers: Path
@@ -42,7 +42,7 @@ class FileGrading:
     executor: str = "bubblewrap"
     until: Stage = Stage.TESTS
     jobs: int = 0
-    """Answers at one time; 0 means one per core."""
+    """Answers graded concurrently; 0 means one per core."""
     seed: int = 0
     seeds: int = 3
     limits: Limits | None = None
@@ -52,14 +52,14 @@ class FileGrading:
 
 @dataclass(frozen=True)
 class GradedFile:
-    """What came of it."""
+    """Result of `grade_file`."""
 
     records: list[dict[str, Any]]
-    """What the output holds."""
+    """All records of the output."""
     complaints: int
-    """Lines that are no answers."""
+    """Lines that are not valid answers."""
     graded: int
-    """Answers that were graded now."""
+    """Answers graded by this call."""
     seconds: float
 
     @property
@@ -69,7 +69,7 @@ class GradedFile:
         return not self.complaints and not failed
 
     def table(self) -> RichTable:
-        """How many answers came to which outcome."""
+        """Number and share of answers by outcome."""
         total = len(self.records)
         whole = f"{counted(total, 'answer')} graded in {self.seconds:.1f} s"
         title = whole if self.graded == total else f"{total} answers, {self.graded} graded now"
@@ -79,16 +79,16 @@ class GradedFile:
 
 
 def grade_file(asked: FileGrading) -> GradedFile:
-    """Writes one verdict a line to `asked.output`.
+    """Write one verdict per line to `asked.output`.
 
-    Lines are written as they finish, and put into the answers' order at the end. Answers that the output already holds a
-    verdict on, from the same problem, answer text, tools and settings, are not graded again, unless grading itself failed.
-    Broken answer lines are told with file and line, the others are graded.
+    Lines are written as they finish and sorted into the answers' order at the end. An answer whose verdict the output already
+    holds, for the same problem, text, tools and settings, is not graded again unless grading itself failed. Broken answer
+    lines are reported with file and line.
 
     Raises:
-        ProblemError: a file cannot be read or written, or the output holds something else than verdicts.
+        ProblemError: a file cannot be read or written, or the output holds something other than verdicts.
         ToolMissingError, InfrastructureError: the executor cannot start.
-        KeyboardInterrupt: with how much is written; the executor is closed, and its simulations have ended.
+        KeyboardInterrupt: with the number of verdicts written; the executor is closed, and its simulations have ended.
     """
     tell = progress.get().line
     found = read_cvdp(asked.problems)
@@ -120,13 +120,9 @@ def grade_file(asked: FileGrading) -> GradedFile:
 
 
 async def _grade_rest(
-    grader: Grader,
-    lines: list[AnswerLine],
-    places: list[Place],
-    verdicts: VerdictFile,
-    asked: FileGrading,
+    grader: Grader, lines: list[AnswerLine], places: list[Place], verdicts: VerdictFile, asked: FileGrading
 ) -> None:
-    """Grade the lines that have no record yet, and add theirs."""
+    """Grade the lines that have no record yet."""
     for index, record in verdicts.records.items():
         if record["passed"]:
             grader.known_good.learn(lines[index].problem, lines[index].answer, record["cpu_s"])
@@ -136,25 +132,25 @@ async def _grade_rest(
         async def grade(index: int) -> None:
             verdicts.add(index, await call(graded_record, grader, lines[index], places[index].key, asked.repeat))
 
-        await work_off(
+        await process_all(
             [index for index in range(len(lines)) if index not in verdicts.records],
             grade,
             Tally("answers graded", len(lines), len(verdicts.records)),
-            at_once=asked.jobs or os.cpu_count() or 1,
+            concurrency=asked.jobs or os.cpu_count() or 1,
             name=lambda index: f"{lines[index].problem.id} sample {lines[index].sample}",
         )
 
 
 def key_of(grader: Grader, line: AnswerLine, repeat: int = 1) -> str:
-    """See `answer_key`: of one line, under a grader's conditions."""
+    """Return the `answer_key` of one line under a grader's conditions."""
     return answer_key(grader.key(line.problem, line.answer), line.answer, repeat)
 
 
 def graded_record(grader: Grader, line: AnswerLine, key: str, repeat: int = 1) -> dict[str, Any]:
-    """Grades one line and returns its record; `key` is its `key_of`. Does not raise: a failure of grading is a verdict, too."""
+    """Grade one line and return its record; `key` is its `key_of`. Does not raise: a failure of grading is a verdict too."""
     verdicts = [grader.grade(line.problem, line.answer) for _ in range(repeat)]
     outcomes = tuple(verdict.outcome.value for verdict in verdicts)
-    # The worst of several is kept: what does not hold is not paid.
+    # The worst of several is kept: a pass that does not repeat earns nothing.
     worst = min(verdicts, key=lambda verdict: (verdict.passed, verdict.tests_passed))
     flips = outcomes if len(set(outcomes)) > 1 else ()
     return verdict_record(line, worst, key, conditions_of(grader, line.problem, repeat), flips)

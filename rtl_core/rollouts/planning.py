@@ -1,4 +1,4 @@
-"""The plan of a run: which problems in which step, from which weights; written once and read again on resume."""
+"""The plan of a run: which problems each step takes and which weights sample it; written once and read again on resume."""
 
 from __future__ import annotations
 
@@ -19,58 +19,48 @@ from rtl_core.types.problem import Problem
 
 
 async def plan_run(session: Session) -> int:
-    """Write the order of problems and the plan of every epoch that has none yet. Returns the number of steps in all.
+    """Record the order of problems and a plan for every epoch without one. Returns the total number of steps.
 
     Raises:
         ProblemError: no problem is fit to train on, none is held out, or none has an answer to imitate.
     """
     config, history = session.config, session.history
     train, heldout = session.usable(session.loaded.train), session.usable(session.loaded.heldout)
-    for name, left in (("train on", train), ("evaluate on", heldout)):
-        if not left:
-            raise unfit_error(session, name)
+    for use, problems in (("train on", train), ("evaluate on", heldout)):
+        if not problems:
+            raise unfit_error(session, use)
     planned = history.steps(session.run)
     epochs_planned = {state.epoch for state in planned}
     if missing := [epoch for epoch in range(config.run.epochs) if epoch not in epochs_planned]:
         section = config.curriculum
         ordered = order_problems(train, section.order, config.run.seed, measured_rates(session))
-        rows: list[tuple[Problem, str, int | None]] = [
-            (problem, "train", position) for position, problem in enumerate(ordered)
-        ]
+        rows: list[tuple[Problem, str, int | None]] = [(problem, "train", at) for at, problem in enumerate(ordered)]
         rows += [(problem, "heldout", None) for problem in heldout]
-        excluded = [session.problems[problem_id] for problem_id in session.unfit]
-        rows += [(problem, "excluded", None) for problem in excluded]
+        rows += [(session.problems[problem_id], "excluded", None) for problem_id in session.unfit]
         await session.recorder.call(history.record_problems, session.run, rows)
         ids = [problem.id for problem in ordered]
         imitable = {problem.id for problem in ordered if problem.has_whole_golden}
         if config.learning.imitates_golden and not imitable:
             raise ProblemError(
-                "no problem that is fit to train on has a known-good answer, which supervised steps would imitate",
+                "supervised steps imitate known-good answers, and no problem that is fit to train on has one",
                 'set learning.warm_start_source = "teacher"',
             )
         step = 1 + max((state.step for state in planned), default=-1)
         for epoch in missing:
             sizes, supervised = config.step_sizes(len(ids), step), max(0, config.learning.warm_start_steps - step)
-            groups = plan_epoch(
-                ids,
-                sizes,
-                epoch,
-                config.run.seed,
-                section.order,
-                supervised,
-                imitable if config.learning.imitates_golden else None,
-            )
+            only = imitable if config.learning.imitates_golden else None
+            groups = plan_epoch(ids, sizes, epoch, config.run.seed, section.order, supervised, only)
             plans = [StepPlan(step=step + i, problem_ids=tuple(group)) for i, group in enumerate(groups)]
             await session.recorder.call(history.plan_epoch, session.run, epoch, plans)
             step += len(plans)
-    _take_up(session)
+    _load_progress(session)
     if config.curriculum.order != "shuffled":
         progress.get().line(EQUAL_DIFFICULTY)
     return len(session.weights.steps)
 
 
-def _take_up(session: Session) -> None:
-    """Set the session's steps and weights to what the history says is planned and done."""
+def _load_progress(session: Session) -> None:
+    """Set the session's steps and weights from the history."""
     epochs = range(session.config.run.epochs)
     session.weights.steps = [state for state in session.history.steps(session.run) if state.epoch in epochs]
     trained = [state for state in session.weights.steps if state.status == "trained"]
@@ -79,31 +69,31 @@ def _take_up(session: Session) -> None:
         session.weights.checkpoint = Checkpoint(trained[-1].state_path, trained[-1].sampler_path)
 
 
-def todo(session: Session, epoch: int) -> list[list[StepState]]:
-    """The steps of an epoch that the history did not hold as trained when the run was opened: the supervised ones and the others, as far
-    as there are any. The first part ends before the second begins."""
+def remaining_steps(session: Session, epoch: int) -> list[list[StepState]]:
+    """The steps of an epoch that were not trained when the run was opened: supervised ones, then the others.
+
+    Each part is a list; the first must end before the second starts.
+    """
     steps = [state for state in session.weights.steps if state.epoch == epoch and state.status == "planned"]
     return [list(part) for _, part in groupby(steps, lambda state: is_warm_start(session, state.step))]
 
 
 def is_warm_start(session: Session, step: int) -> bool:
-    """Whether a step is one of the supervised ones at the beginning."""
+    """Whether a step is one of the supervised steps at the start of the run."""
     return step < session.config.learning.warm_start_steps
 
 
 def next_problems(session: Session, state: StepState | None, steps: int) -> list[str]:
-    """Problems of the next `steps` planned steps after one (None: from the first that is left), as far as they are drawn yet."""
-    left = [
-        one for one in session.weights.steps if one.status == "planned" and (state is None or one.step > state.step)
-    ]
-    return [problem_id for one in left[:steps] for problem_id in one.problem_ids]
+    """Problems of the next `steps` planned steps after one (None: from the first remaining), if they have been drawn."""
+    planned = [s for s in session.weights.steps if s.status == "planned" and (state is None or s.step > state.step)]
+    return [problem_id for s in planned[:steps] for problem_id in s.problem_ids]
 
 
 def policy_step(session: Session, state: StepState) -> int:
-    """Train steps already in the weights that sample this step: `learning.staleness` fewer than come before it, but never fewer
-    than were trained when its epoch began or the warm start ended, since neither overlaps with what follows.
+    """Number of train steps in the weights that sample this step: `learning.staleness` fewer than precede it, but at least those
+    before its epoch and those of the warm start, since neither overlaps with later steps.
 
-    The number does not depend on when the step is sampled, so that a resumed run asks the same weights.
+    The number does not depend on when the step is sampled, so that a resumed run samples from the same weights.
     """
     first = min(other.step for other in session.weights.steps if other.epoch == state.epoch)
     learning = session.config.learning
@@ -111,21 +101,18 @@ def policy_step(session: Session, state: StepState) -> int:
     return max(first, warm, state.step - learning.staleness)
 
 
-async def _known(_problem_ids: Sequence[str]) -> None:
-    """All problems are validated already."""
-
-
 async def batch_of(
-    session: Session, state: StepState, validated: Callable[[Sequence[str]], Awaitable[None]] = _known
+    session: Session, state: StepState, validated: Callable[[Sequence[str]], Awaitable[None]] | None = None
 ) -> Batch:
-    """The batch of a planned train step. With pools an RL step's problems are drawn now, and written down; so is what takes the place
-    of a planned problem that turns out unfit.
+    """Return the batch of a planned train step.
+
+    With pools, the problems of an RL step are drawn and recorded now; so are replacements of planned problems that turn out unfit.
 
     Args:
-        validated: waits until problems are validated; unfit ones are then in `session.unfit`.
+        validated: waits until problems are validated; unfit ones are then in `session.unfit`. None: all are validated already.
 
     Raises:
-        PolicyError: the weights that should sample it are not known.
+        PolicyError: the weights that should sample it are not in the history.
         ProblemError: no problem is fit.
     """
     step = state.step
@@ -133,22 +120,18 @@ async def batch_of(
     problem_ids: tuple[str, ...] = ()
     while not problem_ids or any(problem_id in session.unfit for problem_id in problem_ids):
         problem_ids = planned_step(session, state) if state.problem_ids else draw_step(session, step, seen)
-        # Before anything is waited for: the next step is drawn knowing of this one.
+        # Before the await: the next step is drawn knowing this one.
         place = next(i for i, other in enumerate(session.weights.steps) if other.step == step)
         session.weights.steps[place] = state.model_copy(update={"problem_ids": problem_ids})
-        await validated(problem_ids)
+        if validated is not None:
+            await validated(problem_ids)
     if problem_ids != state.problem_ids:
         plan = StepPlan(step=step, problem_ids=problem_ids)
         await session.recorder.call(session.history.plan_step, session.run, plan)
-    return _batch(session, state, seen, problem_ids)
-
-
-def _batch(session: Session, state: StepState, seen: int, problem_ids: tuple[str, ...]) -> Batch:
-    config, step = session.config, state.step
-    warm = is_warm_start(session, step)
+    warm, config = is_warm_start(session, step), session.config
     if seen and not warm and seen not in session.weights.sampler_paths:
         raise PolicyError(
-            f"step {step} is to be sampled from the weights after {seen} steps, and the history does not know them",
+            f"step {step} must be sampled from the weights after {seen} steps, which are not in the history",
             "set learning.staleness = 0 with --accept-changes",
         )
     return Batch(
@@ -164,7 +147,7 @@ def _batch(session: Session, state: StepState, seen: int, problem_ids: tuple[str
 
 
 def needs_answers(session: Session, batch: Batch) -> bool:
-    """Whether anything is sampled for a step; not for a warm start on golden answers."""
+    """Whether a step samples answers; a warm start on golden answers does not."""
     return not is_warm_start(session, batch.step) or session.config.learning.warm_start_source == "teacher"
 
 
@@ -174,12 +157,12 @@ def needs_scores(session: Session, batch: Batch) -> bool:
 
 
 def score_reads_verdicts(session: Session) -> bool:
-    """Whether a group is graded before it is scored; otherwise both happen side by side."""
+    """Whether a group must be graded before it is scored; otherwise both run concurrently."""
     return session.config.learning.self_taught and session.config.learning.self_hint == "verdict"
 
 
 def measurement(session: Session, policy: Literal["student", "teacher"]) -> Batch:
-    """The batch that finds out how hard the training problems are for a policy before the first step."""
+    """Return the batch that measures a policy's pass rates on the training problems before the first step."""
     return Batch(
         purpose="measurement",
         sampler=policy,
@@ -192,8 +175,8 @@ def measurement(session: Session, policy: Literal["student", "teacher"]) -> Batc
     )
 
 
-def to_measure(session: Session) -> list[Literal["student", "teacher"]]:
-    """The policies whose pass rates are still to be measured: none once the run has a plan."""
+def policies_to_measure(session: Session) -> list[Literal["student", "teacher"]]:
+    """The policies whose pass rates must still be measured; none once the run has a plan."""
     if not session.config.curriculum.measure_samples or session.history.steps(session.run):
         return []
     return ["student", "teacher"] if session.config.tinker.teacher else ["student"]

@@ -1,7 +1,7 @@
-"""Verdict records graded again: which of them differ now, and why. And the records of a run, to be given to others.
+"""Verdict records: export a run's, and reproduce others' by grading their answers again and reporting differences.
 
-A record brings the answer and the conditions that it was graded under; the problems come from whoever reproduces. Records that
-name different executors are all graded by one, and the difference is told.
+A record contains the answer and the conditions of its grading; the caller provides the problems. Records that name different
+executors are all graded with one, and the difference is reported.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rtl_core.grading.verdict_record import (
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.rollouts.grade_file import graded_record, key_of
-from rtl_core.rollouts.resumable import Tally, daemon_threads, problems_as_recorded, work_off
+from rtl_core.rollouts.resumable import Tally, daemon_threads, problems_as_recorded, process_all
 from rtl_core.run.folder import config_of
 from rtl_core.run.graders import limits_of
 from rtl_core.types.problem import Problem
@@ -44,12 +44,13 @@ from rtl_core.types.verdict import Outcome, Stage
 
 @dataclass
 class Claim:
-    """One line of a file of records, and what was found of it as (kind, detail); equal where nothing was."""
+    """One line of a file of records."""
 
     line: int
     raw: dict[str, Any]
     record: VerdictRecord | None = None
     found: list[tuple[str, str]] = field(default_factory=list)
+    """Differences as (kind, detail); empty if the record was reproduced."""
 
     @property
     def name(self) -> str:
@@ -57,12 +58,12 @@ class Claim:
 
 
 def reproduce(path: Path, problems: Sequence[Problem], executor: str | None = None, jobs: int = 0) -> list[Claim]:
-    """Checks the seal of every record of a file and grades its answer again. Returns all of them, with what was found.
+    """Check the digest of every record of a file and grade its answer again. Returns one claim per line.
 
     Args:
-        problems: where the records' problems are looked up, by fingerprint, else by id.
+        problems: the records' problems, looked up by fingerprint, else by id.
         executor: where the harness runs; by default the one that most records name.
-        jobs: answers at one time; 0 means one per core.
+        jobs: answers graded concurrently; 0 means one per core.
 
     Raises:
         ProblemError: the file cannot be read, or holds no record.
@@ -94,12 +95,10 @@ def reproduce(path: Path, problems: Sequence[Problem], executor: str | None = No
 
 
 def read_claims(path: Path) -> list[Claim]:
-    """Every line of a file of records. One that is broken, altered or incomplete says so in `found`."""
-    claims: list[Claim] = []
+    """Read a file of records. `found` of a line says whether it is broken, altered or incomplete."""
     try:
         with path.open("rb") as file:
-            for number, text in enumerate(file, 1):
-                claims.append(_claim(number, text))
+            claims = [_claim(number, text) for number, text in enumerate(file, 1)]
     except OSError as error:
         raise ProblemError(f"cannot read the verdicts {path}: {error.strerror}", "check the path") from error
     if not any(claim.record for claim in claims):
@@ -115,20 +114,18 @@ def _claim(number: int, text: bytes) -> Claim:
     if not isinstance(raw, dict):
         return Claim(number, {}, found=[("malformed", f"is a JSON {type(raw).__name__}, not an object")])
     if "digest" not in raw:
-        return Claim(
-            number, raw, found=[("malformed", "has no digest: an earlier version wrote it, or it was taken away")]
-        )
+        words = "has no digest: an earlier version wrote the record, or the digest was removed"
+        return Claim(number, raw, found=[("malformed", words)])
     claim = Claim(number, raw, found=[("altered", name) for name in changed_fields(raw)])
     try:
         claim.record = VerdictRecord.model_validate(raw)
     except ValidationError as error:
-        for one in error.errors():
-            claim.found.append(("malformed", f"{'.'.join(map(str, one['loc']))}: {one['msg']}"))
+        claim.found += [("malformed", f"{'.'.join(map(str, e['loc']))}: {e['msg']}") for e in error.errors()]
     return claim
 
 
 def _learn(known: KnownGood, line: AnswerLine, record: VerdictRecord) -> None:
-    """What the record tells of the CPU time that a right answer to its problem takes."""
+    """Learn from the record how much CPU time a right answer to its problem takes."""
     if record.outcome is Outcome.PASSED:
         known.learn(line.problem, line.answer, record.cpu_s)
     elif record.cpu_limit_s is not None:
@@ -136,19 +133,18 @@ def _learn(known: KnownGood, line: AnswerLine, record: VerdictRecord) -> None:
         known.passing[name] = max(good_s, known.passing.get(name, 0.0))
 
 
-async def _grade_all(executor: Executor, work: list[tuple[Claim, AnswerLine, Grader]], at_once: int) -> None:
+async def _grade_all(executor: Executor, work: list[tuple[Claim, AnswerLine, Grader]], jobs: int) -> None:
     with daemon_threads(executor) as call:
 
-        async def grade(one: tuple[Claim, AnswerLine, Grader]) -> None:
-            claim, line, grader = one
-            claim.found += await call(_held_against, claim, line, grader)
+        async def grade(item: tuple[Claim, AnswerLine, Grader]) -> None:
+            item[0].found += await call(_compare, *item)
 
-        await work_off(
-            work, grade, Tally("verdicts graded again", len(work)), at_once=at_once, name=lambda w: w[0].name
-        )
+        tally = Tally("verdicts graded again", len(work))
+        await process_all(work, grade, tally, concurrency=jobs, name=lambda item: item[0].name)
 
 
-def _held_against(claim: Claim, line: AnswerLine, grader: Grader) -> list[tuple[str, str]]:
+def _compare(claim: Claim, line: AnswerLine, grader: Grader) -> list[tuple[str, str]]:
+    """Grade a claim's answer again and return the differences."""
     assert claim.record is not None
     repeat = claim.record.conditions.repeat
     now = graded_record(grader, line, key_of(grader, line, repeat), repeat)
@@ -161,11 +157,11 @@ def _held_against(claim: Claim, line: AnswerLine, grader: Grader) -> list[tuple[
 
 
 def records_of(history: History, run: str) -> Iterator[dict[str, Any]]:
-    """The record of every verdict of a run, of training by step, then of evaluations. HistoryError where a problem is lost."""
+    """Yield the record of every verdict of a run: training by step, then evaluations. HistoryError if a problem is missing."""
     config = config_of(history, run)
     problems = problems_as_recorded(history, run)
     places: list[int | str] = [state.step for state in history.steps(run)]
-    for place in [*places, *(one.key for one in history.evaluations(run))]:
+    for place in [*places, *(evaluation.key for evaluation in history.evaluations(run))]:
         for stored in history.rollouts_of(run, place):
             rollout, verdict = stored.rollout, stored.verdict
             if verdict is None or verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:

@@ -1,7 +1,7 @@
-"""Whether a folder of weights computes what was served: log-probabilities of recorded answers, by plain transformers.
+"""Check that a folder of weights is the model that was served, by log-probabilities of recorded answers in plain transformers.
 
-The history has the tokens of every answer and the log-probabilities that the sampler reported. Answers that these very weights sampled are
-scored again by the folder. Two programs add up in different orders, so the figures differ a little even where the weights are the same.
+The history has the tokens of every answer and the log-probabilities that the sampler reported. Answers that these weights sampled are
+scored again by the folder. Summation order differs between programs, so the figures differ slightly even for equal weights.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ from rtl_core.errors import PolicyError
 from rtl_core.history.store import History
 
 COMPARED = 8
-"""How many answers are compared."""
+"""Number of answers that are compared."""
 LONGEST = 4096
-"""Tokens of prompt and answer above which another answer is preferred."""
+"""Tokens of prompt and answer above which shorter answers are preferred."""
 MOST_EXACT = 1e-4
-"""Nats by which one token may differ where service and folder both compute in float32."""
+"""Nats by which one token may differ if service and folder both compute in float32."""
 MOST_ROUNDED = 0.05
-"""Nats by which tokens may differ on average where one of them rounds to 16 bits or is a service of others."""
+"""Nats by which tokens may differ on average if one of them rounds to 16 bits or is an external service."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """One answer as it was served: P prompt tokens, T tokens, the T log-probabilities that the service gave them, and which of them were sampled
-    (None: all)."""
+    """One answer as served: P prompt tokens, T tokens, the service's T log-probabilities, and which tokens were sampled (None: all)."""
 
     rollout: str
     prompt_P: Sequence[int]
@@ -53,10 +52,10 @@ class Difference:
 
 
 def sampled_by(history: History, config: RunConfig, steps: int, *, any_temperature: bool) -> list[Served]:
-    """A few answers, always the same, that the weights after `steps` train steps sampled.
+    """Return a few answers, always the same, that the weights after `steps` train steps sampled.
 
     Args:
-        any_temperature: take those of other temperatures than 1, too: not every service reports the model's own log-probabilities then.
+        any_temperature: also use temperatures other than 1, at which some services do not report the model's own log-probabilities.
     """
     own = {
         "run": config.run.name,
@@ -71,7 +70,7 @@ def sampled_by(history: History, config: RunConfig, steps: int, *, any_temperatu
 
 
 def any_answers(history: History, config: RunConfig) -> list[Served]:
-    """Answers of the run, by any weights; their log-probabilities must be computed anew."""
+    """Return answers of the run from any weights; their log-probabilities must be recomputed."""
     return _read(history, "true", {"run": config.run.name})
 
 
@@ -90,28 +89,28 @@ def _read(history: History, where: str, parameters: dict[str, Any]) -> list[Serv
 
 
 def difference(model: Any, served: Sequence[Served]) -> Difference:
-    """How far a model of transformers is from what was served."""
+    """Return how much a transformers model differs from what was served."""
     import torch
 
-    apart = []
-    for one in served:
-        tokens = torch.tensor([[*one.prompt_P, *one.tokens_T]])
+    differences = []
+    for answer in served:
+        tokens, n_prompt = torch.tensor([[*answer.prompt_P, *answer.tokens_T]]), len(answer.prompt_P)
         with torch.inference_mode():
-            logits = model(input_ids=tokens, use_cache=False).logits[0, len(one.prompt_P) - 1 : -1].float()
-            own_T = logits.log_softmax(-1).gather(1, tokens[0, len(one.prompt_P) :, None])[:, 0]
-        apart_T = np.abs(own_T.numpy() - one.logprobs_T)
-        apart.append(apart_T if one.own_T is None else apart_T[np.array(one.own_T)])
-    all_T = np.concatenate(apart)
+            logits = model(input_ids=tokens, use_cache=False).logits[0, n_prompt - 1 : -1].float()
+            logprobs_T = logits.log_softmax(-1).gather(1, tokens[0, n_prompt:, None])[:, 0]
+        difference_T = np.abs(logprobs_T.numpy() - answer.logprobs_T)
+        differences.append(difference_T if answer.own_T is None else difference_T[np.array(answer.own_T)])
+    all_T = np.concatenate(differences)
     return Difference(float(all_T.max()), float(all_T.mean()), len(all_T), len(served))
 
 
 def require_same(found: Difference, *, exact: bool) -> None:
-    """PolicyError where the weights are not those that were served. `exact`: service and model both compute in float32."""
+    """Raise PolicyError if the weights are not those that were served. `exact`: service and model both compute in float32."""
     value, most = (found.largest, MOST_EXACT) if exact else (found.mean, MOST_ROUNDED)
-    if not value <= most:  # NaN is refused, too
-        kind = "of one token" if exact else "on average"
+    if not value <= most:  # also for NaN
+        kind = "for one token" if exact else "on average"
         raise PolicyError(
-            f"the merged model is not the one that was served: log-probabilities differ by {found}; {most:g} {kind} is what"
-            " arithmetic explains",
-            "nothing was written; check that the base is the very model that was trained (revision, tokenizer), then its dtype",
+            f"the merged model is not the one that was served: log-probabilities differ by {found}; rounding explains up to"
+            f" {most:g} {kind}",
+            "nothing was written; check that the base is exactly the model that was trained (revision, tokenizer), then its dtype",
         )

@@ -1,4 +1,4 @@
-"""Trained weights as files, an adapter or the whole model, with a model card written from the history."""
+"""Export of trained weights, as an adapter or a merged model, with a model card from the history."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from rtl_core.run.as_served import Served, any_answers, difference, require_same
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.merging import Dtype, base_folder, dtype_of, load_model, merged, save_model
 from rtl_core.run.model_card import model_card
-from rtl_core.run.retention import best, kept, retention_of
+from rtl_core.run.retention import best_steps, kept_steps, retention_of
 
 
 def checkpoint_table(history: History, config: RunConfig) -> RichTable:
-    """The trained steps whose weights are kept, with their held-out pass@1."""
+    """Table of the trained steps whose weights are kept, with their held-out pass@1."""
     trained, evaluations = history.trained_steps(config.run.name), own_evaluations(history, config.run.name)
-    scores = best(trained, evaluations, len(trained))
-    keep = kept(trained, evaluations, retention_of(config))
+    scores = best_steps(trained, evaluations, len(trained))
+    keep = kept_steps(trained, evaluations, retention_of(config))
     rows = [
-        [str(n + 1), f"{scores[n].pass_at_1:.3f}" if n in scores else "", state.state_path or ""]
-        for n, state in ((state.step, state) for state in trained)
-        if n in keep
+        [str(s.step + 1), f"{scores[s.step].pass_at_1:.3f}" if s.step in scores else "", s.state_path or ""]
+        for s in trained
+        if s.step in keep
     ]
     title = f"run {config.run.name!r}: weights on the service"
     return rich_table(Table("", title, "", [("after steps", "right"), ("pass@1", "right"), ("state", "left")], rows))
 
 
 def choose(history: History, config: RunConfig, which: str) -> StepState:
-    """The trained step that `which` means: `last`, `best` (by held-out pass@1), or a number of train steps.
+    """Return the trained step named by `which`: `last`, `best` (by held-out pass@1), or a number of train steps.
 
     Raises:
         HistoryError: there is no such step.
@@ -54,7 +54,7 @@ def choose(history: History, config: RunConfig, which: str) -> StepState:
         return trained[-1]
     by_count = {str(state.step + 1): state for state in trained}
     if which == "best":
-        scores = best(trained, own_evaluations(history, run), 1)
+        scores = best_steps(trained, own_evaluations(history, run), 1)
         if not scores:
             raise HistoryError(f"run {run!r} has evaluated none of its trained weights", "choose --step last")
         which = str(next(iter(scores)) + 1)
@@ -79,7 +79,7 @@ async def export_adapter(
 
     Raises:
         HistoryError: there is no such step.
-        PolicyError: its weights are not on the service any more.
+        PolicyError: its weights are no longer on the service.
     """
     state = choose(history, config, which)
     files = await _adapter(config, state, folder, tell)
@@ -98,19 +98,19 @@ async def export_merged(
     base: Path | None = None,
     dtype: Dtype | None = None,
 ) -> list[Path]:
-    """Write base and adapter of a step as one model of transformers into the new `folder`, once it is known to compute what was served.
+    """Merge base and adapter of a step into one transformers model in the new `folder`, after checking that it computes what was served.
 
     Args:
-        base: the folder of the base model, where the configuration does not know it.
+        base: the folder of the base model, if the configuration does not name it.
         dtype: of the weights; None: the base's own.
 
     Raises:
         HistoryError: there is no such step.
-        PolicyError: the base is not there, the adapter does not fit it, or the result is not what was served. Nothing is written then.
+        PolicyError: the base is missing, the adapter does not fit it, or the result differs from what was served. Nothing is written then.
     """
     state = choose(history, config, which)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise PolicyError(f"{folder} is there already", "name another folder, or empty it")
+        raise PolicyError(f"{folder} exists already", "name another folder, or empty it")
     provider = backend_of(config)
     source = base_folder(config, provider, base)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -137,10 +137,10 @@ async def export_merged(
 
 
 def _merge(source: Path, adapter: Path, whole: Path, dtype: Dtype, served: Sequence[Served], *, exact: bool) -> str:
-    """Write the merged folder. Returns how far it is from what was served, in words; PolicyError where it is not the same.
+    """Write the merged folder. Returns in words how much it differs from what was served; PolicyError if it is not the same model.
 
     Args:
-        exact: the service computes in float32, so the merge is compared in float32 before it is rounded to `dtype`, and the folder after.
+        exact: the service computes in float32, so the merge is compared in float32 before rounding to `dtype`, and the folder afterwards.
     """
     model = load_model(source, "float32" if exact else dtype)
     bare = difference(model, served) if served else None
@@ -148,28 +148,26 @@ def _merge(source: Path, adapter: Path, whole: Path, dtype: Dtype, served: Seque
     if bare is not None and exact:
         require_same(difference(model, served), exact=True)
     save_model(model, source, whole, dtype)
-    del model  # one of them in memory at a time
+    del model  # only one model in memory at a time
     model = load_model(whole)
     if bare is None:
         return "not compared with what was served: the history has no answer that these weights sampled"
     found = difference(model, served)
     require_same(found, exact=exact and dtype == "float32")
-    words = (
-        f"log-probabilities in {dtype} and the served ones differ by {found}; those of the base model alone by {bare}"
-    )
+    words = f"log-probabilities in {dtype} and the served ones differ by {found}; those of the base model by {bare}"
     if bare.mean < 2 * found.mean:
-        words += "; so small a change by the training says little of whether the adapter is in it"
+        words += "; training changed them too little to tell whether the adapter is included"
     return words
 
 
 async def _scored_now(
     history: History, config: RunConfig, state: StepState, provider: Provider, tell: Callable[[str], None]
 ) -> list[Served]:
-    """Answers of the run, scored by the weights of a step on the embedded service, which is started for it."""
+    """Start the embedded service and return answers of the run, scored by the weights of a step."""
     tell("no answer of these weights is in the history; the embedded service is started to score others")
     weights = Weights(path=state.sampler_path)
     async with run_lock(lock_path(config), {}, tell), provider.open(config, tell) as backend:
         return [
-            replace(one, logprobs_T=await backend.logprobs(weights, one.prompt_P, one.tokens_T))
-            for one in any_answers(history, config)
+            replace(answer, logprobs_T=await backend.logprobs(weights, answer.prompt_P, answer.tokens_T))
+            for answer in any_answers(history, config)
         ]

@@ -18,7 +18,7 @@ from rtl_core.grading.limits import Limits
 from rtl_core.problems.sources import override_of
 from rtl_core.serving.grading_queue import open_queue
 from rtl_core.types.answer import Answer
-from rtl_distill.tasks.cluster import ClusterExecutor, _the_same, cluster_of
+from rtl_distill.tasks.cluster import ClusterExecutor, _common_tools, cluster_of
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
@@ -120,4 +120,4 @@ def test_the_grading_service_has_the_cluster_grade(cluster, tmp_path):
 
 def test_workers_with_other_tools_are_refused_by_name():
     with pytest.raises(ConfigError, match=r"tcp://b has other tools than tcp://a: iverilog 12\.0 against 11\.0"):
-        _the_same({"tcp://a": {"iverilog": "11.0"}, "tcp://b": {"iverilog": "12.0"}})
+        _common_tools({"tcp://a": {"iverilog": "11.0"}, "tcp://b": {"iverilog": "12.0"}})

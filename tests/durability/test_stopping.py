@@ -23,7 +23,7 @@ from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.run import signals
 from rtl_core.run.session import open_session
-from rtl_core.run.signals import at_once_on_signal
+from rtl_core.run.signals import call_on_signal
 from tests.waiting import wait_for
 
 
@@ -70,7 +70,7 @@ def test_a_signal_ends_the_work_at_once_although_the_main_thread_is_busy_with_so
     handled = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: handled.append(number))
     try:
-        with at_once_on_signal(ended.set):
+        with call_on_signal(ended.set):
             os.kill(os.getpid(), signal.SIGTERM)
             # `sum` is one call into C: a Python handler would have to wait for its end.
             sum(range(3_000_000))

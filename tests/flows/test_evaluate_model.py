@@ -63,7 +63,7 @@ def test_golden_answers_are_worth_100_percent_and_the_same_command_does_nothing_
     assert len(ASKED) == 2
     with pytest.raises(ConfigError, match=r"evaluation\.top_p: was 0\.7, is 0\.9"):
         asyncio.run(evaluate_model(PROTOCOL, overrides("golden", "evaluation.top_p=0.9")))
-    with pytest.raises(ConfigError, match="evaluates a model and trains nothing"):
+    with pytest.raises(ConfigError, match="evaluates a model and does not train"):
         asyncio.run(train(PROTOCOL, overrides("golden")))
 
     # One of two answers right, and a context that the longer prompt does not fit: a problem without an answer has failed.

@@ -35,7 +35,7 @@ def test_a_server_that_is_busy_for_long_is_told_of_once_a_minute(refusals, lines
     monkeypatch.setattr(client, "level", client.level)
     monkeypatch.setattr(client, "filters", list(client.filters))
     monkeypatch.setattr(logs, "_told", [])
-    logs.tell_server_waits()
+    logs.warn_of_busy_server()
     with busy_for(refusals) as url:
         assert asyncio.run(ask(url)) == 200
     told = [record.getMessage() for record in caplog.records if record.name == "rtl_distill"]
@@ -52,7 +52,7 @@ def test_what_stays_busy_is_worth_trying_again():
 @pytest.mark.usefixtures("prefect")
 def test_a_task_that_waits_for_its_next_attempt_says_for_what(monkeypatch, caplog):
     monkeypatch.setattr(steps, "PAUSES_S", (0.01, 0.02, 0.03))
-    monkeypatch.setattr(steps, "TOLD_FROM_S", 0.02)
+    monkeypatch.setattr(steps, "LOGGED_FROM_S", 0.02)
     attempts = []
 
     async def sample(problem_id):
@@ -63,8 +63,8 @@ def test_a_task_that_waits_for_its_next_attempt_says_for_what(monkeypatch, caplo
 
     with caplog.at_level("INFO", logger="rtl_distill"):
         assert asyncio.run(steps.step_task("sample group", "sample {problem_id}")(sample)("p1")) == 4
-    waits = [record.message for record in caplog.records if "tried again" in record.message]
-    why = "sample p1: a sample has the token 861; it is tried again in about"
+    waits = [record.message for record in caplog.records if "next attempt" in record.message]
+    why = "sample p1: a sample has the token 861; next attempt in about"
     assert waits == [f"{why} 0.02 s", f"{why} 0.03 s"]
 
 
@@ -78,8 +78,8 @@ def test_a_task_that_takes_long_is_named(monkeypatch, caplog):
     with caplog.at_level("INFO", logger="rtl_distill"):
         asyncio.run(steps.step_task("sample group", "sample {problem_id}")(sample)("p1"))
         session._tell_long()
-    (told,) = [record.message for record in caplog.records if "at work" in record.message]
-    assert told.startswith("still at work: sample p1 (")
+    (told,) = [record.message for record in caplog.records if "in progress" in record.message]
+    assert told.startswith("still in progress: sample p1 (")
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def test_a_server_that_takes_no_artifacts_is_told_of_once(monkeypatch):
 
     monkeypatch.setattr(artifacts, "acreate_progress_artifact", refuse)
     asyncio.run(two_steps())
-    assert said == ["Prefect's pages lag behind: ConnectionError: no server"]
+    assert said == ["Prefect's pages are not up to date: ConnectionError: no server"]
 
 
 def test_a_warning_of_the_project_is_a_line_among_the_others():

@@ -14,7 +14,7 @@ from rtl_core.history import connection, schema
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.run.lock import lock_path
-from rtl_distill.flows.resume import resume, wants_to_run
+from rtl_distill.flows.resume import resume, should_restart
 from tests.conftest import REPOSITORY
 
 
@@ -34,14 +34,14 @@ def test_a_killed_run_and_one_that_a_signal_ended_are_started_again(tmp_path, st
     config = load_config("demo", [f"run.directory={tmp_path}", "run.name=r"], environment={})
     record = RunRecord(name="r", status=status, ended_by=ended_by, message=message)
     here = {"deployment": "train/nightly", "host": socket.gethostname()}
-    assert wants_to_run(record, config, here) is starts
-    assert not wants_to_run(record, config, {**here, "host": "elsewhere"})
-    assert not wants_to_run(record, config, {**here, "deployment": ""})
+    assert should_restart(record, config, here) is starts
+    assert not should_restart(record, config, {**here, "host": "elsewhere"})
+    assert not should_restart(record, config, {**here, "deployment": ""})
 
 
 def test_a_worker_of_compose_keeps_its_host_name_when_its_container_is_made_anew():
     services = yaml.safe_load((REPOSITORY / "deployments" / "compose.yaml").read_text())["services"]
-    assert services["worker"]["hostname"], "wants_to_run compares host names, and a new container has a new one"
+    assert services["worker"]["hostname"], "should_restart compares host names, and a new container has a new one"
 
 
 def a_dead_run(history: History, name: str, deployment: str) -> None:
@@ -72,7 +72,7 @@ def test_a_run_whose_deployment_is_gone_is_told_and_keeps_no_other_run_from_goin
     a_dead_run(history, "newer", "train/gone")
     with caplog.at_level(logging.INFO, "rtl_distill"):
         assert swept(history) == ["older"]
-    assert "the server does not have its deployment train/gone any more" in caplog.text
+    assert "the server no longer has its deployment train/gone" in caplog.text
     assert "`rtl-distill resume newer`" in caplog.text
 
 

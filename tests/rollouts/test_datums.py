@@ -36,7 +36,7 @@ def batch(rewards: dict[str, list[float]], *, cut: tuple[tuple[str, int], ...] =
             tokens_T = (3 + number, 4 + sample)
             rollout = a_rollout(step=3, problem_id=problem, sample=sample, tokens_T=tokens_T, logprobs_T=STUDENT, **end)
             teacher = TeacherRecord(rollout.key, np.array(TEACHER), 0.25, 0.0625, 0.1, 2) if scored else None
-            made.take_up([StoredRollout(rollout, reward=Reward(total=total, terms={}), teacher=teacher)])
+            made.add([StoredRollout(rollout, reward=Reward(total=total, terms={}), teacher=teacher)])
     return made
 
 
@@ -136,7 +136,7 @@ def test_substitutes_follow_the_plan_in_an_order_that_no_clock_decides():
 def test_the_teacher_on_failed_answers_alone_leaves_the_others_their_reward():
     made = batch({"a": [1.0, 0.0]})
     for stored, outcome in zip(made.group("a"), (Outcome.PASSED, Outcome.TESTS_FAILED), strict=True):
-        made.take_up([replace(stored, verdict=a_verdict(outcome))])
+        made.add([replace(stored, verdict=a_verdict(outcome))])
     assert tokens(made, config('learning.kl_on="all"'), 0.1) == [
         pytest.approx([0.45, 0.5]),
         pytest.approx([-0.55, -0.5]),
@@ -152,7 +152,7 @@ def test_the_shuffled_teacher_hands_on_another_answers_scores_and_keeps_their_si
     made = batch({f"p{number}": [1.0, 1.0] for number in range(4)})
     for number, stored in enumerate(s for problem in made.problem_ids for s in made.group(problem)):
         teacher = TeacherRecord(stored.rollout.key, np.add(STUDENT, [number + 1, -number]), 0, 0, 0, 2)
-        made.take_up([replace(stored, teacher=teacher)])
+        made.add([replace(stored, teacher=teacher)])
     before = tokens(made, config(), 1.0)
     after = tokens(made, config("learning.permute_teacher=true"), 1.0)
     assert all(own != other for own, other in zip(before, after, strict=True)), "an answer kept its own scores"
@@ -165,7 +165,7 @@ def test_distributions_carry_the_teachers_choices_and_the_shuffled_ones_are_of_a
     for number, stored in enumerate(s for problem in made.problem_ids for s in made.group(problem)):
         choices = Choices(np.full((2, 3), number), np.log(np.full((2, 3), 0.3, np.float32)))
         rollout = stored.rollout.model_copy(update={"tokens_T": (3, 4)})  # equal answers, taught differently
-        made.take_up([replace(stored, rollout=rollout, teacher=TeacherRecord(rollout.key, STUDENT, 0, 0, 0, 2, choices=choices))])  # fmt: skip
+        made.add([replace(stored, rollout=rollout, teacher=TeacherRecord(rollout.key, STUDENT, 0, 0, 0, 2, choices=choices))])  # fmt: skip
     asked = ("learning.algorithm=distribution_distillation", "learning.teacher_choices=3", "learning.kl_on=all")
 
     def taught(*more):
@@ -198,7 +198,7 @@ def test_the_teacher_is_heard_where_the_student_was_unsure_and_after_the_first_w
         n = len(tokens_T)
         rollout = stored.rollout.model_copy(update={"tokens_T": tokens_T, "logprobs_T": (-1.0, -0.1, -1.0)[:n]})
         teacher = TeacherRecord(rollout.key, np.full(n, -2.0), 0, 0, 0, n)
-        made.take_up([replace(stored, rollout=rollout, verdict=a_verdict(outcome), teacher=teacher)])
+        made.add([replace(stored, rollout=rollout, verdict=a_verdict(outcome), teacher=teacher)])
     settings = config("learning.kl_after_error=true", "learning.reward_weight=0", "learning.kl_unsure_below=0.5", 'learning.kl_on="all"')  # fmt: skip
     credited(made, "a", Grpo(settings))
     found = build_datums(made, Grpo(settings), 1.0, lambda ids: "".join(texts[one] for one in ids))

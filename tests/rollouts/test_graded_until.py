@@ -30,7 +30,7 @@ def test_training_grades_to_the_stage_and_no_cached_verdict_stands_for_another_s
                     for sample, text in enumerate(texts)
                 ]
                 session.recorder.put("record_rollouts", rollouts)
-                under_way.take_up(batch.StoredRollout(rollout) for rollout in rollouts)
+                under_way.add(batch.StoredRollout(rollout) for rollout in rollouts)
                 await batch.grade(session, under_way, problem.id)
                 graded[step] = under_way.group(problem.id)
             right_early, wrong_early = graded[2]

@@ -20,7 +20,5 @@ def test_the_entropy_is_that_of_every_sampled_token_also_of_copies_and_of_groups
             tokens = {"tokens_T": (1, 2, 3), "logprobs_T": (logprob, logprob, 0.0), "own_T": (True, True, False)}
             rollout = a_rollout(problem_id=problem, sample=sample, n_turns=1, ended="submitted", **tokens)
             credit = Credit(1.0, 0.0 if problem == "b" else logprob, True)
-            batch.take_up(
-                [StoredRollout(rollout, a_verdict(Outcome.PASSED), Reward(total=1.0, terms={}), credit=credit)]
-            )
+            batch.add([StoredRollout(rollout, a_verdict(Outcome.PASSED), Reward(total=1.0, terms={}), credit=credit)])
     assert batch_metrics(batch)["optim/entropy"] == pytest.approx((0.8 + 4 * 0.1) / 8)

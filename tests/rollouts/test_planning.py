@@ -137,7 +137,7 @@ def test_where_every_problem_turns_out_unfit_the_run_says_why(tmp_path):
 
 def test_no_step_is_sampled_from_weights_within_the_warm_start(tmp_path):
     async def seen(session):
-        parts = [[state.step for state in part] for part in planning.todo(session, 0)]
+        parts = [[state.step for state in part] for part in planning.remaining_steps(session, 0)]
         return parts, [planning.policy_step(session, state) for state in session.weights.steps]
 
     ahead = ("learning.staleness=2", "learning.warm_start_steps=1", "learning.warm_start_source=golden")
@@ -168,5 +168,5 @@ def test_supervised_steps_imitate_the_problems_that_have_an_answer_to_imitate(tm
     assert steps == [[True] * 4, [True] * 4, [False] * 4, [False] * 4]
     # The teacher answers any problem.
     assert sorted(itertools.chain(*of(4))) == [False] * 12 + [True] * 4
-    with pytest.raises(ProblemError, match="no problem that is fit to train on has a known-good answer"):
+    with pytest.raises(ProblemError, match="no problem that is fit to train on has one"):
         of(0, golden)

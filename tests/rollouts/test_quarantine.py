@@ -41,7 +41,7 @@ def grade(tmp_path: Path, problems_graded: int, *overrides: str) -> batch.Batch:
             step = batch.open_batch(session, batch.Batch("train", 0, 0, 0, tuple(p.id for p in problems), 1))
             rollouts = [a_rollout(run=session.run, problem_id=p.id, text=golden_response(p)) for p in problems]
             session.recorder.put("record_rollouts", rollouts)
-            step.take_up(batch.StoredRollout(rollout) for rollout in rollouts)
+            step.add(batch.StoredRollout(rollout) for rollout in rollouts)
             for problem in problems[:problems_graded]:
                 with pytest.raises(InfrastructureError, match="disk is full"):
                     await batch.grade(session, step, problem.id)

@@ -8,7 +8,7 @@ import pytest
 
 from rtl_core.grading.executors import Executor
 from rtl_core.rollouts import resumable
-from rtl_core.rollouts.resumable import NowAndThen, Tally, daemon_threads, work_off
+from rtl_core.rollouts.resumable import PeriodicWriter, Tally, daemon_threads, process_all
 
 
 def test_items_are_taken_in_order_as_places_become_free():
@@ -24,7 +24,7 @@ def test_items_are_taken_in_order_as_places_become_free():
         at_work -= 1
 
     tally = Tally("items", 12, 2)
-    asyncio.run(work_off(iter(range(5)), work, tally, at_once=3, size=lambda _: 2))
+    asyncio.run(process_all(iter(range(5)), work, tally, concurrency=3, size=lambda _: 2))
     assert begun == [0, 1, 2, 3, 4]
     assert most == 3
     assert tally.done == 12
@@ -42,7 +42,7 @@ def test_the_first_error_ends_what_is_under_way_and_is_raised_as_it_is():
             ended.append(item)
 
     with pytest.raises(ValueError, match="as it is"):
-        asyncio.run(work_off(["good", "bad", "never"], work, Tally("items", 3), at_once=2))
+        asyncio.run(process_all(["good", "bad", "never"], work, Tally("items", 3), concurrency=2))
     assert ended == ["good"]
 
 
@@ -53,7 +53,7 @@ def test_rows_are_written_now_and_then_and_the_rest_at_the_end(monkeypatch):
         written.append(rows)
 
     async def go():
-        found = NowAndThen[int](write)
+        found = PeriodicWriter[int](write)
         await found.add(1, 2)
         assert written == []
         monkeypatch.setattr(resumable, "WRITE_EVERY_S", -1.0)

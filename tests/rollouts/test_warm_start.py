@@ -40,7 +40,7 @@ def test_whole_passing_answers_are_imitated_each_once():
     for sample, (tokens, reason, passed) in enumerate(answers):
         rollout = a_rollout(purpose="warm_start", policy="teacher", sample=sample, tokens_T=tokens, stop_reason=reason)
         outcome = Outcome.PASSED if passed else Outcome.TESTS_FAILED
-        batch.take_up([StoredRollout(rollout, verdict=a_verdict(outcome), reward=Reward(total=0.5, terms={}))])
+        batch.add([StoredRollout(rollout, verdict=a_verdict(outcome), reward=Reward(total=0.5, terms={}))])
 
     def imitated(*overrides):
         # A control experiment of later steps changes nothing here.

@@ -411,7 +411,7 @@ def test_a_folder_that_cannot_be_written_is_wrong(tmp_path, monkeypatch):
     known = small_known(tmp_path, 10**6, f"run.directory={tmp_path / 'not' / 'yet'}", f"run.history={tmp_path / 'h'}")
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # the superuser may write everywhere
     found, room = disk(known)
-    assert (found.level, found.text, room.level) == ("wrong", f"nothing can be written in {tmp_path}", "ok")
+    assert (found.level, found.text, room.level) == ("wrong", f"{tmp_path} is not writable", "ok")
 
 
 def test_a_disk_without_room_is_wrong_and_one_that_may_fill_is_a_warning(tmp_path, monkeypatch):

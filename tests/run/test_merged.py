@@ -108,8 +108,8 @@ for prompt, tokens in answers:
 @pytest.mark.slow
 def test_the_merged_folder_is_loaded_by_transformers_alone_and_computes_what_was_served(run, tmp_path):
     told = export(run, tmp_path / "out", dtype="float32")
-    assert "those of the base model alone by" in told[-1]
-    assert "little" not in told[-1]
+    assert "those of the base model by" in told[-1]
+    assert "too little" not in told[-1]
     served = sampled_by(run.history, run.config, STEPS, any_temperature=True)
     assert len(served) == 4
     asked = json.dumps([[list(one.prompt_P), list(one.tokens_T)] for one in served])
@@ -122,7 +122,7 @@ def test_the_merged_folder_is_loaded_by_transformers_alone_and_computes_what_was
         "README.md", "chat_template.jinja", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
     ]  # fmt: skip
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
-    with pytest.raises(PolicyError, match="is there already"):
+    with pytest.raises(PolicyError, match="exists already"):
         export(run, tmp_path / "out")
 
 
@@ -158,7 +158,7 @@ def test_another_base_than_the_trained_one_is_refused_and_nothing_is_written(run
         assert refused.value.exit_code == 2
     with pytest.raises(PolicyError, match="the adapter does not fit the base model"):
         export(run, tmp_path / "out", base=model_path("teacher"))
-    with pytest.raises(PolicyError, match="holds no model with weights"):
+    with pytest.raises(PolicyError, match="contains no model with weights"):
         export(run, tmp_path / "out", base=tmp_path)
     assert sorted(place.name for place in tmp_path.iterdir()) == ["float16", "float32"]
 
@@ -177,7 +177,7 @@ def test_a_merged_folder_that_was_damaged_is_found(run, tmp_path):
 def test_where_the_weights_of_the_base_are_is_asked_for(run, tmp_path):
     tinker = run.config.tinker.model_copy(update={"base_url": "http://127.0.0.1:9"})
     elsewhere = Trained(run.history, run.config.model_copy(update={"tinker": tinker}))
-    with pytest.raises(PolicyError, match=r"(?s)'student'.* are not known on this machine.*--base FOLDER"):
+    with pytest.raises(PolicyError, match=r"(?s)'student'.* were not found on this machine.*--base FOLDER"):
         export(elsewhere, tmp_path / "out")
 
 
@@ -240,7 +240,7 @@ def test_an_adapter_that_is_more_than_a_low_rank_term_is_refused(tmp_path):
     write_adapter(tmp_path, bank.tensors("one"), LoraSpec(4, 0), "")
     config = json.loads((tmp_path / "adapter_config.json").read_text())
     (tmp_path / "adapter_config.json").write_text(json.dumps({**config, "use_dora": True, "rank_pattern": {}}))
-    with pytest.raises(PolicyError, match="no plain LoRA: its configuration sets use_dora"):
+    with pytest.raises(PolicyError, match="not plain LoRA: its configuration sets use_dora"):
         merged(model, tmp_path)
 
 

@@ -66,7 +66,7 @@ def test_other_tools_are_a_change_and_another_image_with_the_same_ones_is_none(t
     other = {"iverilog": "12.0", "cocotb": "2.0.1", "yosys": "0.66"}
     with pytest.raises(ConfigError, match=r"iverilog, which judges answers: was 13\.0, is 12\.0") as refused:
         check_unchanged(config, LoadedProblems(), history, other, accept_changes=False)
-    assert "yosys, which judges answers: was not there, is 0.66" in str(refused.value)
+    assert "yosys, which judges answers: was missing, is 0.66" in str(refused.value)
     check_unchanged(config, LoadedProblems(), history, other, accept_changes=True)
 
 

@@ -7,8 +7,8 @@ import pytest
 from rtl_core.backend.base import Readiness
 from rtl_core.config import load_config
 from rtl_core.rollouts import batch
+from rtl_core.rollouts.auditing import audit_group
 from rtl_core.rollouts.datums import golden_response
-from rtl_core.rollouts.doubting import doubt
 from rtl_core.run.check.preflight import small_pays
 from rtl_core.run.check.prompts import Known
 from rtl_core.run.session import open_session
@@ -27,9 +27,9 @@ def test_a_golden_answer_earns_half_of_each_term_and_a_failed_one_nothing(tmp_pa
                 for i, text in enumerate((golden_response(problem), "none"))
             ]
             session.recorder.put("record_rollouts", rollouts)
-            step.take_up(batch.StoredRollout(rollout) for rollout in rollouts)
+            step.add(batch.StoredRollout(rollout) for rollout in rollouts)
             await batch.grade(session, step, problem.id)
-            await doubt(session, step, problem.id)
+            await audit_group(session, step, problem.id)
             right, wrong = step.group(problem.id)
             assert right.audit == "equal"
             assert right.reward is not None
