@@ -13,6 +13,7 @@ from rtl_core.config import load_config
 from rtl_core.errors import ProblemError, RunHealthError
 from rtl_core.history.records import OWN, Conditions
 from rtl_core.observe.progress import progress
+from rtl_core.reporting.figures.episodes import compared_table
 from rtl_core.rollouts import batch, evaluation, playing, survey
 from rtl_core.rollouts.side_by_side import all_of
 from rtl_core.rollouts.survey import ValidationAhead
@@ -88,8 +89,9 @@ async def evaluate_model(config: str, overrides: list[str] | None = None) -> str
                 for plan, player in found:
                     await evaluate_policy(session, plan, must_succeed=True, player=player)
             if settings.evaluation.agentic:
-                episodes, _ = found[-1]
-                progress.get().show(playing.table(session, episodes))
+                record = session.history.evaluation(found[-1][0].key(session.run))
+                assert record is not None, "the evaluation is finished"
+                progress.get().show(compared_table(session.history, record))
             report = status.finish(session)
             for line in evaluation.incomplete_warnings(session):
                 progress.get().line(line)

@@ -190,9 +190,9 @@ async def after_step(session: Session, batch: Batch) -> None:
 
 async def measure_problems(session: Session, ahead: ValidationAhead) -> None:
     """Measure the pass rates of student and teacher on the training problems before the first step, if the curriculum needs them."""
-    for policy in planning.policies_to_measure(session):
-        progress.get().stage(f"measuring the training problems: {policy}")
-        batch = open_batch(session, planning.measurement(session, policy))
+    for planned in planning.measurements(session):
+        progress.get().stage(f"measuring the training problems: {planned.sampler}")
+        batch = open_batch(session, planned)
 
         async def group(problem_id: str, batch: Batch = batch) -> None:
             await ahead.finished([problem_id])

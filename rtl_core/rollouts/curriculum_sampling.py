@@ -9,7 +9,6 @@ import random
 from collections import defaultdict
 from dataclasses import replace
 
-from rtl_core.config import RunConfig
 from rtl_core.errors import ProblemError
 from rtl_core.history.records import StepState
 from rtl_core.learning import pools
@@ -40,19 +39,6 @@ FROM rollouts r JOIN verdicts v USING (rollout) WHERE r.run = ? AND r.purpose = 
 """
 
 
-def rules_of(config: RunConfig) -> PoolRules:
-    """Return the configured rules of the pools."""
-    section = config.curriculum
-    return PoolRules(
-        weights=section.pool_weights,
-        easy_from=section.easy_from,
-        hard_below=section.hard_below,
-        window=section.window,
-        rest_after=section.rest_after,
-        rest_steps=section.rest_steps,
-    )
-
-
 def measured_rates(session: Session) -> dict[str, MeasuredRates]:
     """Mapping of problem id to pass rates measured before the first step; empty when nothing was measured."""
     found: dict[str, dict[str, float]] = defaultdict(dict)
@@ -63,7 +49,9 @@ def measured_rates(session: Session) -> dict[str, MeasuredRates]:
 
 def standings_at(session: Session, policy_step: int) -> dict[str, Standing]:
     """Standing of every usable training problem, from the groups of the steps before `policy_step`. These are trained and final."""
-    rules, rates = rules_of(session.config), measured_rates(session)
+    section, rates = session.config.curriculum, measured_rates(session)
+    names = ("easy_from", "hard_below", "window", "rest_after", "rest_steps")
+    rules = PoolRules(weights=section.pool_weights, **section.model_dump(include=set(names)))
     start = {
         problem.id: first_pool(problem, rates.get(problem.id, UNMEASURED), rules)
         for problem in session.usable(session.loaded.train)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Literal
 
 from rtl_core.backend.base import Checkpoint
 from rtl_core.errors import PolicyError, ProblemError
@@ -16,6 +15,7 @@ from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.curriculum_sampling import draw_step, measured_rates, planned_step, unfit_error
 from rtl_core.run.session import Session
 from rtl_core.types.problem import Problem
+from rtl_core.types.rollout import PolicyName
 
 
 async def plan_run(session: Session) -> int:
@@ -161,22 +161,19 @@ def score_reads_verdicts(session: Session) -> bool:
     return session.config.learning.self_taught and session.config.learning.self_hint == "verdict"
 
 
-def measurement(session: Session, policy: Literal["student", "teacher"]) -> Batch:
-    """Return the batch that measures a policy's pass rates on the training problems before the first step."""
-    return Batch(
-        purpose="measurement",
-        sampler=policy,
-        epoch=-1,
-        step=0,
-        policy_step=0,
-        problem_ids=tuple(problem.id for problem in session.usable(session.loaded.train)),
-        group_size=session.config.curriculum.measure_samples,
-        sampler_path=session.weights.sampler_paths.get(0) if policy == "student" else None,
-    )
-
-
-def policies_to_measure(session: Session) -> list[Literal["student", "teacher"]]:
-    """The policies whose pass rates must still be measured; none once the run has a plan."""
+def measurements(session: Session) -> Iterator[Batch]:
+    """Yield the batches that measure pass rates on the training problems before the first step; none once the run has a plan."""
     if not session.config.curriculum.measure_samples or session.history.steps(session.run):
-        return []
-    return ["student", "teacher"] if session.config.tinker.teacher else ["student"]
+        return
+    policies: list[PolicyName] = ["student", "teacher"] if session.config.tinker.teacher else ["student"]
+    for policy in policies:
+        yield Batch(
+            purpose="measurement",
+            sampler=policy,
+            epoch=-1,
+            step=0,
+            policy_step=0,
+            problem_ids=tuple(problem.id for problem in session.usable(session.loaded.train)),
+            group_size=session.config.curriculum.measure_samples,
+            sampler_path=session.weights.sampler_paths.get(0) if policy == "student" else None,
+        )

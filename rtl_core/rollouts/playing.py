@@ -19,7 +19,6 @@ from typing import Any
 
 from attrs import define
 from rich.console import RenderableType
-from rich.table import Table
 
 from rtl_core.backend.base import SampledAnswer, SamplingParams
 from rtl_core.episodes.conversation import Conversation
@@ -31,7 +30,6 @@ from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.history.records import Conditions, MessageRecord, StoredRollout
 from rtl_core.prompting.feedback import feedback
 from rtl_core.prompting.messages import build_messages
-from rtl_core.reporting.figures.episodes import compared_table
 from rtl_core.reporting.transcript import transcript_view
 from rtl_core.rollouts import batch as batches
 from rtl_core.rollouts.batch import Batch, rollout_seed, sampler_of, sampling_of, seed_place
@@ -206,13 +204,6 @@ def _converse(
                 "choose a model with a longer context, or set episode.explain = false for a model trained without instructions",
             )
     return rollout.model_copy(update=found)
-
-
-def table(session: Session, episodes: EvaluationPlan) -> Table:
-    """Table of pass@1 single-shot and in episodes, with the cost of each."""
-    record = session.history.evaluation(episodes.key(session.run))
-    assert record is not None, "the evaluation is finished"
-    return compared_table(session.history, record)
 
 
 def shown(episode: Episode) -> RenderableType:

@@ -1,12 +1,19 @@
-"""Export of trained weights, as an adapter or a merged model, with a model card from the history."""
+"""Export of trained weights, as an adapter or a merged model, with a model card from the history.
+
+A merged model is first checked against what was served: it scores recorded answers of these weights, and its log-probabilities are compared
+with those that the sampler reported. Summation order differs between programs, so the figures differ slightly even for equal weights.
+"""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.table import Table as RichTable
 
 from rtl_core.backend.base import Provider, Weights
@@ -19,11 +26,100 @@ from rtl_core.reporting.blocks import Table
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.evaluations import own_evaluations
 from rtl_core.reporting.text import counted
-from rtl_core.run.as_served import Served, any_answers, difference, require_same, sampled_by
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.merging import Dtype, base_folder, dtype_of, load_model, merged, save_model
 from rtl_core.run.model_card import model_card
 from rtl_core.run.retention import best_steps, kept_steps, retention_of
+
+COMPARED = 8
+"""Number of answers that are compared."""
+LONGEST = 4096
+"""Tokens of prompt and answer above which shorter answers are preferred."""
+MOST_EXACT = 1e-4
+"""Nats by which one token may differ if service and folder both compute in float32."""
+MOST_ROUNDED = 0.05
+"""Nats by which tokens may differ on average if one of them rounds to 16 bits or is an external service."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """One answer as served: P prompt tokens, T tokens, the service's T log-probabilities, and which tokens were sampled (None: all)."""
+
+    rollout: str
+    prompt_P: Sequence[int]
+    tokens_T: Sequence[int]
+    logprobs_T: NDArray[np.float32]
+    own_T: Sequence[bool] | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Absolute differences of log-probabilities, in nats, over the tokens of some answers."""
+
+    largest: float
+    mean: float
+    tokens: int
+    answers: int
+
+    def __str__(self) -> str:
+        return f"{self.largest:.1e} nats at most, {self.mean:.1e} on average over {self.tokens} tokens of {self.answers} answers"
+
+
+def recorded_answers(
+    history: History, config: RunConfig, steps: int | None, *, any_temperature: bool = True
+) -> list[Served]:
+    """Return a few answers of the run, always the same.
+
+    Args:
+        steps: only those that the weights after `steps` train steps sampled; None: by any weights, so log-probabilities must be recomputed.
+        any_temperature: also use temperatures other than 1, at which some services do not report the model's own log-probabilities.
+    """
+    rows = history.query(
+        f"""SELECT r.rollout, p.tokens_P, t.tokens_T, t.logprobs_T, t.own_T FROM rollouts r
+        JOIN tokens t USING (rollout) JOIN prompts p USING (prompt) LEFT JOIN evaluations e ON e.evaluation = r.evaluation
+        WHERE r.run = $run AND r.n_tokens > 0 AND ($steps IS NULL OR r.policy = 'student' AND r.policy_step = $steps
+          AND ($any OR 1 = coalesce(e.temperature, CASE WHEN r.evaluation IS NULL THEN $training ELSE $evaluation END)))
+        ORDER BY r.n_prompt + r.n_tokens > {LONGEST}, hash(r.rollout) LIMIT {COMPARED}""",
+        {
+            "run": config.run.name,
+            "steps": steps,
+            "any": any_temperature,
+            "training": config.sampling.temperature,
+            "evaluation": config.evaluation.temperature or config.sampling.temperature,
+        },
+    ).to_pylist()
+    return [
+        Served(row["rollout"], row["tokens_P"], row["tokens_T"], np.array(row["logprobs_T"], np.float32), row["own_T"])
+        for row in rows
+    ]
+
+
+def difference(model: Any, served: Sequence[Served]) -> Difference:
+    """Return how much a transformers model differs from what was served."""
+    import torch
+
+    differences = []
+    for answer in served:
+        tokens, n_prompt = torch.tensor([[*answer.prompt_P, *answer.tokens_T]]), len(answer.prompt_P)
+        with torch.inference_mode():
+            logits = model(input_ids=tokens, use_cache=False).logits[0, n_prompt - 1 : -1].float()
+            logprobs_T = logits.log_softmax(-1).gather(1, tokens[0, n_prompt:, None])[:, 0]
+        difference_T = np.abs(logprobs_T.numpy() - answer.logprobs_T)
+        differences.append(difference_T if answer.own_T is None else difference_T[np.array(answer.own_T)])
+    all_T = np.concatenate(differences)
+    return Difference(float(all_T.max()), float(all_T.mean()), len(all_T), len(served))
+
+
+def require_same(found: Difference, *, exact: bool) -> None:
+    """Raise PolicyError if the weights are not those that were served. `exact`: service and model both compute in float32."""
+    value, most = (found.largest, MOST_EXACT) if exact else (found.mean, MOST_ROUNDED)
+    if not value <= most:  # also for NaN
+        kind = "for one token" if exact else "on average"
+        raise PolicyError(
+            f"the merged model is not the one that was served: log-probabilities differ by {found}; rounding explains up to"
+            f" {most:g} {kind}",
+            "nothing was written; check that the base is exactly the model that was trained (revision, tokenizer), then its dtype",
+        )
 
 
 def checkpoint_table(history: History, config: RunConfig) -> RichTable:
@@ -117,7 +213,7 @@ async def export_merged(
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
         adapter, whole = Path(place, "adapter"), Path(place, "merged")
         await _adapter(config, state, adapter, tell)
-        served = sampled_by(history, config, state.step + 1, any_temperature=provider.embedded(config))
+        served = recorded_answers(history, config, state.step + 1, any_temperature=provider.embedded(config))
         if not served and provider.embedded(config):
             served = await _scored_now(history, config, state, provider, tell)
         check = _merge(
@@ -169,5 +265,5 @@ async def _scored_now(
     async with run_lock(lock_path(config), {}, tell), provider.open(config, tell) as backend:
         return [
             replace(answer, logprobs_T=await backend.logprobs(weights, answer.prompt_P, answer.tokens_T))
-            for answer in any_answers(history, config)
+            for answer in recorded_answers(history, config, None)
         ]

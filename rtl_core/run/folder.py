@@ -80,11 +80,6 @@ def write_config(config: RunConfig) -> Path:
     return path
 
 
-def config_hash(config: RunConfig) -> str:
-    """SHA-256 (hex) of the whole configuration."""
-    return hashlib.sha256(json.dumps(config.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
-
-
 def as_begun(config: RunConfig, history: History) -> RunConfig:
     """Return the configuration with the run's original values for unset keys whose defaults have changed.
 
@@ -158,11 +153,12 @@ def _with_defaults(stored: dict[str, Any]) -> dict[str, Any]:
 def run_record(config: RunConfig, loaded: LoadedProblems, tools: Mapping[str, str]) -> RunRecord:
     """Return the run's row. `tools`: versions of the executor's tools by name."""
     packages = ("tinker", "prefect", "duckdb", "pyslang")
+    stored = config.model_dump(mode="json")
     return RunRecord(
         name=config.run.name,
         status="running",
-        config=config.model_dump(mode="json"),
-        config_hash=config_hash(config),
+        config=stored,
+        config_hash=hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest(),
         seed=config.run.seed,
         student=config.tinker.student,
         teacher=", ".join(dict.fromkeys(config.tinker.named_teachers.values())),

@@ -21,8 +21,7 @@ from rtl_core.errors import PolicyError
 from rtl_core.history.records import EvaluationRecord, RunRecord, StepPlan, StepRecord
 from rtl_core.history.store import History
 from rtl_core.localtinker.lora import AdapterBank, LoraSpec, write_adapter
-from rtl_core.run.as_served import Difference, difference, require_same, sampled_by
-from rtl_core.run.export import export_merged
+from rtl_core.run.export import Difference, difference, export_merged, recorded_answers, require_same
 from rtl_core.run.merging import load_model, merged, save_model
 from rtl_core.tinymodels import model_path
 from tests.command import invoke
@@ -110,7 +109,7 @@ def test_the_merged_folder_is_loaded_by_transformers_alone_and_computes_what_was
     told = export(run, tmp_path / "out", dtype="float32")
     assert "those of the base model by" in told[-1]
     assert "too little" not in told[-1]
-    served = sampled_by(run.history, run.config, STEPS, any_temperature=True)
+    served = recorded_answers(run.history, run.config, STEPS, any_temperature=True)
     assert len(served) == 4
     asked = json.dumps([[list(one.prompt_P), list(one.tokens_T)] for one in served])
     found = subprocess.run(
@@ -136,7 +135,7 @@ def test_it_has_the_dtype_of_the_base_or_the_one_that_is_named(run, tmp_path):
 
 
 def test_weights_without_answers_in_the_history_are_scored_by_the_service(run, tmp_path):
-    assert sampled_by(run.history, run.config, 1, any_temperature=True) == []
+    assert recorded_answers(run.history, run.config, 1, any_temperature=True) == []
     told = export(run, tmp_path / "out", step="1", dtype="float32")
     assert "the embedded service is started" in told[1]
     assert "tokens of 4 answers" in told[-1]
@@ -165,7 +164,7 @@ def test_another_base_than_the_trained_one_is_refused_and_nothing_is_written(run
 
 def test_a_merged_folder_that_was_damaged_is_found(run, tmp_path):
     export(run, tmp_path / "out", dtype="float32")
-    served = sampled_by(run.history, run.config, STEPS, any_temperature=True)
+    served = recorded_answers(run.history, run.config, STEPS, any_temperature=True)
     require_same(difference(load_model(tmp_path / "out"), served), exact=True)
     damaged = altered(tmp_path / "out", tmp_path / "damaged")
     with pytest.raises(PolicyError, match="nats at most"):

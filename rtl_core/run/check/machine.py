@@ -12,7 +12,7 @@ from importlib.metadata import version
 
 import httpx
 
-from rtl_core.backend.base import Provider, check_same_tokens, wanted_models
+from rtl_core.backend.base import check_same_tokens
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError, RtlDistillError
 from rtl_core.grading.executors import Executor
@@ -107,11 +107,6 @@ def tools(loaded: LoadedProblems, executor: Executor) -> Iterator[Finding]:
     for requirement, ids in missing.items():
         text = f"{len(ids)} problems, such as {ids[0]}, need {requirement}, which is missing here: they are not graded"
         yield Finding("tools", "warning", text, "rtl-distill toolchain install")
-
-
-def tokenizers(config: RunConfig, provider: Provider) -> dict[str, Tokenizer]:
-    """Mapping of configuration key to the tokenizer of its model."""
-    return {key: provider.tokenizer(config, name) for key, name in wanted_models(config).items()}
 
 
 def parity(config: RunConfig, tokenizers: dict[str, Tokenizer], prepared: Prepared) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from rtl_core.algorithms.base import chosen
-from rtl_core.backend.base import Readiness
+from rtl_core.backend.base import Readiness, wanted_models
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.errors import RtlDistillError
@@ -65,7 +65,10 @@ async def preflight(config: RunConfig, missing: RtlDistillError | None) -> list[
         readiness = await provider.check(config)
         if any(finding.level == "wrong" for finding in readiness.findings):
             return readiness, None
-        return readiness, await within(HUB_S, "tokenizer", lambda: machine.tokenizers(config, provider))
+        models = wanted_models(config).items()
+        return readiness, await within(
+            HUB_S, "tokenizer", lambda: {key: provider.tokenizer(config, name) for key, name in models}
+        )
 
     (readiness, tokenizers), loaded, graders, server = await asyncio.gather(
         served(),
