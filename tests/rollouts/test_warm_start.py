@@ -1,4 +1,4 @@
-"""What a warm start imitates."""
+"""Answers that a warm start imitates."""
 
 import numpy as np
 
@@ -21,29 +21,25 @@ def problem(**golden: str) -> Problem:
     return a_problem(targets=tuple(files), golden=files)
 
 
-def test_a_known_good_answer_reads_back_as_its_files_in_either_form():
+def test_a_known_good_answer_is_extracted_as_its_files_in_both_forms():
     one = problem(a="module a;\nendmodule\n")
     assert extract_answer(golden_response(one), one.targets).files == {"rtl/a.sv": "module a;\nendmodule\n"}
     two = problem(a='module a;\n  // "quoted"\nendmodule\n', b="module b;\nendmodule\n")
     assert extract_answer(golden_response(two), two.targets).files == two.golden
 
 
-def test_whole_passing_answers_are_imitated_each_once():
+def test_complete_passing_answers_are_imitated_once_each():
     batch = Batch("warm_start", 0, 0, 0, ("p",), 5, sampler="teacher")
-    answers = [
-        ((7,), "stop", True),
-        ((7,), "stop", True),
-        ((8,), "stop", False),
-        ((9,), "length", True),
-        ((5,), "stop", True),
-    ]
-    for sample, (tokens, reason, passed) in enumerate(answers):
-        rollout = a_rollout(purpose="warm_start", policy="teacher", sample=sample, tokens_T=tokens, stop_reason=reason)
+    answers = [(7, "stop", True), (7, "stop", True), (8, "stop", False), (9, "length", True), (5, "stop", True)]
+    for sample, (token, reason, passed) in enumerate(answers):
+        rollout = a_rollout(
+            purpose="warm_start", policy="teacher", sample=sample, tokens_T=(token,), stop_reason=reason
+        )
         outcome = Outcome.PASSED if passed else Outcome.TESTS_FAILED
         batch.add([StoredRollout(rollout, verdict=a_verdict(outcome), reward=Reward(total=0.5, terms={}))])
 
     def imitated(*overrides):
-        # A control experiment of later steps changes nothing here.
+        # A control experiment for later steps has no effect here.
         settings = ["learning.permute_advantages=true", *overrides]
         algorithm = algorithm_of(load_config("demo", settings, environment={}), batch)
         found = [one for _, one in credited(batch, "p", algorithm)]
@@ -54,7 +50,7 @@ def test_whole_passing_answers_are_imitated_each_once():
     assert imitated("learning.warm_start_passing_only=false") == [(7,), (8,), (5,)]
 
 
-def test_a_supervised_datum_is_shifted_by_one_and_weighs_the_answer_alone():
+def test_a_supervised_datum_is_shifted_by_one_and_weights_only_the_answer():
     datum = to_datum(Datum([11, 12, 13], [21, 22], WarmStart.inputs_of(2)))
     assert datum.model_input.to_ints() == [11, 12, 13, 21]
     assert datum.loss_fn_inputs["target_tokens"].to_numpy().tolist() == [12, 13, 21, 22]

@@ -1,4 +1,4 @@
-"""What a run's lock tells of who works on it."""
+"""What a run's lock stores about its holder."""
 
 import asyncio
 import os
@@ -6,15 +6,15 @@ import os
 from rtl_core.run.lock import read_holder, run_lock
 
 
-def test_a_visitor_leaves_word_of_the_deployment_that_starts_the_run_again_and_a_command_does_not(tmp_path):
+def test_a_visitor_keeps_the_deployment_in_the_lock_and_a_command_removes_it(tmp_path):
     path = tmp_path / "lock"
 
     async def hold(holder):
         async with run_lock(path, holder, print):
             return read_holder(path)
 
-    begun = asyncio.run(hold({"flow_run": "a", "deployment": "train/nightly"}))
-    assert (begun["pid"], begun["deployment"]) == (os.getpid(), "train/nightly")
-    assert asyncio.run(hold({})) == begun
+    first = asyncio.run(hold({"flow_run": "a", "deployment": "train/nightly"}))
+    assert (first["pid"], first["deployment"]) == (os.getpid(), "train/nightly")
+    assert asyncio.run(hold({})) == first
     by_hand = asyncio.run(hold({"flow_run": None, "deployment": None}))
-    assert by_hand == {**begun, "flow_run": None, "deployment": None} == read_holder(path)
+    assert by_hand == {**first, "flow_run": None, "deployment": None} == read_holder(path)

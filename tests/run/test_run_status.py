@@ -1,4 +1,4 @@
-"""What a run's row says of how the run ended."""
+"""The status of a run in its row."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from tests.nouns import demo
 
 
 def end_of(folder: Path, block: Callable[[Session], None], raises: type[BaseException]) -> tuple[str, str | None]:
-    """Status and end of a run whose work was `block`, which ends with an error of that type."""
+    """Run `block`, which raises an error of type `raises`, in a run; returns the run's `status` and `ended_by`."""
 
     async def run() -> None:
         async with open_session(demo(folder), with_policy=False) as session, status.run_status(session):
@@ -31,11 +31,11 @@ def end_of(folder: Path, block: Callable[[Session], None], raises: type[BaseExce
 
 
 def fail(session: Session) -> None:
-    raise ValueError("something of ours is wrong")
+    raise ValueError("a bug")
 
 
 def fail_of_a_signal(session: Session) -> None:
-    """As Prefect does where the signal finds it with a task that it has not set up yet."""
+    """As Prefect fails if the signal arrives before it has set up a task."""
     os.kill(os.getpid(), signal.SIGTERM)
     raise ValueError("Task run is not set")
 
@@ -45,12 +45,12 @@ def fail_of_a_request(session: Session) -> None:
     raise ValueError("Task run is not set")
 
 
-def test_an_error_is_a_failure(tmp_path):
+def test_an_error_gives_the_status_failed(tmp_path):
     assert end_of(tmp_path, fail, ValueError) == ("failed", None)
 
 
 @pytest.mark.parametrize(("block", "ended_by"), [(fail_of_a_signal, "signal"), (fail_of_a_request, "request")])
-def test_an_error_that_a_cancellation_made_is_a_cancellation(tmp_path, block, ended_by):
+def test_an_error_caused_by_a_cancellation_gives_the_status_cancelled(tmp_path, block, ended_by):
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:
         assert end_of(tmp_path, block, asyncio.CancelledError) == ("cancelled", ended_by)
@@ -58,7 +58,7 @@ def test_an_error_that_a_cancellation_made_is_a_cancellation(tmp_path, block, en
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_full_disk_at_one_sign_of_life_ends_no_later_ones(monkeypatch):
+def test_a_full_disk_at_one_heartbeat_does_not_stop_later_ones(monkeypatch):
     beats = []
 
     class Disk:
