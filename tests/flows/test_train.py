@@ -69,3 +69,27 @@ def test_an_existing_run_refuses_another_reward_unless_accepted(small_run, tmp_p
     # More epochs are allowed.
     asyncio.run(train("demo", small_run("fixed", "evaluation.teacher=false")))
     assert len(History(tmp_path / "history.duckdb").steps("fixed")) == 4
+
+
+@pytest.mark.slow
+def test_an_evaluation_prevented_by_a_crash_is_made_when_the_run_resumes(small_run, tmp_path, monkeypatch):
+    from rtl_distill.flows import train as module
+
+    overrides = small_run("gap", "run.epochs=1", "evaluation.every=1", "evaluation.teacher=false")
+    evaluate = module.evaluate_policy
+
+    async def crash(session, plan, *more):
+        if plan.step == 1:
+            raise RuntimeError("as if killed here")
+        await evaluate(session, plan, *more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "evaluate_policy", crash)
+        with pytest.raises(RuntimeError, match="as if killed"):
+            asyncio.run(module.train("demo", overrides))
+    history = History(tmp_path / "history.duckdb")
+    assert [state.status for state in history.steps("gap")] == ["trained", "planned"]
+    assert [e.step for e in history.evaluations("gap")] == [0]
+    asyncio.run(module.train("demo", overrides))
+    assert [state.status for state in history.steps("gap")] == ["trained", "trained"]
+    assert sorted(e.step for e in history.evaluations("gap") if e.status == "done") == [0, 1, 2]
