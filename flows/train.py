@@ -11,7 +11,7 @@ from rtl_core.config import NO_OPTIONS, Options, load_config
 from rtl_core.errors import ConfigError, RunHealthError, SamplerDriftError
 from rtl_core.history.records import StepState
 from rtl_core.observe.progress import progress
-from rtl_core.rollouts import curriculum_sampling, planning
+from rtl_core.rollouts import planning
 from rtl_core.rollouts.auditing import audit_group
 from rtl_core.rollouts.batch import Batch, open_batch
 from rtl_core.rollouts.datums import credit_group
@@ -163,7 +163,7 @@ async def prepare_step(session: Session, ahead: ValidationAhead, state: StepStat
             else:
                 await group(problem_id)
             attempt += 1
-            problem_id = curriculum_sampling.substitute(session, step, slot, attempt)
+            problem_id = planning.substitute(session, step, slot, attempt)
 
     if planning.needs_answers(session, step):
         await all_of(map(place, range(len(step.planned))))

@@ -221,8 +221,7 @@ def tell_unanswered(session: Session) -> None:
 def show(session: Session, plan: EvaluationPlan) -> None:
     """Print a finished evaluation in detail: pass@k with intervals by kind of problem, and compared with the run's others."""
     record = session.history.evaluation(plan.key(session.run))
-    if record is None or record.status != "done":
-        raise HistoryError(f"evaluation {plan.key(session.run)} has not been made", "run the command again")
+    assert record is not None, "the evaluation is finished"
     counts = counts_of(session.history, record)
     ks = sorted({1, *(k for k in (2, 4, 8, 16, 32, 64, 128) if k <= plan.samples)})
     found = breakdown.slices(counts, session.problems, ks)

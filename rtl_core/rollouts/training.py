@@ -17,10 +17,10 @@ from rtl_core.learning.schedule import controlled_weight, scheduled
 from rtl_core.observe.progress import progress
 from rtl_core.observe.usage import cost_metrics, spent_in_step
 from rtl_core.rollouts.batch import Batch
-from rtl_core.rollouts.curriculum_sampling import pool_metrics
 from rtl_core.rollouts.datums import algorithm_of, build_datums, datums_to_imitate, signal_share, trainer_tokens
 from rtl_core.rollouts.evaluation import passed_by_turn
 from rtl_core.rollouts.metrics import batch_metrics, drift_metrics, equal_difficulty_metrics, warm_start_metrics
+from rtl_core.rollouts.planning import pool_metrics
 from rtl_core.run.session import Session
 
 

@@ -158,8 +158,8 @@ def _teacher(config: RunConfig) -> str:
     learning, section = config.learning, config.tinker
     teacher = ", ".join([section.teacher or "", *(f"{name} ({source})" for source, name in section.teachers.items())])
     if learning.self_taught:
-        whose = "sampled the answer" if learning.self_weights == "current" else "it had after the warm start"
-        teacher = f"itself with a hint ({learning.self_hint}) in its prompt, by the weights that {whose}"
+        which = "that sampled the answer" if learning.self_weights == "current" else "after the warm start"
+        teacher = f"itself with a hint ({learning.self_hint}) in its prompt, with the weights {which}"
     parts = []
     if learning.uses_kl:
         weight = f"λ = {learning.kl_weight:g}"

@@ -29,15 +29,13 @@ def call_on_signal(end: Callable[[], object]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    if previous != -1:
+    if (previous := signal.set_wakeup_fd(-1)) != -1:
         signal.set_wakeup_fd(previous)
-        os.close(reader)
-        os.close(writer)
         yield
         return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
 
     def read() -> None:
         while data := os.read(reader, 64):
