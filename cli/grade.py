@@ -81,7 +81,7 @@ def grade(
 
     from rtl_core.grading.limits import Limits
     from rtl_core.rollouts.auditing import audit_file
-    from rtl_core.rollouts.grade_file import FileGrading, grade_file
+    from rtl_core.rollouts.verdict_records import FileGrading, grade_file
     from rtl_core.types.verdict import Stage
     from rtl_distill.cli.flow import stoppable
 
@@ -124,8 +124,8 @@ def reproduce(
     from rich.console import Console
 
     from rtl_core.reporting.text import visible
-    from rtl_core.rollouts.reproducing import reproduce as reproduce_file
     from rtl_core.rollouts.resumable import problems_as_recorded
+    from rtl_core.rollouts.verdict_records import reproduce as reproduce_file
     from rtl_distill.cli.flow import stoppable
     from rtl_distill.cli.problems import load
 

@@ -35,7 +35,6 @@ from rtl_core.history.store import History
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.rollouts.batch import Batch, reward_of
-from rtl_core.rollouts.grade_file import FileGrading
 from rtl_core.rollouts.resumable import (
     ALL,
     Choice,
@@ -46,6 +45,7 @@ from rtl_core.rollouts.resumable import (
     process_all,
     texts_of,
 )
+from rtl_core.rollouts.verdict_records import FileGrading
 from rtl_core.run.graders import executor_of, limits_of
 from rtl_core.run.session import Session
 from rtl_core.types.problem import Problem

@@ -9,7 +9,6 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from attrs import define, field
 
@@ -18,13 +17,11 @@ from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
 from rtl_core.observe.progress import progress
 from rtl_core.reporting.text import counted
 from rtl_core.rollouts.resumable import PeriodicWriter
+from rtl_core.run.session import Session
 from rtl_core.types.problem import Problem
 from rtl_core.validation.found_golden import MIN_AGREEING, find_golden, teacher_samples, with_golden
 from rtl_core.validation.level import Level, full_level, golden_digest, quick_level, tools_key
 from rtl_core.validation.validate import unsupported, validate_problem
-
-if TYPE_CHECKING:
-    from rtl_core.run.session import Session
 
 ATTEMPTS = 3
 """Number of executor failures on one problem after which it is left out of this run."""

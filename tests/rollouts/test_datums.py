@@ -1,4 +1,4 @@
-"""From a batch to the input of the train step."""
+"""From a batch to the input of the train step, supervised ones included, and its metrics."""
 
 import random
 from dataclasses import replace
@@ -8,16 +8,30 @@ import pytest
 
 from rtl_core.algorithms.distribution_distillation import DistributionDistillation
 from rtl_core.algorithms.grpo import Grpo
+from rtl_core.algorithms.warm_start import WarmStart
+from rtl_core.backend.base import Datum
+from rtl_core.backend.tinker.training import to_datum
 from rtl_core.config import RunConfig, load_config
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.kl_mask import first_wrong_line, unsure
 from rtl_core.learning.reward import Reward
+from rtl_core.prompting.extraction import extract_answer
 from rtl_core.rollouts.batch import Batch
-from rtl_core.rollouts.datums import build_datums, credited, has_signal, permute_teacher, signal_share
+from rtl_core.rollouts.datums import (
+    algorithm_of,
+    build_datums,
+    credited,
+    golden_response,
+    has_signal,
+    permute_teacher,
+    signal_share,
+)
+from rtl_core.rollouts.metrics import batch_metrics
+from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome
-from tests.nouns import a_rollout, a_verdict
+from tests.nouns import a_problem, a_rollout, a_verdict
 
 STUDENT = (-1.0, -0.5)
 TEACHER = (-1.5, -0.5)
@@ -235,3 +249,57 @@ def test_tokens_from_a_tool_have_no_signal_and_different_masks_give_different_da
     shuffled = build_datums(made, Grpo(config("learning.permute_advantages=true")), 0.0)
     assert [one.inputs["advantages"][1] for one in shuffled] == [0.0, 0.0, 0.0]
     assert sorted(float(one.inputs["advantages"][0]) for one in shuffled) == pytest.approx([-2 / 3, 1 / 3, 1 / 3])
+
+
+def problem(**golden: str) -> Problem:
+    files = {f"rtl/{name}.sv": text for name, text in golden.items()}
+    return a_problem(targets=tuple(files), golden=files)
+
+
+def test_a_known_good_answer_is_extracted_as_its_files_in_both_forms():
+    one = problem(a="module a;\nendmodule\n")
+    assert extract_answer(golden_response(one), one.targets).files == {"rtl/a.sv": "module a;\nendmodule\n"}
+    two = problem(a='module a;\n  // "quoted"\nendmodule\n', b="module b;\nendmodule\n")
+    assert extract_answer(golden_response(two), two.targets).files == two.golden
+
+
+def test_complete_passing_answers_are_imitated_once_each():
+    batch = Batch("warm_start", 0, 0, 0, ("p",), 5, sampler="teacher")
+    answers = [(7, "stop", True), (7, "stop", True), (8, "stop", False), (9, "length", True), (5, "stop", True)]
+    for sample, (token, reason, passed) in enumerate(answers):
+        rollout = a_rollout(
+            purpose="warm_start", policy="teacher", sample=sample, tokens_T=(token,), stop_reason=reason
+        )
+        outcome = Outcome.PASSED if passed else Outcome.TESTS_FAILED
+        batch.add([StoredRollout(rollout, verdict=a_verdict(outcome), reward=Reward(total=0.5, terms={}))])
+
+    def imitated(*overrides):
+        # A control experiment for later steps has no effect here.
+        settings = ["learning.permute_advantages=true", *overrides]
+        algorithm = algorithm_of(load_config("demo", settings, environment={}), batch)
+        found = [one for _, one in credited(batch, "p", algorithm)]
+        assert {(one.reward, one.advantage) for one in found if one.counts} == {(0.5, 1.0)}
+        return [tuple(datum.tokens_T) for datum in build_datums(batch, algorithm, 0.0)]
+
+    assert imitated() == [(7,), (5,)]
+    assert imitated("learning.warm_start_passing_only=false") == [(7,), (8,), (5,)]
+
+
+def test_a_supervised_datum_is_shifted_by_one_and_weights_only_the_answer():
+    datum = to_datum(Datum([11, 12, 13], [21, 22], WarmStart.inputs_of(2)))
+    assert datum.model_input.to_ints() == [11, 12, 13, 21]
+    assert datum.loss_fn_inputs["target_tokens"].to_numpy().tolist() == [12, 13, 21, 22]
+    assert np.array_equal(datum.loss_fn_inputs["weights"].to_numpy(), [0.0, 0.0, 1.0, 1.0])
+
+
+def test_entropy_is_the_mean_over_all_sampled_tokens_including_copies_and_groups_without_signal():
+    batch = Batch("train", epoch=0, step=0, policy_step=0, problem_ids=("a", "b"), group_size=4)
+    # Group a: three copies and one other answer; group b: only copies, none with an advantage.
+    for problem, own in (("a", (0.0, 0.0, 0.0, -0.8)), ("b", (-0.1, -0.1, -0.1, -0.1))):
+        for sample, logprob in enumerate(own):
+            # The last token is from a tool and does not count.
+            tokens = {"tokens_T": (1, 2, 3), "logprobs_T": (logprob, logprob, 0.0), "own_T": (True, True, False)}
+            rollout = a_rollout(problem_id=problem, sample=sample, n_turns=1, ended="submitted", **tokens)
+            credit = Credit(1.0, 0.0 if problem == "b" else logprob, True)
+            batch.add([StoredRollout(rollout, a_verdict(Outcome.PASSED), Reward(total=1.0, terms={}), credit=credit)])
+    assert batch_metrics(batch)["optim/entropy"] == pytest.approx((0.8 + 4 * 0.1) / 8)

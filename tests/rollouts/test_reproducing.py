@@ -13,8 +13,7 @@ from rtl_core.history.records import RunRecord, StepPlan
 from rtl_core.history.store import History
 from rtl_core.problems.starter import starter_problems
 from rtl_core.rollouts.datums import golden_response
-from rtl_core.rollouts.grade_file import graded_record, key_of
-from rtl_core.rollouts.reproducing import records_of, reproduce
+from rtl_core.rollouts.verdict_records import graded_record, key_of, records_of, reproduce
 from rtl_core.run.graders import grader_of
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem

@@ -167,21 +167,20 @@ def seconds_a_step(ahead: int, *, spread: float, steps: int = 48) -> float:
     return (ends[-1] - ends[steps // 2 - 1]) / (steps - steps // 2)
 
 
-def test_without_overlap_a_step_takes_the_sum_of_its_stages():
-    # All answers arrive at the end: 44 sampling, 30 grading (in parallel with scoring), 31 training.
-    assert seconds_a_step(0, spread=0.0) == pytest.approx(SAMPLE + GRADE + TRAIN)
-    # Grading starts halfway through sampling: 22 s until the first group, 30 s of grading, 31 s of training.
-    assert seconds_a_step(0, spread=0.5) == pytest.approx(SAMPLE / 2 + GRADE + TRAIN)
-
-
-def test_with_a_staleness_of_one_a_step_takes_no_longer_than_its_longest_stage():
-    # Two steps share 83 s, and no stage that serves one step at a time takes longer.
-    assert seconds_a_step(1, spread=0.5) == pytest.approx((SAMPLE / 2 + GRADE + TRAIN) / 2)
-    assert seconds_a_step(1, spread=0.5) <= 1.15 * SAMPLE
-
-
-def test_staleness_helps_until_training_is_the_bottleneck():
-    # Without overlap within a step, two share 105 s; with three, sequential training is the limit.
-    assert seconds_a_step(1, spread=0.0) == pytest.approx((SAMPLE + GRADE + TRAIN) / 2)
-    for ahead in (2, 3):
-        assert seconds_a_step(ahead, spread=0.0) == pytest.approx((SAMPLE + GRADE + TRAIN) / 3 if ahead == 2 else TRAIN)
+@pytest.mark.parametrize(
+    ("ahead", "spread", "expected"),
+    [
+        # All answers arrive at the end: 44 sampling, 30 grading (in parallel with scoring), 31 training.
+        (0, 0.0, SAMPLE + GRADE + TRAIN),
+        # Grading starts halfway through sampling: 22 s until the first group, 30 s of grading, 31 s of training.
+        (0, 0.5, SAMPLE / 2 + GRADE + TRAIN),
+        # Two steps share 83 s, and no stage that serves one step at a time takes longer.
+        (1, 0.5, (SAMPLE / 2 + GRADE + TRAIN) / 2),
+        # Without overlap within a step, two share 105 s; with four, sequential training is the limit.
+        (1, 0.0, (SAMPLE + GRADE + TRAIN) / 2),
+        (2, 0.0, (SAMPLE + GRADE + TRAIN) / 3),
+        (3, 0.0, TRAIN),
+    ],
+)
+def test_a_step_takes_its_share_of_the_stages_until_training_is_the_bottleneck(ahead, spread, expected):
+    assert seconds_a_step(ahead, spread=spread) == pytest.approx(expected)

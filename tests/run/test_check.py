@@ -252,21 +252,29 @@ def test_a_web_page_is_not_a_service_and_an_empty_credential_is_an_error(front, 
     assert "empty credential" in lines[0]["text"]
 
 
-def test_a_missing_data_set_is_a_line_and_ends_train(front, tmp_path):
-    place = f"problems.sources=[{{kind = 'cvdp', path = '{tmp_path / 'none.jsonl'}'}}]"
-    code, lines = check([*settings(front, tmp_path)[:5], place])
-    (wrong,) = (line for line in lines if line["level"] == "wrong")
-    assert code == 2
-    assert wrong["about"] == "data set"
-    assert "none.jsonl" in wrong["text"]
-    assert "problems fetch" in wrong["remedy"]
+NO_FILE = "problems.sources=[{kind = 'cvdp', path = 'none.jsonl'}]"
+NONE_HELD_OUT = "problems.sources=[{kind = 'starter', train = 4, heldout = 0}]"
 
 
-def test_a_run_without_held_out_problems_does_not_start(front, tmp_path):
-    code, lines = check([*settings(front, tmp_path), "problems.sources.0.heldout=0"])
+@pytest.mark.parametrize(
+    ("sources", "server", "about", "text", "remedy"),
+    [
+        (NO_FILE, None, "data set", "none.jsonl", "problems fetch"),
+        (NONE_HELD_OUT, None, "data set", "no problem is held out to evaluate on", "heldout_fraction"),
+        (None, "http://127.0.0.1:9/api", "prefect", "127.0.0.1:9", "unset PREFECT_API_URL"),
+    ],
+)
+def test_missing_problems_and_an_unreachable_prefect_server_are_errors_with_a_remedy(
+    tmp_path, monkeypatch, sources, server, about, text, remedy
+):
+    if server:
+        monkeypatch.setenv("PREFECT_API_URL", server)
+    places = [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}"]
+    code, lines = check([*places, *([sources] if sources else SMALL)])
     (wrong,) = (line for line in lines if line["level"] == "wrong")
-    assert (code, wrong["about"], wrong["text"]) == (2, "data set", "no problem is held out to evaluate on")
-    assert "heldout_fraction" in wrong["remedy"]
+    assert (code, wrong["about"]) == (2, about)
+    assert text in wrong["text"]
+    assert remedy in wrong["remedy"]
 
 
 def test_published_problems_are_counted_by_source(front, tmp_path, cvdp):
@@ -293,14 +301,6 @@ def test_an_embedded_run_needs_no_key_and_names_a_missing_model(tmp_path, monkey
     assert {line["about"] for line in wrong} == {"context"}
 
 
-def test_a_configured_prefect_server_must_answer(tmp_path, monkeypatch):
-    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
-    code, lines = check([f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", *SMALL])
-    (wrong,) = (line for line in lines if line["level"] == "wrong")
-    assert (code, wrong["about"]) == (2, "prefect")
-    assert "unset PREFECT_API_URL" in wrong["remedy"]
-
-
 def small_known(tmp_path: Path, limit: int, *overrides: str) -> Known:
     """Problems whose prompts have 100 tokens each, and a student that takes `limit`."""
     config = demo(tmp_path, *overrides, train=4, heldout=2)
@@ -323,6 +323,8 @@ def test_token_limits_are_an_error_if_an_actual_prompt_exceeds_the_context(tmp_p
         assert student.remedy is not None
         assert f"sampling.max_tokens to {199 if limit == 299 else limit - 256}" in student.remedy
         assert f"prompting.max_prompt_tokens to {limit - 200}" in student.remedy
+    longer = context(small_known(tmp_path, limit, "evaluation.max_tokens=400"))
+    assert [finding.level for finding in longer] == ["wrong", "ok"], "the answers of evaluations need room too"
 
 
 def test_missing_known_good_answers_are_reported_if_they_are_imitated_or_shown(tmp_path):
@@ -345,11 +347,6 @@ def test_missing_known_good_answers_are_reported_if_they_are_imitated_or_shown(t
     (none,) = found(0, *imitating)
     assert none[:2] == ("learning.warm_start_source", "wrong")
     assert [finding[:2] for finding in found(0, *shown)] == [("learning.self_hint", "wrong")]
-
-
-def test_the_context_check_includes_the_answers_of_evaluations(tmp_path):
-    known = small_known(tmp_path, 456, "evaluation.max_tokens=400")
-    assert [one.level for one in context(known)] == ["wrong", "ok"]
 
 
 @pytest.mark.parametrize(

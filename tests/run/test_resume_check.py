@@ -27,14 +27,20 @@ def from_older_release(path: Path, config: RunConfig, *, without: tuple[str, ...
     return history
 
 
+def check(config: RunConfig, history: History, tools: dict[str, str] = TOOLS, *, accept: bool = False) -> None:
+    check_unchanged(config, LoadedProblems(), history, tools, accept_changes=accept)
+
+
 def test_keys_added_since_a_run_started_are_a_change_unless_they_have_their_defaults(tmp_path):
     config = load_config("demo", environment={})
     history = from_older_release(tmp_path / "h.duckdb", config, without=("staleness", "truncated"))
-    check_unchanged(config, LoadedProblems(), history, TOOLS, accept_changes=False)
+    check(config, history)
     stale = load_config("demo", ["learning.staleness=1"], environment={})
     with pytest.raises(ConfigError, match=r"learning\.staleness: was 0, is 1"):
-        check_unchanged(stale, LoadedProblems(), history, TOOLS, accept_changes=False)
-    check_unchanged(stale, LoadedProblems(), history, TOOLS, accept_changes=True)
+        check(stale, history)
+    check(stale, history, accept=True)
+    # Safe ranges may change from start to start.
+    check(load_config("demo", ['health.ranges={"optim/entropy" = {min = 0.1}}'], environment={}), history)
 
 
 def test_a_run_of_an_older_release_resumes_without_refinement_turns_and_stays_readable_with_them(tmp_path):
@@ -48,9 +54,9 @@ def test_a_run_of_an_older_release_resumes_without_refinement_turns_and_stays_re
         stored["refinement"] = {"turns": turns, "improvement_weight": 0.5, "style": "chat", "feedback_chars": 900}
         history.start_run(record.model_copy(update={"config": stored}))
         assert config_of(history, one.run.name).episode.feedback_chars == 900
-    check_unchanged(config, LoadedProblems(), history, TOOLS, accept_changes=False)
+    check(config, history)
     with pytest.raises(ConfigError, match=r"refinement\.turns: was 2; further turns are now episodes"):
-        check_unchanged(other, LoadedProblems(), history, TOOLS, accept_changes=False)
+        check(other, history)
     left = tmp_path / "config.toml"
     left.write_text(to_toml(config) + "\n[refinement]\nturns = 1\nfeedback_chars = 400\n")
     assert load_config(left, environment={}) == config
@@ -62,19 +68,12 @@ def test_a_run_of_an_older_release_resumes_without_refinement_turns_and_stays_re
 def test_other_tools_are_a_change_but_another_image_with_the_same_tools_is_not(tmp_path):
     config = load_config("demo", environment={})
     history = from_older_release(tmp_path / "h.duckdb", config)
-    check_unchanged(config, LoadedProblems(), history, {**TOOLS, "image": "sha256:2"}, accept_changes=False)
+    check(config, history, {**TOOLS, "image": "sha256:2"})
     other = {"iverilog": "12.0", "cocotb": "2.0.1", "yosys": "0.66"}
     with pytest.raises(ConfigError, match=r"iverilog, which judges answers: was 13\.0, is 12\.0") as refused:
-        check_unchanged(config, LoadedProblems(), history, other, accept_changes=False)
+        check(config, history, other)
     assert "yosys, which judges answers: was missing, is 0.66" in str(refused.value)
-    check_unchanged(config, LoadedProblems(), history, other, accept_changes=True)
-
-
-def test_safe_ranges_may_change_from_start_to_start(tmp_path):
-    config = load_config("demo", environment={})
-    history = from_older_release(tmp_path / "h.duckdb", config)
-    watched = load_config("demo", ['health.ranges={"optim/entropy" = {min = 0.1}}'], environment={})
-    check_unchanged(watched, LoadedProblems(), history, TOOLS, accept_changes=False)
+    check(config, history, other, accept=True)
 
 
 @pytest.mark.parametrize("loss", ["cispo", "ppo", "importance_sampling"])
@@ -86,7 +85,7 @@ def test_a_run_with_the_clip_bounds_of_an_older_release_resumes_with_them(tmp_pa
     )
     history = from_older_release(tmp_path / "h.duckdb", older)
     resumed = as_begun(config, history)
-    check_unchanged(resumed, LoadedProblems(), history, TOOLS, accept_changes=False)
+    check(resumed, history)
     assert resumed == older
     assert resumed.learning.loss_settings == (
         {} if loss == "importance_sampling" else {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
@@ -95,13 +94,12 @@ def test_a_run_with_the_clip_bounds_of_an_older_release_resumes_with_them(tmp_pa
     changed = as_begun(load_config("demo", [f"learning.loss={loss}", "learning.clip_low=0"]), history)
     assert (changed.learning.clip_low, changed.learning.clip_high) == (0.0, 1.2)
     with pytest.raises(ConfigError, match=r"learning\.clip_low: was 0\.8, is 0\.0"):
-        check_unchanged(changed, LoadedProblems(), history, TOOLS, accept_changes=False)
+        check(changed, history)
 
 
 def test_a_new_run_has_the_clip_bounds_of_its_loss_and_keeps_them(tmp_path):
     config = load_config("demo", ["learning.loss=cispo"], environment={})
-    history = from_older_release(tmp_path / "h.duckdb", config)
-    assert as_begun(config, history) == config
+    assert as_begun(config, from_older_release(tmp_path / "h.duckdb", config)) == config
     assert config.learning.loss_settings == {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}
 
 

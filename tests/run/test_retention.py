@@ -39,10 +39,6 @@ def test_the_newest_and_the_best_by_held_out_pass_rate_are_kept():
     scores = evaluated({0: 0.9, 2: 0.1, 4: 0.6, 6: 0.5}) + evaluated({8: 1.0}, policy="teacher")
     assert kept_steps(trained(10), scores, Retention(keep_last=2, keep_best=1)) == {3, 8, 9}
     assert kept_steps(trained(10), scores, Retention(keep_last=2, keep_best=2)) == {3, 5, 8, 9}
-
-
-def test_the_best_steps_come_with_the_evaluations_that_decided():
-    scores = evaluated({2: 0.1, 4: 0.6, 6: 0.5})
     found = best_steps(trained(10), scores, 2)
     assert {step: evaluation.pass_at_1 for step, evaluation in found.items()} == {3: 0.6, 5: 0.5}
     assert best_steps(trained(10), scores, 0) == {}
@@ -62,13 +58,10 @@ def test_evaluations_under_other_conditions_do_not_decide_which_weights_are_best
     assert kept_steps(trained(6), own_evaluations(history, "r"), Retention(keep_last=1, keep_best=1)) == {1, 5}
 
 
-def test_the_newest_step_is_always_kept_and_so_are_milestones():
+def test_the_newest_step_milestones_and_the_earlier_of_equally_good_weights_are_kept():
     assert kept_steps(trained(7), [], Retention(keep_last=0, keep_best=0)) == {6}
     assert kept_steps(trained(7), [], Retention(keep_last=1, keep_best=0, keep_every=3)) == {2, 5, 6}
     assert kept_steps([], [], Retention()) == set()
-
-
-def test_of_equally_good_weights_the_earlier_are_kept():
     assert kept_steps(trained(6), evaluated({2: 0.5, 4: 0.5}), Retention(keep_last=1, keep_best=1)) == {1, 5}
 
 

@@ -1,4 +1,4 @@
-"""The status of a run in its row."""
+"""The status of a run in its row, and the holder in its lock."""
 
 import asyncio
 import os
@@ -12,6 +12,7 @@ import pytest
 from rtl_core.errors import InfrastructureError
 from rtl_core.history.store import History
 from rtl_core.run import session, status
+from rtl_core.run.lock import read_holder, run_lock
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session, open_session
 from tests.nouns import demo
@@ -77,3 +78,17 @@ def test_a_full_disk_at_one_heartbeat_does_not_stop_later_ones(monkeypatch):
     monkeypatch.setattr(session, "HEARTBEAT_S", 0.0)
     asyncio.run(three_beats())
     assert beats[:3] == ["r", "r", "r"]
+
+
+def test_a_visitor_keeps_the_deployment_in_the_lock_and_a_command_removes_it(tmp_path):
+    path = tmp_path / "lock"
+
+    async def hold(holder):
+        async with run_lock(path, holder, print):
+            return read_holder(path)
+
+    first = asyncio.run(hold({"flow_run": "a", "deployment": "train/nightly"}))
+    assert (first["pid"], first["deployment"]) == (os.getpid(), "train/nightly")
+    assert asyncio.run(hold({})) == first
+    by_hand = asyncio.run(hold({"flow_run": None, "deployment": None}))
+    assert by_hand == {**first, "flow_run": None, "deployment": None} == read_holder(path)
