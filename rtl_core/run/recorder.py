@@ -59,7 +59,7 @@ class Recorder:
         """Queue rows for one of History's methods.
 
         Raises the error of a failed background write, so that no run goes on unrecorded. The new rows and those of the failed write
-        stay queued for the next write, so a retry must not put them again.
+        stay queued for the next write, so a retry need not put them again.
         """
         if method not in (*_ROWS, *_SINGLE):
             raise ValueError(f"the recorder has no method {method}")

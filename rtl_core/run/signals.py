@@ -61,4 +61,8 @@ def cancel_later() -> Callable[[], None]:
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None, "called from a coroutine"
-    return lambda: loop.call_soon_threadsafe(loop.call_later, LOST_S, task.cancel)
+
+    def start() -> None:
+        loop.call_soon_threadsafe(lambda: loop.call_later(LOST_S, task.cancel))
+
+    return start

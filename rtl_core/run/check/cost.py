@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rtl_core.cost.estimate import Prompts, duration
+from rtl_core.cost.estimate import Estimate, Prompts, duration
 from rtl_core.cost.tokens import total_dollars
 from rtl_core.errors import ConfigError
 from rtl_core.reporting.text import counted
@@ -64,19 +64,23 @@ def disk(known: Known) -> Iterator[Finding]:
     if config.checkpoints.keep_every:
         kept += found.most.steps // config.checkpoints.keep_every
     weights = known.readiness.checkpoint_bytes * min(kept, found.most.steps + 2)
-    rows = []
-    for estimate in (found.likely, found.most):
+
+    def history_bytes(estimate: Estimate) -> float:
         tokens = sum(model.sample for model in estimate.usage.values())
-        rows.append(estimate.rollouts * ROLLOUT_BYTES + tokens * TOKEN_BYTES + SPARE_BYTES)
-    needs = [(_existing(config.run.history.parent), *rows), (_existing(config.run.directory), weights, weights)]
-    for folder in sorted({folder for folder, *_ in needs if not os.access(folder, os.W_OK)}):
+        return estimate.rollouts * ROLLOUT_BYTES + tokens * TOKEN_BYTES + SPARE_BYTES
+
+    needs: list[tuple[Path, float, float]] = [
+        (_existing(config.run.history.parent), history_bytes(found.likely), history_bytes(found.most)),
+        (_existing(config.run.directory), weights, weights),
+    ]
+    for folder in sorted({folder for folder, _, _ in needs if not os.access(folder, os.W_OK)}):
         remedy = "change its permissions, or set run.directory and run.history to another folder"
         yield Finding("disk", "wrong", f"{folder} is not writable", remedy)
     by_device: dict[int, tuple[Path, float, float]] = {}
     for folder, likely, most in needs:
         device = folder.stat().st_dev
-        first, *sums = by_device.get(device, (folder, 0.0, 0.0))
-        by_device[device] = (first, sums[0] + likely, sums[1] + most)
+        first, sum_likely, sum_most = by_device.get(device, (folder, 0.0, 0.0))
+        by_device[device] = (first, sum_likely + likely, sum_most + most)
     for folder, likely, most in by_device.values():
         free = shutil.disk_usage(folder).free
         text = f"{_size(free)} free at {folder}; the run writes about {_size(likely)}, {_size(most)} at most"
