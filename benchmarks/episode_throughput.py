@@ -32,7 +32,7 @@ from rtl_core.history.records import Conditions
 from rtl_core.rollouts.batch import open_batch
 from rtl_core.rollouts.evaluation import evaluation_batch, plan_evaluation
 from rtl_core.rollouts.playing import Player, play
-from rtl_core.run.conversation_pool import ConversationPool, Cores
+from rtl_core.run.graders import ConversationPool, OneJobPerCore
 from rtl_core.run.session import open_session
 from rtl_core.types.problem import Problem
 
@@ -124,7 +124,7 @@ async def measure(arguments: Any, folder: Path, clock: Clock) -> tuple[float, fl
     ]  # fmt: skip
     config = load_config(file, evaluation_overrides(file, settings, arguments.at_once, "throughput"))
     with closing(make_executor(arguments.executor)) as executor, ThreadPoolExecutor(arguments.at_once) as threads:
-        tools: Any = Timed(Cores(Timed(executor, clock, "sandbox")), clock, "sandbox and waiting")
+        tools: Any = Timed(OneJobPerCore(Timed(executor, clock, "sandbox")), clock, "sandbox and waiting")
         async with open_session(config, with_policy=False) as session:
             (problem_id,) = (problem.id for problem in session.loaded.heldout)
             policy = work(session.problems[problem_id])

@@ -76,7 +76,7 @@ def grade(
     """
     from rtl_core.grading.limits import Limits
     from rtl_core.rollouts.auditing import audit_file
-    from rtl_core.rollouts.grade_file import FileGrading, grade_file
+    from rtl_core.rollouts.verdict_records import FileGrading, grade_file
     from rtl_core.types.verdict import Stage
     from rtl_distill.cli.flow import stoppable
 
@@ -117,8 +117,8 @@ def reproduce(
         rtl-distill export demo -f verdicts --to demo && rtl-distill reproduce demo/verdicts.jsonl --run demo
     """
     from rtl_core.reporting.text import visible
-    from rtl_core.rollouts.reproducing import reproduce as reproduce_file
     from rtl_core.rollouts.resumable import problems_as_recorded
+    from rtl_core.rollouts.verdict_records import reproduce as reproduce_file
     from rtl_distill.cli.flow import stoppable
     from rtl_distill.cli.problems import load
 

@@ -205,7 +205,7 @@ def export(
         count = exports.write_lines(folder / "metrics.jsonl", exports.metrics(history, name))
         typer.echo(f"{folder / 'metrics.jsonl'}: {count} lines")
     if format_ == "verdicts":
-        from rtl_core.rollouts.reproducing import records_of
+        from rtl_core.rollouts.verdict_records import records_of
 
         count = exports.write_lines(folder / "verdicts.jsonl", records_of(history, name))
         typer.echo(f"{folder / 'verdicts.jsonl'}: {count} verdicts")

@@ -2,10 +2,10 @@
 
 import os
 
-# Before Prefect is imported: a slow machine needs longer than the default to bring the temporary server up, nothing is sent
-# home, and this project's log lines belong to the run's log.
+# Set before Prefect is imported: a slow machine needs more than the default time to start the temporary server, and no telemetry
+# is sent.
 os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "300")
-# A server that is busy or away for some minutes must not end a run: 2 + 4 + ... + 256 seconds of patience.
+# A server that is busy or unreachable for some minutes must not end a run: retries for 2 + 4 + ... + 256 seconds.
 os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "8")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("DO_NOT_TRACK", "1")

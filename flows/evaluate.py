@@ -13,6 +13,7 @@ from rtl_core.config import load_config
 from rtl_core.errors import ProblemError, RunHealthError
 from rtl_core.history.records import OWN, Conditions
 from rtl_core.observe.progress import progress
+from rtl_core.reporting.figures.episodes import compared_table
 from rtl_core.rollouts import batch, evaluation, playing, survey
 from rtl_core.rollouts.side_by_side import all_of
 from rtl_core.rollouts.survey import ValidationAhead
@@ -39,11 +40,11 @@ async def evaluate(
     Args:
         run: name of the run.
         history: the DuckDB file that holds it.
-        policy: whose answers are sampled.
-        split: held-out problems that the run evaluated on, or the ones kept apart while tuning.
+        policy: the policy that is sampled.
+        split: held-out problems that the run evaluated on, or those kept apart while tuning.
         samples: answers per problem.
         step: number of train steps of the student's weights; the newest by default, 0 for the untrained student.
-        other: another prompt template, temperature, top_p or limit of an answer's tokens than the run's own evaluations have.
+        other: prompt template, temperature, top_p or limit of an answer's tokens, if they differ from the run's own evaluations.
 
     Returns:
         The key of the evaluation in the history.
@@ -64,11 +65,11 @@ async def evaluate(
 
 @flow(name="evaluate-model", flow_run_name="evaluate by {config}", validate_parameters=True)
 async def evaluate_model(config: str, overrides: list[str] | None = None) -> str:
-    """Evaluate a model on all problems of a configuration whose purpose is evaluation, as a run of its own; nothing is trained.
+    """Evaluate a model on all problems of a configuration whose purpose is evaluation, as a run of its own, without training.
 
     Args:
         config: a TOML file with `run.purpose = "evaluation"`, such as a protocol's.
-        overrides: `section.key=value` texts that win over the file.
+        overrides: `section.key=value` texts that override the file.
 
     Returns:
         The path of the report.
@@ -80,7 +81,7 @@ async def evaluate_model(config: str, overrides: list[str] | None = None) -> str
             open_session(settings, cluster=cluster, with_policy=not asks_endpoint) as session,
             status.run_status(session),
         ):
-            progress.get().line(f"recorded as run {session.run}; the same command goes on with it")
+            progress.get().line(f"recorded as run {session.run}; the same command resumes it")
             await survey.leave_out_unsupported(session)
             if not asks_endpoint:
                 evaluation.tell_unanswered(session)
@@ -88,10 +89,11 @@ async def evaluate_model(config: str, overrides: list[str] | None = None) -> str
                 for plan, player in found:
                     await evaluate_policy(session, plan, must_succeed=True, player=player)
             if settings.evaluation.agentic:
-                episodes, _ = found[-1]
-                progress.get().show(playing.table(session, episodes))
+                record = session.history.evaluation(found[-1][0].key(session.run))
+                assert record is not None, "the evaluation is finished"
+                progress.get().show(compared_table(session.history, record))
             report = status.finish(session)
-            for line in evaluation.not_whole(session):
+            for line in evaluation.incomplete_warnings(session):
                 progress.get().line(line)
             return report
 
@@ -108,16 +110,16 @@ async def evaluate_policy(
     must_succeed: bool = False,
     player: playing.Player | None = None,
 ) -> None:
-    """Make one evaluation on an open session, unless the history holds it already.
+    """Run one evaluation on an open session, unless the history holds it already.
 
-    A failed one is recorded as that and never ends a run; with `must_succeed`, where nothing but the evaluation is wanted, its
-    error is raised. So it is where no problem is fit, which a run cannot go on with. With `ahead` each problem is validated before
-    it is sampled. A `player` answers in place of the session's policy.
+    A failed evaluation is recorded and does not end a run, unless no problem is fit. With `must_succeed`, if only the evaluation is
+    wanted, every error is raised. With `ahead`, each problem is validated before it is sampled. A `player` answers instead of the
+    session's policy.
     """
     tell = progress.get()
     if evaluation.is_done(session, plan):
         return
-    tell.stage(f"evaluation: {evaluation.whose(session, plan)}")
+    tell.stage(f"evaluation: {evaluation.policy_in_words(session, plan)}")
     held = batch.open_batch(session, evaluation.evaluation_batch(session, plan))
     done = 0
 
@@ -136,7 +138,7 @@ async def evaluate_policy(
         except RunHealthError as error:
             if session.trains:
                 raise
-            # One harness that cannot run here must not take the figures of all others.
+            # One harness that cannot run here must not prevent the figures of all others.
             session.unfit[problem_id] = "its answers could not be graded"
             tell.line(f"left out: {error.message}")
         done += 1

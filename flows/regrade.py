@@ -1,4 +1,4 @@
-"""Regrade: grade what a run sampled again, with other tools or another seed, and tell which verdicts change."""
+"""Regrade: grade a run's answers again, with other tools or another seed, and report which verdicts change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rtl_core.history.store import History
 from rtl_core.observe.progress import progress
 from rtl_core.reporting.text import counted
 from rtl_core.rollouts.regrading import open_regrading
-from rtl_core.rollouts.resumable import ALL, Choice, Tally, refuse_failed, work_off
+from rtl_core.rollouts.resumable import ALL, Choice, Tally, process_all, refuse_failed
 from rtl_core.run.folder import config_of
 from rtl_core.run.graders import graders_of
 from rtl_distill.tasks.cluster import cluster_of
@@ -32,7 +32,7 @@ async def regrade(
     seed: Annotated[int, Field(ge=0)] | None = None,
     choice: Choice = ALL,
 ) -> str:
-    """Grade rollouts of a stored run again. What training saw stays as it is; the same label goes on where it stopped.
+    """Grade rollouts of a stored run again. The verdicts used in training do not change; repeating a label resumes it.
 
     Args:
         run: name of the run.
@@ -44,10 +44,10 @@ async def regrade(
         choice: which of the run's rollouts; all by default.
 
     Returns:
-        The label, under which the history keeps the verdicts.
+        The label under which the history stores the verdicts.
 
     Raises:
-        InfrastructureError: grading itself failed for some; the same command tries those again.
+        InfrastructureError: grading itself failed for some rollouts; the same command retries them.
     """
     settings, tell = config_of(History(Path(history), read_only=True), run), progress.get()
     given = {"executor": executor, "image": image, "seed": seed}
@@ -55,17 +55,17 @@ async def regrade(
     settings = settings.model_copy(update={"grading": settings.grading.model_copy(update=changes)})
     if image is not None and settings.grading.executor != "docker":
         words = f"the executor {settings.grading.executor} uses no image"
-        raise ConfigError(words, "add --executor docker, or leave --image out")
+        raise ConfigError(words, "add --executor docker, or omit --image")
     with (
         lines_in_flow_run_log(),
         cluster_of(settings) as cluster,
         open_regrading(Path(history), settings, choice, label=label, cluster=cluster) as regrading,
     ):
         waiting = sum(map(len, regrading.waiting.values()))
-        tell.stage(f"regrade {regrading.label}: {counted(waiting, 'rollout')}, {regrading.known} known from before")
+        tell.stage(f"regrade {regrading.label}: {counted(waiting, 'rollout')}, {regrading.known} regraded before")
         tally = Tally("problems", len(regrading.waiting))
-        at_once = 2 * graders_of(settings, cluster)
-        await work_off(regrading.waiting, partial(regrade_problem, regrading), tally, at_once=at_once)
+        concurrency = 2 * graders_of(settings, cluster)
+        await process_all(regrading.waiting, partial(regrade_problem, regrading), tally, concurrency=concurrency)
         tell.line(regrading.in_words())
         tell.show(regrading.changes())
         refuse_failed("grading", "rollouts", regrading.failed)

@@ -1,8 +1,8 @@
-"""Resume: start every run again that a crash ended. Scheduled every few minutes, it is what goes on when everything else died.
+"""Resume: restart every run that a crash ended. Scheduled every few minutes, it recovers even if everything else died.
 
-A run is dead when no process holds its lock. It is started again when its row says `running` (it was killed, or stopped for
-something that time mends) or that a signal stopped it (its machine was shut down, its worker restarted), and when a deployment had
-started it. One that was cancelled, paused, finished, or failed for a reason that no time mends is left alone.
+A run is dead if no process holds its lock. It is restarted if a deployment had started it and its row says `running` (it was
+killed, or stopped because of a transient error) or that a signal stopped it (its machine was shut down, its worker restarted). Runs
+that were cancelled, paused, finished, or failed permanently are left alone.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ from rtl_distill.operations import processes
 from rtl_distill.tasks.logs import lines_in_flow_run_log
 
 STARTING_S = 120.0
-"""Seconds in which a flow run that was triggered again must have become a process."""
+"""Seconds within which a triggered flow run must have a process."""
 ATTEMPTS = 20
-"""Flow runs that may die, one after another, before they take the run's lock; then somebody has to look."""
+"""Maximum number of flow runs that die before they take the run's lock; after that a person has to look."""
 
 
 @flow(name="resume", flow_run_name="resume what crashed", validate_parameters=True)
 async def resume(history: str = "runs/history.duckdb") -> list[str]:
-    """Start every crashed run of a history again, through the deployment that had started it.
+    """Restart every crashed run of a history through the deployment that had started it.
 
     Args:
-        history: the DuckDB file of the runs; the runs must be this machine's.
+        history: the DuckDB file of the runs; only runs of this machine are restarted.
 
     Returns:
-        Names of the runs that were started.
+        Names of the runs that were restarted.
     """
     if not Path(history).is_file():
         return []
-    known, started = History(Path(history)), []  # one of an older release is brought forward, as by the run itself
+    known, started = History(Path(history)), []  # migrates a history of an older release, as a run does
     with lines_in_flow_run_log():
         async with get_client() as client:
             for record in known.runs():
                 try:
                     config = folder.config_of(known, record.name)
                     holder = read_holder(lock_path(config))
-                    if wants_to_run(record, config, holder) and await start_again(client, config, holder):
+                    if should_restart(record, config, holder) and await restart(client, config, holder):
                         started.append(record.name)
-                        progress.get().line(f"{record.name} had crashed; it is started again")
-                except ConfigError as error:  # of this run alone
+                        progress.get().line(f"{record.name} had crashed; it is restarted")
+                except ConfigError as error:  # affects only this run
                     progress.get().line(str(error))
     return started
 
 
-def wants_to_run(record: RunRecord, config: RunConfig, holder: dict[str, Any]) -> bool:
-    """Whether a run is dead and should not be."""
+def should_restart(record: RunRecord, config: RunConfig, holder: dict[str, Any]) -> bool:
+    """Whether a run is dead although it should be running."""
     return (
         (record.status == "running" or record.ended_by == "signal")
         and bool(holder.get("deployment"))
@@ -75,11 +75,11 @@ def wants_to_run(record: RunRecord, config: RunConfig, holder: dict[str, Any]) -
     )
 
 
-async def start_again(client: PrefectClient, config: RunConfig, holder: dict[str, Any]) -> bool:
-    """Trigger the run's deployment once for each death; whether this call did.
+async def restart(client: PrefectClient, config: RunConfig, holder: dict[str, Any]) -> bool:
+    """Trigger the run's deployment once for each death. Returns whether this call did.
 
-    Not when its flow run was cancelled, or is about to run again by itself. The flow run that is started may die in its turn
-    before it takes the run's lock: then the next one is triggered. ConfigError where there is no such deployment any more.
+    Does nothing if its flow run was cancelled or will run again by itself. If the new flow run dies before it takes the run's lock,
+    the next call triggers another one. ConfigError if the deployment no longer exists.
     """
     flow_run_id = UUID(holder["flow_run"])
     try:
@@ -104,25 +104,25 @@ async def start_again(client: PrefectClient, config: RunConfig, holder: dict[str
                 )
             except ObjectNotFound:
                 raise ConfigError(
-                    f"{config.run.name} had crashed, and the server does not have its deployment {holder['deployment']} any more",
-                    f"register it again, or go on with `rtl-distill resume {config.run.name}`",
+                    f"{config.run.name} had crashed, and the server no longer has its deployment {holder['deployment']}",
+                    f"register it again, or resume with `rtl-distill resume {config.run.name}`",
                 ) from None
             return True
-        if _on_its_way(known[0]) or not await _confirm_end(client, known[0]):
+        if _is_starting(known[0]) or not await _confirm_end(client, known[0]):
             return False
     return False
 
 
 async def _confirm_end(client: PrefectClient, flow_run: FlowRun) -> bool:
-    """Tell Prefect that a flow run's process is gone; whether another flow run may take its place.
+    """Tell Prefect that a flow run's process is gone. Returns whether another flow run may replace it.
 
-    Prefect does not notice the end of a process whose worker died; telling it also gives the deployment's slot back.
+    Prefect does not notice the end of a process whose worker died. Telling it also frees the deployment's concurrency slot.
     """
     state = flow_run.state
     if state is None or state.is_scheduled() or state.is_cancelled():
         return False
     if state.is_cancelling():
-        # Nobody was left to confirm it.
+        # The process that should have confirmed it is gone.
         await client.set_flow_run_state(flow_run.id, Cancelled(message="its process is gone"), force=True)
         return False
     if not state.is_final():
@@ -130,14 +130,14 @@ async def _confirm_end(client: PrefectClient, flow_run: FlowRun) -> bool:
     return True
 
 
-def _on_its_way(flow_run: FlowRun) -> bool:
-    """Whether a flow run that does not hold the lock may still come to it: it is young, or a process here works on it."""
+def _is_starting(flow_run: FlowRun) -> bool:
+    """Whether a flow run may still take the lock: it is recent, or a process on this machine works on it."""
     state = flow_run.state
     if state is None or state.is_final():
         return False
     if (datetime.now(UTC) - state.timestamp).total_seconds() < STARTING_S:
         return True
-    # Not its children, which have the variable too and may live a little longer than the run.
+    # Not its child processes, which inherit the variable and may outlive the run briefly.
     return any(
         processes.variable(pid, "PREFECT__FLOW_RUN_ID") == str(flow_run.id)
         and "prefect.engine" in processes.command_line(pid)

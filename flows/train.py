@@ -11,10 +11,10 @@ from rtl_core.config import NO_OPTIONS, Options, load_config
 from rtl_core.errors import ConfigError, RunHealthError, SamplerDriftError
 from rtl_core.history.records import StepState
 from rtl_core.observe.progress import progress
-from rtl_core.rollouts import curriculum_sampling, planning
+from rtl_core.rollouts import planning
+from rtl_core.rollouts.auditing import audit_group
 from rtl_core.rollouts.batch import Batch, open_batch
 from rtl_core.rollouts.datums import credit_group
-from rtl_core.rollouts.doubting import doubt
 from rtl_core.rollouts.evaluation import is_due, plan_evaluation
 from rtl_core.rollouts.side_by_side import all_of, in_order
 from rtl_core.rollouts.survey import STEPS_AHEAD, ValidationAhead
@@ -26,15 +26,8 @@ from rtl_distill.flows.validate import validated_ahead
 from rtl_distill.tasks.artifacts import Publisher
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
-from rtl_distill.tasks.orchestration import cancelled_with_its_flow_run, named_by_epoch, named_by_run, this_flow_run
-from rtl_distill.tasks.steps import (
-    grade_group,
-    order_problems,
-    sample_group,
-    score_group,
-    take_start,
-    train_step,
-)
+from rtl_distill.tasks.orchestration import cancelled_with_flow_run, named_by_epoch, named_by_run, this_flow_run
+from rtl_distill.tasks.steps import grade_group, order_problems, sample_group, score_group, take_start, train_step
 
 
 @flow(name="train", flow_run_name=named_by_run, validate_parameters=True)
@@ -44,22 +37,22 @@ async def train(
     accept_changes: bool = False,
     options: Options = NO_OPTIONS,
 ) -> str:
-    """Train a student as a configuration says; a run that exists goes on where it stopped.
+    """Train a student with a configuration; an existing run resumes where it stopped.
 
     Args:
         config: a TOML file, or the name of a shipped configuration.
-        overrides: `section.key=value` texts that win over the file.
-        accept_changes: go on although problems, reward or model differ from those the run began with.
-        options: the keys that one changes from run to run; they win over the overrides.
+        overrides: `section.key=value` texts that override the file.
+        accept_changes: resume although problems, reward or model differ from those the run started with.
+        options: keys that often change from run to run; they override `overrides`.
 
     Returns:
-        The path of the report; or, when the run was paused or its budget is used up, why it stopped.
+        The path of the report, or why the run stopped if it was paused or its budget is used up.
     """
     settings = load_config(config, [*(overrides or []), *options.as_overrides()])
     if settings.run.purpose != "train":
         raise ConfigError(
-            f"run {settings.run.name!r} evaluates a model and trains nothing (run.purpose)",
-            "`rtl-distill evaluate --model` goes on with it",
+            f"run {settings.run.name!r} evaluates a model and does not train (run.purpose)",
+            "`rtl-distill evaluate --model` resumes it",
         )
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         opened = open_session(settings, accept_changes=accept_changes, holder=this_flow_run(), cluster=cluster)
@@ -69,17 +62,17 @@ async def train(
             session.life.on_step.append(publisher.after_step)
             async with (
                 status.run_status(session),
-                cancelled_with_its_flow_run(session.life.cancelled_by_request),
+                cancelled_with_flow_run(session.life.cancelled_by_request),
                 validated_ahead(session) as ahead,
             ):
-                session.life.stopped = await everything_left(session, ahead)
+                session.life.stopped = await run_remaining(session, ahead)
             report = status.finish(session)
             await publisher.at_end()
             return report
 
 
-async def everything_left(session: Session, ahead: ValidationAhead) -> str | None:
-    """What the history does not hold yet, in order. Returns why it ends early, if it does."""
+async def run_remaining(session: Session, ahead: ValidationAhead) -> str | None:
+    """Do everything that the history does not hold yet, in order. Returns why it stopped early, or None."""
     if session.config.tinker.start_from:
         await take_start(session)
     if session.config.problems.validate_first:
@@ -91,23 +84,23 @@ async def everything_left(session: Session, ahead: ValidationAhead) -> str | Non
     ahead.begin(problem.id for problem in session.loaded.heldout)
     ahead.begin(planning.next_problems(session, None, STEPS_AHEAD))
     await evaluate_policy(session, plan_evaluation(session, "student", 0), ahead)
-    reason, _ = await all_of([every_epoch(session, ahead), evaluate_teacher(session, ahead)])
+    reason, _ = await all_of([train_epochs(session, ahead), evaluate_teacher(session, ahead)])
     if reason is None:
         await evaluate_policy(session, plan_evaluation(session, "student", steps))
-        await retention.secure(session)
+        await retention.keep_final_weights(session)
     return reason
 
 
 async def evaluate_teacher(session: Session, ahead: ValidationAhead) -> None:
-    """The evaluation of the teacher. The first steps do not wait for it, since nothing that they do depends on it."""
+    """Evaluate the teacher. Runs beside the first steps, which do not depend on it."""
     if session.config.evaluation.teacher:
         await evaluate_policy(session, plan_evaluation(session, "teacher", 0), ahead)
 
 
-async def every_epoch(session: Session, ahead: ValidationAhead) -> str | None:
-    """All epochs. Returns why it stopped early, if it did."""
+async def train_epochs(session: Session, ahead: ValidationAhead) -> str | None:
+    """Train all epochs. Returns why it stopped early, or None."""
     last = session.history.last_trained_step(session.run)
-    # A crash may have come between a step and its evaluation.
+    # A crash may have happened between a step and its evaluation.
     await evaluate_if_due(session, last.step + 1 if last else 0)
     for epoch in range(session.config.run.epochs):
         if reason := await train_epoch(session, ahead, epoch):
@@ -116,20 +109,20 @@ async def every_epoch(session: Session, ahead: ValidationAhead) -> str | None:
 
 
 async def evaluate_if_due(session: Session, step: int) -> None:
-    """The evaluation now and then, if it is due after `step` train steps; the last one is not of this rhythm."""
+    """Run the intermediate evaluation that is due after `step` train steps, if any; not after the last step."""
     if step <= session.weights.steps[-1].step and is_due(session.config, step):
         await evaluate_policy(session, plan_evaluation(session, "student", step))
 
 
 @flow(name="epoch", flow_run_name=named_by_epoch, validate_parameters=False)
 async def train_epoch(session: Session, ahead: ValidationAhead, epoch: int) -> str | None:
-    """The steps of one epoch that the history does not hold yet. Returns why it stopped early, if it did.
+    """Train the steps of one epoch that the history does not hold yet. Returns why it stopped early, or None.
 
     With a staleness of n, the next n steps are prepared while one is trained.
     """
     progress.get().stage(f"epoch {epoch + 1} of {session.config.run.epochs}")
     stopped: str | RunHealthError | None = None
-    for steps in planning.todo(session, epoch):
+    for steps in planning.remaining_steps(session, epoch):
         stopped = stopped or await in_order(
             steps,
             prepare=partial(prepare_step, session, ahead),
@@ -144,7 +137,7 @@ async def train_epoch(session: Session, ahead: ValidationAhead, epoch: int) -> s
 
 
 async def prepare_step(session: Session, ahead: ValidationAhead, state: StepState) -> Batch:
-    """Sample, grade, score and credit every group side by side; where there is no KL, replace groups that teach nothing."""
+    """Sample, grade, score and credit all groups concurrently; without a KL, replace groups that teach nothing."""
     step = open_batch(session, await planning.batch_of(session, state, ahead.finished))
     ahead.begin(planning.next_problems(session, state, STEPS_AHEAD))
     score = planning.needs_scores(session, step)
@@ -157,7 +150,7 @@ async def prepare_step(session: Session, ahead: ValidationAhead, state: StepStat
                 await stage(session, step, problem_id)
         else:
             await asyncio.gather(*(stage(session, step, problem_id) for stage in stages))
-        await doubt(session, step, problem_id)
+        await audit_group(session, step, problem_id)
         credit_group(session, step, problem_id)
 
     async def place(slot: int) -> None:
@@ -170,7 +163,7 @@ async def prepare_step(session: Session, ahead: ValidationAhead, state: StepStat
             else:
                 await group(problem_id)
             attempt += 1
-            problem_id = curriculum_sampling.substitute(session, step, slot, attempt)
+            problem_id = planning.substitute(session, step, slot, attempt)
 
     if planning.needs_answers(session, step):
         await all_of(map(place, range(len(step.planned))))
@@ -178,7 +171,7 @@ async def prepare_step(session: Session, ahead: ValidationAhead, state: StepStat
 
 
 async def train_batch(session: Session, ahead: ValidationAhead, batch: Batch) -> None:
-    """The train step. Where trainer and sampler disagree on its answers these are set aside, and it is prepared once more."""
+    """Train on a batch. If trainer and sampler disagree on its answers, they are set aside and the step is prepared once more."""
     try:
         await train_step(session, batch)
     except SamplerDriftError as error:
@@ -189,23 +182,23 @@ async def train_batch(session: Session, ahead: ValidationAhead, batch: Batch) ->
 
 
 async def after_step(session: Session, batch: Batch) -> None:
-    """What follows a trained step: old weights go, the step is told of, and now and then the student is evaluated."""
-    await retention.tidy(session)
+    """After a trained step, delete old weights, report the step, and evaluate the student if an evaluation is due."""
+    await retention.delete_old_weights(session)
     status.after_step(session, batch.step)
     await evaluate_if_due(session, batch.step + 1)
 
 
 async def measure_problems(session: Session, ahead: ValidationAhead) -> None:
-    """How hard the training problems are for student and teacher before the first step, where the curriculum wants to know."""
-    for policy in planning.to_measure(session):
-        progress.get().stage(f"measuring the training problems: {policy}")
-        asked = open_batch(session, planning.measurement(session, policy))
+    """Measure the pass rates of student and teacher on the training problems before the first step, if the curriculum needs them."""
+    for planned in planning.measurements(session):
+        progress.get().stage(f"measuring the training problems: {planned.sampler}")
+        batch = open_batch(session, planned)
 
-        async def group(problem_id: str, asked: Batch = asked) -> None:
+        async def group(problem_id: str, batch: Batch = batch) -> None:
             await ahead.finished([problem_id])
             if problem_id not in session.unfit:
-                await sample_group(session, asked, problem_id)
-                await grade_group(session, asked, problem_id)
+                await sample_group(session, batch, problem_id)
+                await grade_group(session, batch, problem_id)
 
-        await all_of(map(group, asked.problem_ids))
+        await all_of(map(group, batch.problem_ids))
         await session.recorder.settle()

@@ -1,4 +1,4 @@
-"""Validate: before the first token is sampled, every problem shows that its harness tells right from wrong."""
+"""Validate: check that each problem's harness can tell right from wrong before its first answer is sampled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rtl_core.config import load_config
 from rtl_core.observe.progress import progress
 from rtl_core.reporting.text import counted
 from rtl_core.rollouts import survey
-from rtl_core.rollouts.resumable import Tally, work_off
+from rtl_core.rollouts.resumable import Tally, process_all
 from rtl_core.rollouts.survey import ValidationAhead
 from rtl_core.run import status
 from rtl_core.run.session import Session, open_session
@@ -35,66 +35,64 @@ async def validate_problems(
     seeds: int = 3,
     audit: str | None = None,
 ) -> dict[str, int]:
-    """Validate every problem of an open session that the history does not know yet; the unfit ones take no part in the run.
+    """Validate every problem of an open session that has no record in the history; unfit ones are excluded from the run.
 
     Args:
         session: the open run whose problems are validated.
-        level: `quick` before a training run (a few simulations a problem), `full` for all checks.
+        level: `quick` before a training run (a few simulations per problem), `full` for all checks.
         mutants: mutants of each golden answer at the full level.
         seeds: different seeds at the full level.
         audit: a file for the audit of the set as a document, `.html` or `.jsonl`.
 
     Returns:
-        Status -> number of problems, and `known`: how many were taken from the history.
+        Mapping of status to number of problems; `known`: how many records came from the history.
     """
-    under_way = survey.begin(session, full_level(mutants, seeds) if level == "full" else survey.level_of_run(session))
-    waiting, tell = under_way.waiting, progress.get()
-    tell.stage(f"validation: {counted(len(waiting), 'problem')}, {under_way.known} known from before")
+    found = survey.begin(session, full_level(mutants, seeds) if level == "full" else survey.level_of_run(session))
+    waiting, tell = found.waiting, progress.get()
+    tell.stage(f"validation: {counted(len(waiting), 'problem')}, {found.known} validated before")
     for moved in session.loaded.moved:
         tell.line(str(moved))
-    tally = Tally("problems validated", len(waiting))
+    tally, concurrency = Tally("problems validated", len(waiting)), 2 * session.graders.concurrency
     try:
-        # A task is worth starting only when a core is about to be free for it.
-        await work_off(waiting, partial(validate_problem, under_way), tally, at_once=2 * session.graders.at_once)
+        # Limited, so that a task starts only when a core will soon be free for it.
+        await process_all(waiting, partial(validate_problem, found), tally, concurrency=concurrency)
     finally:
-        await under_way.found.flush()
-    under_way.mark_unfit()
+        await found.writer.flush()
+    found.mark_unfit()
     if audit is not None:
-        path = Path(audit)
-        document.write_document(path, session.loaded, under_way.records, under_way.level, session.history)
-        tell.line(f"audit of the set written to {path}")
-    rows, unfit = table.by_source(under_way.records, session.loaded.broken, session.loaded.left_out)
+        document.write_document(Path(audit), session.loaded, found.records, found.level, session.history)
+        tell.line(f"audit of the set written to {audit}")
+    rows, unfit = table.by_source(found.records, session.loaded.broken, session.loaded.left_out)
     await acreate_table_artifact(
         key=artifact_key("validation", session.run),
         table=table.as_dicts(rows, unfit),
         description=f"Validation of the problems of {session.run} ({level} level)",
     )
-    summary = under_way.summary()
-    tell.line(under_way.in_words())
+    tell.line(found.in_words())
     if level == "full":
         tell.show(table.render(rows, unfit))
     else:
         for entry in unfit[:20]:
             tell.line(f"left out: {entry.problem} is {entry.status}: {entry.reason}")
-    return summary
+    return found.summary()
 
 
 @asynccontextmanager
 async def validated_ahead(session: Session) -> AsyncIterator[ValidationAhead]:
-    """Within the block the problems of a run are validated as they are needed, those that the history knows at once."""
-    under_way = survey.begin(session, survey.level_of_run(session))
+    """Validate the problems of a run as they are needed within the block; records in the history are used immediately."""
+    found = survey.begin(session, survey.level_of_run(session))
     tell = progress.get()
-    known, all_ = under_way.known, len(session.problems)
+    known, all_ = found.known, len(session.problems)
     later = "" if known == all_ else "; each of the others is validated before it is used"
-    tell.line(f"validation: {known} of {all_} problems known from before{later}")
+    tell.line(f"validation: {known} of {all_} problems validated before{later}")
     for moved in session.loaded.moved:
         tell.line(str(moved))
-    ahead = ValidationAhead(under_way, validate_problem, at_once=2 * session.graders.at_once)
+    ahead = ValidationAhead(found, validate_problem, concurrency=2 * session.graders.concurrency)
     try:
         yield ahead
     finally:
         await ahead.close()
-        tell.line(f"validated: {under_way.in_words()}")
+        tell.line(f"validated: {found.in_words()}")
 
 
 @flow(name="validate", flow_run_name="validate {config}", validate_parameters=True)
@@ -108,11 +106,11 @@ async def validate(
 ) -> dict[str, int]:
     """Validate the problems of a configuration without training on them.
 
-    The run of the same name is left alone: what is found is recorded under `<name>.validation`, and a later training run
-    with the same tools finds it there.
+    The run of the same name is not changed: records go to the run `<name>.validation`, and a later training run with the
+    same tools uses them.
 
     Returns:
-        Status -> number of problems, and `known`: how many were taken from the history.
+        Mapping of status to number of problems; `known`: how many records came from the history.
     """
     settings = load_config(config, overrides or [])
     section = settings.run.model_copy(update={"name": f"{settings.run.name[:53]}.validation"})

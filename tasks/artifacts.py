@@ -1,7 +1,7 @@
-"""What Prefect's pages show of a run: how far it is, a table of its last steps and evaluations, and where its report lies.
+"""Prefect artifacts of a run: its progress, a table of its last steps and evaluations, and the path of its report.
 
-Nothing depends on it. Artifacts are published behind the run's back, the newest state only; a server that is away loses them, and the
-run's log tells so once.
+Nothing depends on them. They are published in the background, only the newest state; if the server is unreachable they are lost,
+and the run's log says so once.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ STEPS_SHOWN = 20
 
 
 def artifact_key(what: str, run: str) -> str:
-    """Key of an artifact of a run, of the characters that Prefect allows."""
+    """Return the key of a run's artifact, with only the characters that Prefect allows."""
     return f"{what}-{re.sub('[^a-z0-9]+', '-', run.lower()).strip('-')}"
 
 
 class Publisher:
-    """Publishes the artifacts of one run, all with the flow run in which it is made: subflows have pages of their own."""
+    """Publishes the artifacts of one run on the page of the flow run that creates it, not on those of subflows."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -49,21 +49,21 @@ class Publisher:
         self._told = False
 
     def at_start(self) -> None:
-        """Publish where to look while the run is at work."""
-        self._put("where", self._tell_where)
+        """Publish where to look while the run is in progress."""
+        self._put("where", self._publish_result)
 
     def after_step(self, step: int) -> None:
-        """Publish how far the run is; a state that is overtaken before its turn is dropped."""
-        self._put("step", lambda: self._publish(step + 1))
+        """Publish the progress; a state that is superseded before its turn is dropped."""
+        self._put("step", lambda: self._publish_step(step + 1))
 
     async def at_end(self) -> None:
-        """Publish the results, and wait for all that is under way, but not for long."""
-        self._put("results", self._tell_where)
+        """Publish the results, and wait a limited time for pending artifacts."""
+        self._put("results", self._publish_result)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.settled(), 15)
 
     async def settled(self) -> None:
-        """Wait for all that is under way."""
+        """Wait for pending artifacts."""
         if self._task is not None:
             await asyncio.shield(self._task)
 
@@ -77,12 +77,12 @@ class Publisher:
             work = self._waiting.pop(next(iter(self._waiting)))
             try:
                 await work()
-            except Exception as error:  # see the module's first lines
+            except Exception as error:  # nothing depends on artifacts
                 if not self._told:
-                    progress.get().line(f"Prefect's pages lag behind: {type(error).__name__}: {error}")
+                    progress.get().line(f"Prefect's pages are not up to date: {type(error).__name__}: {error}")
                 self._told = True
 
-    async def _publish(self, done: int) -> None:
+    async def _publish_step(self, done: int) -> None:
         run = self._session.run
         percent = 100.0 * done / max(len(self._session.weights.steps), 1)
         words = f"{run}: {done} of {counted(len(self._session.weights.steps), 'step')}"
@@ -94,10 +94,11 @@ class Publisher:
         rows = await asyncio.to_thread(self._last_steps)
         await acreate_table_artifact(key=artifact_key("steps", run), table=rows, description=f"The last steps of {run}")
 
-    async def _tell_where(self) -> None:
-        """Report, commands to look at the run, money spent and results so far."""
+    async def _publish_result(self) -> None:
+        """Publish the report's path, commands to watch the run, money spent and results so far."""
         session = self._session
-        run, history, usd = session.run, session.history, await asyncio.to_thread(self._spent)
+        run, history = session.run, session.history
+        usd = await asyncio.to_thread(dollars_spent, history, run, session.config, session.prices)
         database = shlex.quote(str(history.path.resolve()))
         lines = [
             f"# {run}",
@@ -114,10 +115,6 @@ class Publisher:
         lines += table if len(table) > 2 else ["No evaluation yet."]
         key = artifact_key("result", run)
         await acreate_markdown_artifact("\n".join(lines), key=key, description=f"{run}: where to look, and results")
-
-    def _spent(self) -> float | None:
-        session = self._session
-        return dollars_spent(session.history, session.run, session.config, session.prices)
 
     def _last_steps(self) -> list[dict[str, Any]]:
         names = {

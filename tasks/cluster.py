@@ -1,11 +1,11 @@
-"""Grading on an existing Dask cluster: an executor whose jobs run on the cluster's workers, by the same executor there.
+"""Grading on an existing Dask cluster: an executor whose jobs run on the cluster's workers, in the same kind of executor there.
 
-Everything else of grading stays where the run is: analysis, stages, cache, and the history, which the run's process alone writes.
-The connection is Prefect's DaskTaskRunner's. A job is a plain function there, since a task run for each answer would cost more
-than most simulations. A worker that dies costs time: the scheduler gives its jobs to another.
+The rest of grading stays in the run's process: analysis, stages, cache, and the history. Prefect's DaskTaskRunner makes the
+connection. Jobs are plain Dask functions, because a task run for each answer would cost more than most simulations. If a worker
+dies, the scheduler gives its jobs to another.
 
-Every worker needs this package and the simulators in the same versions; which they have is asked when the run begins, and told
-again with every result. Not covered: a scheduler that dies (the run then stops as interrupted).
+Every worker needs this package and the simulators in the same versions; this is checked when the run starts and with every result.
+If the scheduler dies, the run stops as interrupted.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Executor, Job, JobResult
 
 PATIENCE_S = 60.0
-"""How long to wait for a first worker."""
+"""Seconds to wait for a first worker."""
 
 
 @contextmanager
 def cluster_of(config: RunConfig) -> Iterator[ClusterExecutor | None]:
-    """The cluster that a run's configuration names with `grading.workers = "dask://host:port"`; None when it grades here.
+    """Connect to the cluster of `grading.workers = "dask://host:port"`; None if the run grades on this machine.
 
     Raises:
         ConfigError: Dask is not installed, or the workers' tools differ from each other.
-        InfrastructureError: nobody answers there, or there is no worker.
+        InfrastructureError: the scheduler does not answer or has no worker.
     """
     workers = config.grading.workers
     if isinstance(workers, int):
@@ -45,7 +45,7 @@ def cluster_of(config: RunConfig) -> Iterator[ClusterExecutor | None]:
 
 
 class ClusterExecutor:
-    """An `Executor` over a Dask cluster. `slots` is how many jobs the cluster runs at once."""
+    """An `Executor` on a Dask cluster. `slots` is the number of jobs that the cluster runs concurrently."""
 
     def __init__(self, address: str, kind: str, image: str | None = None) -> None:
         try:
@@ -78,7 +78,7 @@ class ClusterExecutor:
                 f"no Dask cluster with a worker answers at {address}: {error}",
                 "start them: dask scheduler; dask worker ADDRESS, with rtl-distill installed",
             ) from error
-        self._tools = _the_same(found)
+        self._tools = _common_tools(found)
         self.slots = max(1, sum(self._client.nthreads().values()))
 
     def tools(self) -> dict[str, str]:
@@ -88,7 +88,7 @@ class ClusterExecutor:
         return all(self._client.run(has_module_here, self._kind, name).values())
 
     def run(self, job: Job) -> JobResult:
-        """Runs one job on a worker; when that one dies, on another."""
+        """Run one job on a worker; if that one dies, on another."""
         try:
             future = self._client.submit(run_here, self._kind, job, pure=False)
             tools, result = future.result()
@@ -96,26 +96,26 @@ class ClusterExecutor:
             raise InfrastructureError(f"the cluster lost a job: {type(error).__name__}: {error}") from error
         if tools != self._tools:
             raise InfrastructureError(
-                f"a worker that joined later has other tools than the run began with: {_differences(tools, self._tools)}",
-                "give it the same image or packages as the others",
+                f"a worker that joined later has other tools than those at the start of the run: {_differences(tools, self._tools)}",
+                "install the same image or packages on it",
             )
         with self._lock:
             self.cpu_s += sum(step.cpu_s for step in result.steps)
         return result
 
     def close(self) -> None:
-        """Leaves the cluster; whoever waits for a job gets an InfrastructureError."""
+        """Disconnect from the cluster; waiting callers of `run` get an InfrastructureError."""
         self._runner.__exit__(None, None, None)
 
 
 Kind = tuple[str, str | None]
-"""Name of the executor, and Docker's image."""
+"""(name of the executor, Docker image)."""
 _here: dict[Kind, Executor] = {}
 _starting = threading.Lock()
 
 
 def executor_here(kind: Kind) -> Executor:
-    """This worker's executor of that kind, started at its first use and kept."""
+    """Return this worker's executor of a kind, started at its first use."""
     with _starting:
         if kind not in _here:
             _here[kind] = make_executor(*kind)
@@ -123,28 +123,29 @@ def executor_here(kind: Kind) -> Executor:
 
 
 def tools_here(kind: Kind) -> dict[str, str]:
-    """On a worker: versions of what decides a verdict."""
+    """On a worker: return the versions of the tools that decide verdicts."""
     return executor_here(kind).tools()
 
 
 def has_module_here(kind: Kind, name: str) -> bool:
-    """On a worker: whether a harness' Python can import a module."""
+    """On a worker: return whether a harness' Python can import a module."""
     return executor_here(kind).has_module(name)
 
 
 def run_here(kind: Kind, job: Job) -> tuple[dict[str, str], JobResult]:
-    """On a worker: the tools' versions and the result of one job."""
+    """On a worker: run one job and return the tools' versions and the result."""
     executor = executor_here(kind)
     return executor.tools(), executor.run(job)
 
 
-def _the_same(found: dict[str, dict[str, str]]) -> dict[str, str]:
+def _common_tools(found: dict[str, dict[str, str]]) -> dict[str, str]:
+    """Return the tools of the workers, which must all be equal."""
     (first, tools), *others = found.items()
     for worker, theirs in others:
         if theirs != tools:
             raise ConfigError(
                 f"grading.workers: {worker} has other tools than {first}: {_differences(theirs, tools)}",
-                "verdicts would depend on the worker; give all the same image or packages",
+                "verdicts would depend on the worker; install the same image or packages on all",
             )
     return tools
 

@@ -1,7 +1,7 @@
-"""A run's lines in the log of its flow run, whichever thread, task or subflow writes them; among them that it waits for the server.
+"""Sends all log lines of a run to the log of its flow run, whichever thread, task or subflow writes them, and warns about a busy server.
 
-Prefect attributes a line to the flow run of the thread that writes it. The lines of subflows would so be missing from the log of
-the flow run that somebody triggered, and those of plain threads (graders, the keeper of the embedded service) from every log.
+Prefect attributes a line to the flow run of the thread that writes it. Lines of subflows would then be missing from the log of the
+triggered flow run, and lines of plain threads (graders, the keeper of the embedded service) from every log.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run
 
 LOG_FILE = "RTL_DISTILL_LOG"
-"""Variable that names a file which gets the lines too: a deployment's worker.log. Runs that outlive their worker write on.
+"""Environment variable with a file that also gets the lines (a deployment's worker.log), even after the worker died.
 
 A relative path is relative to the working directory of the flow run, which deployments set to `RTL_DISTILL_HOME`."""
 
 _logger = logging.getLogger("rtl_distill")
 _here: ContextVar[str | None] = ContextVar("flow_run_of_lines", default=None)
 _open: list[str] = []
-"""Flow runs whose block is open in this process; a thread that knows of none writes for the last one."""
+"""Flow runs whose block is open in this process; lines of threads without a flow run go to the last one."""
 _shared: list[tuple[logging.Handler, int]] = []
-"""While a block is open: the handler that sends lines to Prefect, and the logger's level before."""
+"""While a block is open: the handler that sends lines to Prefect, and the logger's previous level."""
 _lock = threading.Lock()
 
 FIRST_ATTEMPT = 3
-"""A server on SQLite answers 503 now and then and serves the second request; the third is made after some six seconds."""
+"""Attempt from which a warning is logged: a server on SQLite answers 503 occasionally; the third attempt comes after about six seconds."""
 AGAIN_S = 60.0
 _CLIENT = logging.getLogger("prefect.client")
 _AGAIN = re.compile(r"(.*)Another attempt will be made in ([\d.]+)s\. This is attempt (\d+)/\d+")
 _told: list[float] = []
-"""When the last such line was told."""
+"""When the last such warning was logged."""
 
 
 @contextlib.contextmanager
 def lines_in_flow_run_log() -> Iterator[None]:
-    """Send what the logger `rtl_distill` is told within the block, from INFO on, to the present flow run's log.
+    """Send lines of the logger `rtl_distill` at level INFO and above to the current flow run's log within the block.
 
-    Prefect's handler sends lines in batches from a thread of its own; a line costs its run some 0.1 ms.
+    Prefect's handler sends lines in batches from a thread of its own; a line costs the run about 0.1 ms.
     """
-    tell_server_waits()
+    warn_of_busy_server()
     own = str(flow_run.id)
     file = _file_handler(path, own, flow_run.name or own) if (path := os.environ.get(LOG_FILE)) else None
     _enter(own)
@@ -64,21 +64,21 @@ def lines_in_flow_run_log() -> Iterator[None]:
 
 
 def _enter(own: str) -> None:
-    """The first block that opens brings what all need; they may end in any order."""
+    """Install the shared handler and filter for the first open block; blocks may end in any order."""
     with _lock:
         if not _open:
             _shared.append((APILogHandler(), _logger.level))
-            if _logger.level == logging.NOTSET:  # it would be the root logger's, which hears warnings only
+            if _logger.level == logging.NOTSET:  # else the root logger's level applies, WARNING
                 _logger.setLevel(logging.INFO)
             _logger.addFilter(_attribute)
-            # One that a user's PREFECT_LOGGING_EXTRA_LOGGERS has put there sends the same lines.
+            # A handler added through PREFECT_LOGGING_EXTRA_LOGGERS already sends these lines.
             if not any(isinstance(handler, APILogHandler) for handler in _logger.handlers):
                 _logger.addHandler(_shared[0][0])
         _open.append(own)
 
 
 def _leave(own: str) -> None:
-    """The last block that ends takes it away. Prefect's handler is not closed: that would wait for the server."""
+    """Remove handler and filter with the last block. Prefect's handler is not closed: that would wait for the server."""
     with _lock:
         _open.remove(own)
         if not _open:
@@ -89,7 +89,7 @@ def _leave(own: str) -> None:
 
 
 def _attribute(record: logging.LogRecord) -> bool:
-    """Name the flow run that a line belongs to."""
+    """Set the flow run that a line belongs to."""
     if not hasattr(record, "flow_run_id"):
         owner = _here.get() or (_open[-1] if _open else None)
         if owner is not None:
@@ -98,7 +98,7 @@ def _attribute(record: logging.LogRecord) -> bool:
 
 
 def _file_handler(path: str, own: str, name: str) -> logging.Handler:
-    """Appends the lines of one flow run; several processes may append to one file."""
+    """Return a handler that appends the lines of one flow run; several processes may append to one file."""
     handler = logging.FileHandler(path, encoding="utf-8", delay=True)
     words = "%(asctime)s | %(levelname)-7s | Flow run '{}' - %(message)s".format(name.replace("%", "%%"))
     handler.setFormatter(logging.Formatter(words))
@@ -106,21 +106,21 @@ def _file_handler(path: str, own: str, name: str) -> logging.Handler:
     return handler
 
 
-def tell_server_waits() -> None:
-    """From now on in this process, warn when a request to Prefect's server fails for the third time, and then at most once a minute.
+def warn_of_busy_server() -> None:
+    """From now on in this process, warn if a request to Prefect's server fails for the third time, at most once a minute.
 
-    Prefect's client asks a busy server again, for minutes, and says so in its debug log alone.
+    Prefect's client retries for minutes and says so only in its debug log.
     """
-    _CLIENT.addFilter(_hear)
+    _CLIENT.addFilter(_filter_client_line)
     _CLIENT.setLevel(logging.DEBUG)
 
 
-def _hear(record: logging.LogRecord) -> bool:
+def _filter_client_line(record: logging.LogRecord) -> bool:
     again = _AGAIN.match(record.getMessage())
     if again and int(again[3]) >= FIRST_ATTEMPT and (not _told or time.monotonic() - _told[-1] >= AGAIN_S):
         _told[:] = [time.monotonic()]
         logging.getLogger("rtl_distill").warning(
-            "waiting for Prefect's server, which is busy or away: asked again in %.0f s. %s",
+            "waiting for Prefect's server, which is busy or unreachable: next attempt in %.0f s. %s",
             float(again[2]),
             again[1].strip().replace("retryable ", ""),
         )

@@ -1,4 +1,4 @@
-"""A run and the flow run that works on it: who we are, and whether somebody cancelled us while our worker was away."""
+"""The flow run that works on a run: its identity and names, and its cancellation while the worker is gone."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ POLL_S = 2.0
 
 
 def this_flow_run() -> dict[str, Any]:
-    """What the run's lock tells others: the flow run, and the deployment that starts such runs, if there is one."""
+    """Return what the run's lock stores: the flow run, and the deployment that starts such runs, if there is one."""
     name = f"{flow_run.flow_name}/{deployment.name}" if deployment.id else None
     return {"flow_run": str(flow_run.id) if flow_run.id else None, "deployment": name}
 
 
 def named_by_run() -> str:
-    """Name of a flow run of `train`: that of the run where a trigger gives it one, else the configuration's."""
+    """Name of a flow run of `train`: the run's name if the trigger sets one, else the configuration's."""
     given = flow_run.parameters
     options = given.get("options") or {}
     name = options.get("run_name") if isinstance(options, dict) else options.run_name
@@ -37,10 +37,10 @@ def named_by_epoch() -> str:
 
 
 @asynccontextmanager
-async def cancelled_with_its_flow_run(before: Callable[[], None]) -> AsyncIterator[None]:
-    """Cancel the block when its flow run is cancelled in Prefect, even though the worker that would tell us is gone.
+async def cancelled_with_flow_run(before: Callable[[], None]) -> AsyncIterator[None]:
+    """Cancel the block if its flow run is cancelled in Prefect, even if the worker that would send the signal is gone.
 
-    `before` is called first. Without a deployment there is no worker, and nothing is watched.
+    `before` is called first. Without a deployment there is no worker, and the flow run is not watched.
     """
     task = asyncio.current_task()
     if task is None or not deployment.id or not flow_run.id:
@@ -61,7 +61,7 @@ async def _watch(flow_run_id: UUID, task: asyncio.Task[Any], before: Callable[[]
                 state = (await client.read_flow_run(flow_run_id)).state
             except Exception as error:
                 if is_transient(error) or "httpx" in type(error).__module__:
-                    continue  # a server that is away cancels nobody
+                    continue  # an unreachable server is no cancellation
                 raise
             if state is not None and (state.is_cancelling() or state.is_cancelled()):
                 before()

@@ -1,4 +1,4 @@
-"""The tasks of flows: a function of the library each, with a name and repeats of what time can mend."""
+"""The tasks of flows: each is a function of the library with a name and retries of transient errors."""
 
 from __future__ import annotations
 
@@ -22,25 +22,23 @@ Given = ParamSpec("Given")
 Found = TypeVar("Found")
 Step = Callable[Given, Awaitable[Found]]
 
-# Seconds between attempts, besides the minutes that the SDK itself tries for: a quarter of an hour in all. After that the run
-# stops as interrupted, and is started again (see flows/resume.py).
+# Seconds between attempts, in addition to the SDK's own retries over minutes: a quarter of an hour in all. After that the run
+# stops as interrupted and is restarted (see flows/resume.py).
 PAUSES_S = (2, 5, 10, 30, 60, 120, 300, 300)
+LOGGED_FROM_S = 10
+"""Pauses of at least this length are logged with their reason."""
 
 
-TOLD_FROM_S = 10
-"""A pause from which on the run's log says what is waited for; shorter ones are over before anybody asks."""
-
-
-async def worth_another_try(_task: Any, run: Any, state: Any) -> bool:
-    """Prefect's retry condition: whether time can mend the error of a failed state. Asked while there are attempts left."""
+async def is_retryable(_task: Any, run: Any, state: Any) -> bool:
+    """Prefect's retry condition: whether the error of a failed state is transient. Called while there are attempts left."""
     try:
         await state.aresult()
     except BaseException as error:
         again = is_transient(error)
         pause_s = PAUSES_S[min(run.run_count, len(PAUSES_S)) - 1]
-        if again and pause_s >= TOLD_FROM_S:
+        if again and pause_s >= LOGGED_FROM_S:
             why = error.message if isinstance(error, RtlDistillError) else f"{type(error).__name__}: {error}"
-            progress.get().line(f"{run.name}: {why}; it is tried again in about {pause_s} s")
+            progress.get().line(f"{run.name}: {why}; next attempt in about {pause_s} s")
         return again
     return False
 
@@ -50,8 +48,8 @@ def step_task(
 ) -> Callable[[Step[Given, Found]], Step[Given, Found]]:
     """Decorator for a task of the training loop: retried on transient errors with growing, jittered pauses, never cached.
 
-    Verdicts and rollouts have their own store, so Prefect keeps no results; a Prefect timeout could not stop a simulator or
-    a paid call, so there is none. `told_by_caller`: what is under way is told where the task is called.
+    Verdicts and rollouts have their own store, so Prefect stores no results; a Prefect timeout could not stop a simulator or
+    a paid call, so there is none. `told_by_caller`: the caller reports the task's progress.
     """
 
     def told(step: Step[Given, Found]) -> Step[Given, Found]:
@@ -68,7 +66,7 @@ def step_task(
         retries=len(PAUSES_S),
         retry_delay_seconds=list(PAUSES_S),
         retry_jitter_factor=0.5,
-        retry_condition_fn=worth_another_try,
+        retry_condition_fn=is_retryable,
         cache_policy=NO_CACHE,
         persist_result=False,
     )

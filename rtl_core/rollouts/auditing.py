@@ -1,11 +1,12 @@
-"""A run's passes looked at again: which answers were paid though they behave differently?
+"""Audit of passing answers: which of them passed although they behave differently?
 
-Every distinct answer is held once against the golden answer of its problem: simulated beside it for far longer than a harness looks,
-then proved equal where that can be done (`rtl_core.equivalence.differential`). Passes of a problem without a golden answer are held
-against one another (`rtl_core.equivalence.consensus`). What was found is kept in the table `audits`. A repetition does only what is
-missing: passes that are new, and those that were audited with another golden answer, other texts, effort or tools.
+Each distinct answer is compared once with the golden answer of its problem: simulated beside it for far longer than a harness runs,
+then proved equivalent where possible (`rtl_core.equivalence.differential`). Passes of a problem without a golden answer are compared
+with one another (`rtl_core.equivalence.consensus`). Findings go to the table `audits`. A repeat audits only new passes and those
+that were audited with another golden answer, other texts, effort or tools.
 
-The passing answers of a file are looked at in the same way (`audit_file`, of `rtl-distill grade --audit`).
+`audit_file` does the same for a file of answers (`rtl-distill grade --audit`), `audit_group` for a group of a train step: with
+`learning.doubtful` as `mask` or `zero`, an answer that differs is masked or earns nothing. Passes for which there is no time keep their reward.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -32,75 +34,80 @@ from rtl_core.history.records import AuditRecord
 from rtl_core.history.store import History
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.prompting.answer_to import answer_to
-from rtl_core.rollouts.grade_file import FileGrading
+from rtl_core.rollouts.batch import Batch, reward_of
 from rtl_core.rollouts.resumable import (
     ALL,
     Choice,
-    NowAndThen,
+    PeriodicWriter,
     Tally,
     daemon_threads,
     problems_as_recorded,
+    process_all,
     texts_of,
-    work_off,
 )
+from rtl_core.rollouts.verdict_records import FileGrading
 from rtl_core.run.graders import executor_of, limits_of
+from rtl_core.run.session import Session
 from rtl_core.types.problem import Problem
 from rtl_core.validation.doubts import DesignCache, audit_passes
 from rtl_core.validation.level import golden_digest
 
 AUDITOR_VERSION = 4
-"""Raised whenever an audit may come to another result than before."""
+"""Increased with every change that may change the result of an audit."""
 
 THOROUGH = Effort.of_cycles(24_000, 6, 10.0)
-"""The usual effort: clock cycles or random patterns for each set of parameters, sets of parameters, CPU seconds of a proof."""
+"""Default effort: clock cycles or random patterns for each set of parameters, sets of parameters, CPU seconds of a proof."""
+
+WHILE_TRAINING = "while training"
+"""Key in `audits` of findings made during training; `rtl-distill audit` audits these answers again."""
 
 _KNOWN = "SELECT rollout, key FROM audits WHERE run = $run"
 
 
 @dataclass
 class AuditDone:
-    """What a call did, beside what it stored."""
+    """Counts of one audit."""
 
     passes: int = 0
-    """Passes that were chosen."""
+    """Chosen passes."""
     known: int = 0
     """Of those, audited before in the same way."""
     without_golden: int = 0
     """Of those, passes of problems without a golden answer."""
     simulated: int = 0
-    """Distinct answers that were held against others now."""
+    """Distinct answers that were simulated now."""
     failed: Counter[str] = field(default_factory=Counter)
-    """Why the executor failed -> for how many passes; a repetition tries them again."""
+    """Mapping of why the executor failed to the number of passes; a repeat tries them again."""
 
     def in_words(self) -> str:
-        """One line."""
         without = f", {self.without_golden} without a golden answer" if self.without_golden else ""
-        return f"{self.passes} passes, {self.known} known from before{without}; {self.simulated} distinct answers looked at"
+        return (
+            f"{self.passes} passes, {self.known} audited before{without}; {self.simulated} distinct answers audited now"
+        )
 
 
 @dataclass(frozen=True)
 class _Work:
-    """One distinct answer beside the golden one, or all that passed beside one another."""
+    """One distinct answer to compare with the golden one, or all passes of a problem to compare with one another."""
 
     problem: Problem
     answers: tuple[tuple[dict[str, str], tuple[str, ...]], ...]
-    """(files, the rollouts that hold them)."""
+    """(files, rollouts with these files)."""
     key: str
 
     @property
-    def rollouts(self) -> int:
+    def n_rollouts(self) -> int:
         return sum(len(rollouts) for _, rollouts in self.answers)
 
 
 def audit_run(
     path: Path, config: RunConfig, choice: Choice = ALL, effort: Effort = THOROUGH, *, jobs: int = 0
 ) -> AuditDone:
-    """Audit the passes of the run `config.run.name` in the history at `path` and store what was found.
+    """Audit the passes of the run `config.run.name` in the history at `path` and store the findings.
 
     Args:
-        choice: which of the run's rollouts; of these the passes are looked at.
-        effort: how thoroughly.
-        jobs: simulations at one time; 0 means one per core.
+        choice: which of the run's rollouts; only passes among them are audited.
+        jobs: concurrent simulations; 0 means one per core.
 
     Raises:
         HistoryError: the history cannot be read or written.
@@ -114,13 +121,13 @@ def audit_run(
     if not chosen:
         return done
     with closing(Grader(executor_of(config), limits=limits_of(config))) as grader:
-        work = _Auditing(history, run, grader, effort, problems, chosen, done)
-        asyncio.run(work.go(jobs or os.cpu_count() or 1))
+        audit = _Audit(history, run, grader, effort, problems, chosen, done)
+        asyncio.run(audit.run_all(jobs or os.cpu_count() or 1))
     return done
 
 
 @dataclass
-class _Auditing:
+class _Audit:
     history: History
     run: str
     grader: Grader
@@ -131,31 +138,38 @@ class _Auditing:
     done: AuditDone
     once: DesignCache = field(default_factory=DesignCache)
 
-    async def go(self, jobs: int) -> None:
-        """Look at every answer that is not known; the executor is closed then."""
+    async def run_all(self, jobs: int) -> None:
+        """Audit every answer that has not been audited, then close the executor."""
         tally = Tally("passes", sum(map(len, self.chosen.values())))
-        found = NowAndThen[AuditRecord](lambda records: asyncio.to_thread(self.history.record_audits, records))
-        with daemon_threads(self.grader.executor) as call:
+        writer = PeriodicWriter[AuditRecord](lambda records: asyncio.to_thread(self.history.record_audits, records))
+        executor = self.grader.executor
+        with daemon_threads(executor) as call:
 
-            async def look(work: _Work) -> None:
+            async def audit(work: _Work) -> None:
+                answers = [files for files, _ in work.answers]
                 try:
-                    told = await call(self._look, work)
+                    comparisons = await call(audit_passes, self.grader, work.problem, answers, self.effort, self.once)
                 except InfrastructureError as error:
-                    self.done.failed[error.message] += work.rollouts
-                else:
-                    self.done.simulated += len(work.answers)
-                    await found.add(*self._records(work, told))
+                    self.done.failed[error.message] += work.n_rollouts
+                    return
+                self.done.simulated += len(work.answers)
+                records = [
+                    audit_record(self.run, rollout, work.problem.id, found, executor, work.key)
+                    for (_, rollouts), found in zip(work.answers, comparisons, strict=True)
+                    for rollout in rollouts
+                ]
+                await writer.add(*records)
 
             try:
-                await work_off(
-                    self._work(tally), look, tally, at_once=jobs, name=lambda work: work.problem.id,
-                    size=lambda work: work.rollouts,
+                await process_all(
+                    self._work(tally), audit, tally, concurrency=jobs, name=lambda work: work.problem.id,
+                    size=lambda work: work.n_rollouts,
                 )  # fmt: skip
             finally:
-                await found.flush()
+                await writer.flush()
 
     def _work(self, tally: Tally) -> Iterator[_Work]:
-        """The distinct answers of one problem after the other, without those that are known."""
+        """Yield the distinct answers that have not been audited, problem by problem."""
         known = {row["rollout"]: row["key"] for row in self.history.query(_KNOWN, {"run": self.run}).to_pylist()}
         for problem_id, rollouts in sorted(self.chosen.items()):
             problem = self.problems[problem_id]
@@ -183,33 +197,59 @@ class _Auditing:
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
-    def _look(self, work: _Work) -> list[Comparison]:
-        return audit_passes(self.grader, work.problem, [files for files, _ in work.answers], self.effort, self.once)
-
-    def _records(self, work: _Work, told: list[Comparison]) -> list[AuditRecord]:
-        return [
-            audit_record(self.run, rollout, work.problem.id, one, self.grader.executor, work.key)
-            for (_, rollouts), one in zip(work.answers, told, strict=True)
-            for rollout in rollouts
-        ]
-
 
 def audit_record(
     run: str, rollout: str, problem_id: str, found: Comparison, executor: Executor, key: str
 ) -> AuditRecord:
-    """What is stored of a finding; `key` says what it rests on."""
-    told = vars(found) | {"trace": [dict(step) for step in found.trace]}
-    netlist = told.pop("netlist")
+    """Return the row of a finding; `key` identifies the inputs that it depends on."""
+    fields = vars(found) | {"trace": [dict(step) for step in found.trace]}
+    netlist = fields.pop("netlist")
     return AuditRecord(
         run=run, rollout=rollout, problem_id=problem_id, key=key, executor=executor.name, tools=executor.tools(),
-        **told, **(vars(netlist) if netlist else {}),
+        **fields, **(vars(netlist) if netlist else {}),
     )  # fmt: skip
 
 
-def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) -> Counter[str]:
-    """Looks at every answer whose verdict in `records` is a pass, and writes what was found to `output`, one JSON object a line.
+async def audit_group(session: Session, batch: Batch, problem_id: str) -> None:
+    """Audit the passes of one graded group of a train step (`rtl_core.validation.doubts`).
 
-    Returns result -> answers.
+    Where a reward term reads netlists, every pass is audited, and its reward is computed again. A failure of the executor is no finding.
+    """
+    pays_size, graders = session.config.reward.pays_size, session.graders
+    if batch.purpose != "train" or (session.config.learning.doubtful == "keep" and not pays_size):
+        return
+    passes = [stored for stored in batch.group(problem_id) if stored.passed and stored.audit is None]
+    if not passes:
+        return
+    problem = session.problems[problem_id]
+    answers = [answer_to(problem, stored.rollout.text).files for stored in passes]
+    share = math.inf if pays_size else session.config.learning.doubtful_share
+    with batch.clock.measure("doubt"):
+        try:
+            comparisons = await asyncio.get_running_loop().run_in_executor(
+                graders.pool, graders.doubts.look, graders.grader, problem, answers, share, pays_size
+            )
+        except InfrastructureError:
+            return
+    rewarded, records = [], []
+    for stored, found in zip(passes, comparisons, strict=True):
+        if found is None:
+            continue
+        key = stored.rollout.key
+        batch.update(stored, audit=found.result)
+        if pays_size and found.agrees and stored.verdict is not None:
+            reward = reward_of(session, stored.rollout, stored.verdict, found.netlist)
+            batch.update(stored, reward=reward)
+            rewarded.append((key, stored.verdict, reward))
+        records.append(audit_record(session.run, key, problem_id, found, graders.grader.executor, WHILE_TRAINING))
+    session.recorder.put("record_verdicts", rewarded)
+    session.recorder.put("record_audits", records)
+
+
+def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) -> Counter[str]:
+    """Audit every answer whose verdict in `records` is a pass, and write the findings to `output`, one JSON object a line.
+
+    Returns a mapping of result to number of answers.
 
     Raises:
         ProblemError: a file cannot be read or written.
@@ -226,11 +266,11 @@ def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) 
         closing(make_executor(asked.executor)) as executor,
         closing(Grader(executor, limits=asked.limits, seed=asked.seed)) as grader,
     ):
-        asyncio.run(_look_at_file(grader, by_problem, found, asked.jobs or os.cpu_count() or 1))
+        asyncio.run(_audit_lines(grader, by_problem, found, asked.jobs or os.cpu_count() or 1))
     rows = [
-        {"id": line.problem.id, "sample": line.sample, **asdict(one)}
+        {"id": line.problem.id, "sample": line.sample, **asdict(comparison)}
         for name, own in by_problem.items()
-        for line, one in zip(own, found[name], strict=True)
+        for line, comparison in zip(own, found[name], strict=True)
     ]
     try:
         output.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -239,17 +279,15 @@ def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) 
     return Counter(row["result"] for row in rows)
 
 
-async def _look_at_file(
-    grader: Grader, lines: dict[str, list[AnswerLine]], found: dict[str, list[Comparison]], at_once: int
+async def _audit_lines(
+    grader: Grader, lines: dict[str, list[AnswerLine]], found: dict[str, list[Comparison]], concurrency: int
 ) -> None:
     once = DesignCache()
     with daemon_threads(grader.executor) as call:
 
-        async def look(name: str) -> None:
+        async def audit(name: str) -> None:
             answers = [line.answer.files for line in lines[name]]
             found[name] = await call(audit_passes, grader, lines[name][0].problem, answers, THOROUGH, once)
 
-        total = sum(map(len, lines.values()))
-        await work_off(
-            lines, look, Tally("passes looked at", total), at_once=at_once, size=lambda name: len(lines[name])
-        )
+        tally = Tally("passes audited", sum(map(len, lines.values())))
+        await process_all(lines, audit, tally, concurrency=concurrency, size=lambda name: len(lines[name]))

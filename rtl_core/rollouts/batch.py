@@ -1,7 +1,7 @@
-"""A batch of groups under way: sample and grade each group, recording every result before the next stage.
+"""A batch of groups in progress: sample and grade each group, recording every result before the next stage.
 
-The same functions serve training steps and evaluations. Each takes up what the history already holds, so that calling
-one again after a crash does only what is missing.
+The same functions serve training steps and evaluations. Each starts from what the history already holds, so calling it
+again after a crash does only what is missing.
 """
 
 from __future__ import annotations
@@ -34,40 +34,40 @@ from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 @define(eq=False)
 class BatchPlan:
-    """What a batch shall hold: whose answers, to which problems, and how many to each."""
+    """What to sample: from which policy, for which problems, and how many answers for each."""
 
     purpose: Purpose
     epoch: int
     step: int
     policy_step: int
     problem_ids: tuple[str, ...]
-    """Planned problems, and after them those that replaced groups without signal."""
+    """Planned problems, followed by those that replaced groups without signal."""
     group_size: int
     evaluation: str | None = None
     sampler: PolicyName = "student"
     sampler_path: str | None = None
-    """Weights to sample from; None is the untrained student."""
+    """Weights to sample from; None: the untrained student."""
 
 
 @define(eq=False)
 class Batch(BatchPlan):
-    """The groups of one train step or of one evaluation, and what is known of them so far."""
+    """The groups of one train step or of one evaluation, with the results so far."""
 
     rollouts: dict[tuple[str, int], StoredRollout] = field(factory=dict)
-    """(problem id, sample index) -> rollout with its verdict, reward and scores as far as recorded."""
+    """Mapping of (problem id, sample index) to the rollout, with verdict, reward and scores once recorded."""
     substitutes: dict[tuple[int, int], str] = field(factory=dict)
-    """(attempt, place in the plan) -> problem that replaced a group without signal."""
+    """Mapping of (attempt, place in the plan) to the problem that replaced a group without signal."""
     candidates: list[str] | None = None
     """Problems that may replace others, in order; None until they are first needed."""
     quarantined: set[str] = field(factory=set)
-    """Problems whose answers could not be graded; they take no part in the step."""
+    """Problems whose answers could not be graded; the step leaves them out."""
     failed_grades: Counter[str] = field(factory=Counter)
-    """Problem id -> how often grading itself failed."""
+    """Mapping of problem id to the number of times grading itself failed."""
     clock: StageClock = field(factory=StageClock)
 
     @property
     def title(self) -> str:
-        """The batch in words, with steps counted from 1 as in the run's log; names of task runs."""
+        """Name of the batch in task runs, with steps counted from 1 as in the run's log."""
         match self.purpose:
             case "evaluation":
                 return f"student after {counted(self.step, 'step')}" if self.sampler == "student" else self.sampler
@@ -82,19 +82,19 @@ class Batch(BatchPlan):
         return self.problem_ids[: len(self.problem_ids) - len(self.substitutes)]
 
     def add_substitute(self, slot: int, attempt: int, problem_id: str) -> None:
-        """Let a problem replace the group at a place of the plan; their order does not depend on who was first."""
+        """Replace the group at a place of the plan. The order of substitutes does not depend on which came first."""
         planned = self.planned
         self.substitutes[attempt, slot] = problem_id
         self.problem_ids = (*planned, *(self.substitutes[place] for place in sorted(self.substitutes)))
 
     def group(self, problem_id: str) -> list[StoredRollout]:
-        """The rollouts of one problem by sample index."""
+        """The rollouts of one problem, sorted by sample index."""
         return [stored for (problem, _), stored in sorted(self.rollouts.items()) if problem == problem_id]
 
     def rollout(
         self, run: str, problem_id: str, sample: int, prompt_P: Sequence[int], answer: SampledAnswer
     ) -> Rollout:
-        """A fresh answer to a prompt of P tokens as the rollout that it is in this batch."""
+        """Return a new answer to a prompt of P tokens as a rollout of this batch."""
         return Rollout(
             run=run,
             purpose=self.purpose,
@@ -113,26 +113,25 @@ class Batch(BatchPlan):
         )
 
     def update(self, stored: StoredRollout, **found: Any) -> None:
-        """Add what a stage found of a rollout; grading and scoring run side by side, so each adds to what is there by now."""
+        """Add a stage's results to a rollout. Grading and scoring run concurrently, so each updates the current state."""
         place = stored.rollout.problem_id, stored.rollout.sample
         self.rollouts[place] = replace(self.rollouts[place], **found)
 
-    def take_up(self, stored: Iterable[StoredRollout]) -> None:
-        """Continue with rollouts that the history already holds."""
-        for one in stored:
-            self.rollouts[one.rollout.problem_id, one.rollout.sample] = one
+    def add(self, rollouts: Iterable[StoredRollout]) -> None:
+        """Add rollouts that were sampled now or that the history already holds."""
+        for stored in rollouts:
+            self.rollouts[stored.rollout.problem_id, stored.rollout.sample] = stored
 
 
 def open_batch(session: Session, batch: Batch) -> Batch:
-    """Start work on a batch with what the history already holds of it."""
+    """Return the batch with the rollouts that the history already holds."""
     place = batch.step if batch.evaluation is None else batch.evaluation
-    found = session.history.rollouts_of(session.run, place, batch.purpose, policy=batch.sampler)
-    batch.take_up(found)
+    batch.add(session.history.rollouts_of(session.run, place, batch.purpose, policy=batch.sampler))
     return batch
 
 
 async def sample(session: Session, batch: Batch, problem_id: str) -> None:
-    """Sample what is missing of one group."""
+    """Sample the missing answers of one group."""
     config, prompt = session.config, session.prompts[problem_id]
     missing = [index for index in range(batch.group_size) if (problem_id, index) not in batch.rollouts]
     if not missing:
@@ -144,21 +143,21 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> None:
         answers = await answers_to(session, batch, problem_id, prompt.tokens_P, len(missing), seeds)
     places = zip(missing, answers, strict=True)
     rollouts = [batch.rollout(session.run, problem_id, index, prompt.tokens_P, answer) for index, answer in places]
-    # Taken up first: what is paid for is not sampled again when the recorder tells of an earlier failure.
-    batch.take_up(map(StoredRollout, rollouts))
+    # Added first: answers that are paid for are not sampled again when the recorder raises an earlier failure.
+    batch.add(map(StoredRollout, rollouts))
     session.recorder.put("record_rollouts", rollouts)
 
 
 def seed_place(batch: Batch) -> str:
-    """The batch's name in the seeds of its answers."""
-    # Evaluations share their seeds whatever the step, so that before and after differ by the weights alone.
+    """Name of the batch from which the seeds of its answers are derived."""
+    # Evaluations use the same seeds at every step, so that they differ only in the weights.
     return {"evaluation": "evaluation", "train": f"step/{batch.step}"}.get(
         batch.purpose, f"{batch.purpose}/{batch.sampler}/{batch.step}"
     )
 
 
 def sampler_of(session: Session, batch: Batch, problem_id: str) -> Weights:
-    """The weights that a batch's answers to a problem are sampled from."""
+    """Return the weights that sample a batch's answers to a problem."""
     if batch.sampler == "student":
         return Weights("student", batch.sampler_path)
     return Weights.of_teacher(teacher_of(session, problem_id))
@@ -167,16 +166,16 @@ def sampler_of(session: Session, batch: Batch, problem_id: str) -> Weights:
 async def answers_to(
     session: Session, batch: Batch, problem_id: str, prompt_P: Sequence[int], count: int, seeds: list[int] | None
 ) -> list[SampledAnswer]:
-    """`count` answers to one prompt of a problem by the policy that a batch is sampled from; `seeds` has one for each, or is None.
+    """Sample `count` answers to one prompt from the batch's policy; `seeds` has one for each, or is None.
 
-    Each text begins with what the prompt's end has opened, so that it can be read without the prompt.
+    Each text starts with what the end of the prompt opened (a thought, for example), so that it can be read without the prompt.
     """
     chat = session.policy.chat
     max_tokens, temperature, top_p = sampling_of(session.config, batch)
     if (room := session.room_after(prompt_P)) is not None:
         max_tokens = min(max_tokens, room)
         if max_tokens < 1:
-            # What was never answered is an empty answer, which fails: a benchmark counts it.
+            # An empty answer, which fails: a benchmark counts it.
             return [SampledAnswer([], [], "length", "") for _ in range(count)]
     answers = await session.policy.backend.sample(
         sampler_of(session, batch, problem_id),
@@ -190,20 +189,20 @@ async def answers_to(
 
 
 def teacher_of(session: Session, problem_id: str) -> str:
-    """The teacher of a problem: a model, or saved weights."""
+    """Return the name of a problem's teacher: a model, or saved weights."""
     teacher = session.config.tinker.teacher_of(session.problems[problem_id].source)
     assert teacher is not None, "the configuration was checked"
     return teacher
 
 
 def rollout_seed(*parts: object) -> int:
-    """A 31-bit seed that depends on all parts (run seed, step, problem, sample ...) and on nothing else."""
+    """Return a 31-bit seed derived from all parts (run seed, step, problem, sample ...)."""
     digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1
 
 
 def sampling_of(config: RunConfig, batch: Batch) -> tuple[int, float, float]:
-    """Most tokens, temperature and top_p of the answers of a batch."""
+    """Return max_tokens, temperature and top_p for the answers of a batch."""
     own, held = config.sampling, config.evaluation
     if batch.evaluation is None:
         return own.max_tokens, own.temperature, 1.0
@@ -212,11 +211,11 @@ def sampling_of(config: RunConfig, batch: Batch) -> tuple[int, float, float]:
 
 
 async def grade(session: Session, batch: Batch, problem_id: str) -> None:
-    """Grade what is ungraded of one group.
+    """Grade the ungraded answers of one group.
 
     Raises:
-        InfrastructureError: grading itself failed for some; the others' verdicts are recorded, so a repeat is short.
-        RunHealthError: it failed once more after `grading.retries` repeats.
+        InfrastructureError: grading itself failed for some answers; the verdicts on the others are recorded, so a retry is short.
+        RunHealthError: it failed again after `grading.retries` retries.
     """
     problem = session.problems[problem_id]
     waiting = [stored for stored in batch.group(problem_id) if stored.verdict is None]
@@ -237,7 +236,7 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> None:
 
 
 async def verdicts_on(session: Session, batch: Batch, problem_id: str, answers: Sequence[Answer]) -> list[Verdict]:
-    """Verdicts on answers to one problem of a batch, in order; see `grade_all`. What is new is kept in the history's cache."""
+    """Return verdicts on answers to one problem of a batch, in order (`grade_all`). New ones go to the history's cache."""
     graders, until = session.graders, Stage(session.config.grading.last_stage(batch.purpose, batch.step))
     with batch.clock.measure("grade"):
         verdicts = await grade_all(graders.grader, graders.pool, session.problems[problem_id], answers, until)
@@ -248,11 +247,11 @@ async def verdicts_on(session: Session, batch: Batch, problem_id: str, answers: 
 
 
 def grading_failed(session: Session, batch: Batch, problem_id: str, why: str) -> None:
-    """Count that grading itself failed for a problem. Returns if that quarantines it.
+    """Count a failure of grading itself for a problem. Returns only if the problem is quarantined.
 
     Raises:
-        InfrastructureError: it may be tried again.
-        RunHealthError: it was, `grading.retries` times.
+        InfrastructureError: grading may be tried again.
+        RunHealthError: it was retried `grading.retries` times.
     """
     batch.failed_grades[problem_id] += 1
     if batch.failed_grades[problem_id] <= session.config.grading.retries:
@@ -264,12 +263,12 @@ def grading_failed(session: Session, batch: Batch, problem_id: str, why: str) ->
             return
     raise RunHealthError(
         f"{why} (tried {batch.failed_grades[problem_id]} times)",
-        "mend what it names; the same command goes on and grades these answers again",
+        "fix the cause; the same command resumes the run and grades these answers again",
     )
 
 
 def reward_of(session: Session, rollout: Rollout, verdict: Verdict, netlist: Netlist | None = None) -> Reward:
-    """What a graded answer earns, with the netlist of a pass that was looked at and is not doubtful."""
+    """Return the reward of a graded answer. `netlist`: of a pass that was audited and is not doubtful."""
     problem, bounds = session.problems[rollout.problem_id], session.config.episode
     conduct = None
     if rollout.ended is not None:

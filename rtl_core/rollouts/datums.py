@@ -1,4 +1,4 @@
-"""What the train step takes: each answer's credit, computed once when its group is graded, and the datums of a batch."""
+"""Input of the train step: each answer's credit, computed once when its group is graded, and the datums of a batch."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Decode = Callable[[Sequence[int]], str]
 
 
 def algorithm_of(config: RunConfig, batch: Batch) -> Algorithm:
-    """The algorithm that a batch is trained by: that of the run, or the warm start's."""
+    """Return the algorithm that trains a batch: the run's, or the warm start's."""
     return WarmStart(config) if batch.purpose == "warm_start" else chosen(config)(config)
 
 
 def credit_group(session: Session, batch: Batch, problem_id: str) -> None:
-    """Credit the answers to one problem of a train step, and record it. Quarantined problems get none.
+    """Compute and record the credit of the answers to one problem of a train step. Quarantined problems get none.
 
     Raises:
         RuntimeError: an answer has no verdict.
@@ -45,32 +45,33 @@ def credit_group(session: Session, batch: Batch, problem_id: str) -> None:
 
 
 def credited(batch: Batch, problem_id: str, algorithm: Algorithm) -> list[tuple[str, Credit]]:
-    """Credit the answers to one problem; returns (rollout key, credit) of each."""
+    """Credit the answers to one problem. Returns (rollout key, credit) of each."""
+    rows = []
     group = batch.group(problem_id)
-    found = algorithm.credit(Group(group)).answers()
-    for stored, one in zip(group, found, strict=True):
-        batch.update(stored, credit=one)
-    return [(stored.rollout.key, one) for stored, one in zip(group, found, strict=True)]
+    for stored, credit in zip(group, algorithm.credit(Group(group)).answers(), strict=True):
+        batch.update(stored, credit=credit)
+        rows.append((stored.rollout.key, credit))
+    return rows
 
 
 def has_signal(batch: Batch, problem_id: str) -> bool:
-    """Whether the rewards of a credited group teach anything: some advantage is not 0."""
+    """Whether some advantage of a credited group is not 0."""
     return any(credit_of(stored).advantage for stored in batch.group(problem_id))
 
 
 def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float, decode: Decode | None = None) -> list[Datum]:
-    """Training data of a batch.
+    """Return the training data of a batch.
 
-    This alone decides which rollouts a step trains on. Those whose every token has the signal 0 teach nothing and are left out, as are
-    masked ones and quarantined groups. At tokens that a tool gave every signal is 0. Equal answers to one prompt become one datum (`together`). How many are left, and their tokens,
-    is counted where they are sent (`StepResult`).
+    Only this function decides which rollouts a step trains on. Rollouts whose signal is 0 at every token, masked ones and quarantined groups
+    are left out. At tokens from a tool every signal is 0. Equal answers to one prompt become one datum (`merge_equal`). Datums and
+    tokens are counted where they are sent (`StepResult`).
 
     Args:
         kl_weight: λ of this step.
-        decode: the tokenizer's, which `learning.kl_after_error` needs to find lines.
+        decode: the tokenizer's `decode`; `learning.kl_after_error` needs it to find lines.
     """
     config = algorithm.config
-    answers = list(answers_that_count(batch))
+    answers = list(trained_answers(batch))
     if config.learning.kl_after_error and decode is not None:
         text_of = cache(lambda token: decode([token]))
         answers = [replace(stored, heard_from=first_error(stored, answers, text_of)) for stored in answers]
@@ -79,23 +80,23 @@ def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float, decode: D
     rows = [(stored, algorithm.loss_inputs(stored, kl_weight)) for stored in answers]
     if config.learning.permute_advantages and "advantages" in algorithm.signals:
         rows = permute(rows, random.Random(f"permute/{config.run.seed}/{batch.step}"))
-    alike: dict[tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ...], int], list[Inputs]] = defaultdict(list)
+    equal: dict[tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ...], int], list[Inputs]] = defaultdict(list)
     for stored, inputs in rows:
         rollout = stored.rollout
         if rollout.own_T:
             signals = {name: inputs[name] * rollout.sampled_T for name in algorithm.signals if name in inputs}
             inputs = {**inputs, **signals}
         if any(inputs[signal].any() for signal in algorithm.signals if signal in inputs):
-            heard = 0 if stored.teacher is None else id(stored.teacher.choices)
-            alike[rollout.prompt_P, rollout.tokens_T, rollout.own_T, heard].append(inputs)
+            choices = 0 if stored.teacher is None else id(stored.teacher.choices)
+            equal[rollout.prompt_P, rollout.tokens_T, rollout.own_T, choices].append(inputs)
     return [
-        Datum(prompt_P, tokens_T, together(all_, algorithm.signals), own_T=np.array(own_T, bool) if own_T else None)
-        for (prompt_P, tokens_T, own_T, _), all_ in alike.items()
+        Datum(prompt_P, tokens_T, merge_equal(all_, algorithm.signals), own_T=np.array(own_T, bool) if own_T else None)
+        for (prompt_P, tokens_T, own_T, _), all_ in equal.items()
     ]
 
 
 def first_error(stored: StoredRollout, answers: Sequence[StoredRollout], text_of: Callable[[int], str]) -> int:
-    """The token that begins the first wrong line of an answer (`learning.kl.first_wrong_line`); its end, if it passed."""
+    """Index of the token that starts the first wrong line of an answer (`learning.kl.first_wrong_line`); its length if it passed."""
 
     def lines_of(tokens_T: Sequence[int]) -> tuple[list[str], list[int]]:
         texts = [text_of(token) for token in tokens_T]
@@ -111,53 +112,52 @@ def first_error(stored: StoredRollout, answers: Sequence[StoredRollout], text_of
 
 
 def trainer_tokens(batch: Batch, datums: Sequence[Datum], trained: StepResult) -> list[tuple[str, NDArray[np.float64]]]:
-    """(rollout key, the trainer's log-probabilities of its tokens) of every answer that a step trained on, equal ones alike; 0 at what
-    tools gave."""
+    """Return (rollout key, the trainer's log-probabilities of its tokens) of every answer that a step trained on; 0 at tokens from tools."""
     found = {
         (d.prompt_P, d.tokens_T): values_T if d.own_T is None else np.where(d.own_T, values_T, 0.0)
         for d, values_T in zip(datums, trained.logprobs, strict=True)
     }
     rows = []
-    for rollout in (stored.rollout for stored in answers_that_count(batch)):
+    for rollout in (stored.rollout for stored in trained_answers(batch)):
         values_T = found.get((rollout.prompt_P, rollout.tokens_T))
         if values_T is not None:
             rows.append((rollout.key, values_T))
     return rows
 
 
-def together(alike: Sequence[Inputs], signals: Sequence[str]) -> Inputs:
-    """What the loss reads of equal answers, sent once: their signals added, all else its mean.
+def merge_equal(equal: Sequence[Inputs], signals: Sequence[str]) -> Inputs:
+    """Merge the loss inputs of equal answers into one: the sum of each signal, the mean of everything else.
 
-    Every loss is linear in the signals and a sum over answers, so the gradient is that of all of them.
+    Every loss is linear in the signals and a sum over answers, so the gradient stays the same.
     """
     return {
         name: (np.sum if name in signals else np.mean)(
-            [inputs[name] for inputs in alike], axis=0, dtype=alike[0][name].dtype
+            [inputs[name] for inputs in equal], axis=0, dtype=equal[0][name].dtype
         )
-        for name in alike[0]
+        for name in equal[0]
     }
 
 
 def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:
-    """How much of what a batch trains on is the teacher's scores, the rest being the verdicts' (`learning.advantage.kl_share`).
+    """Share of a batch's training signal that comes from the teacher's scores, the rest being the verdicts' (`learning.advantage.kl_share`).
 
-    By the sampled tokens, with distributions too, and as if `kl_after_error` were off.
+    Computed on the sampled tokens, also for distributions, and as if `kl_after_error` were off.
     """
     own = chosen(config)(config)
     grpo = own if isinstance(own, Grpo) else Grpo(config)
     return kl_share(
         (
             credit_of(stored).advantage,
-            # At what a tool gave the log-probability is 0, which is sure and so does not count.
+            # At tokens from a tool the log-probability is 0: they are certain and do not count.
             grpo.advantages_T(stored, 0.0, grpo.kl_weight_of(stored, kl_weight)),
             np.array(stored.rollout.logprobs_T),
         )
-        for stored in answers_that_count(batch)
+        for stored in trained_answers(batch)
     )
 
 
-def answers_that_count(batch: Batch) -> Iterator[StoredRollout]:
-    """Every answer of a credited batch that is part of the loss. One without a token has no part in it, nor a score."""
+def trained_answers(batch: Batch) -> Iterator[StoredRollout]:
+    """Yield every answer of a credited batch that is part of the loss; empty answers are not."""
     for problem_id in batch.problem_ids:
         if problem_id not in batch.quarantined:
             group = batch.group(problem_id)
@@ -165,7 +165,7 @@ def answers_that_count(batch: Batch) -> Iterator[StoredRollout]:
 
 
 def permute(rows: list[tuple[StoredRollout, Inputs]], rng: random.Random) -> list[tuple[StoredRollout, Inputs]]:
-    """Hand each rollout the mean token advantage of another, so that size and spread of the signal stay and its meaning goes."""
+    """Give each rollout the mean token advantage of another: size and spread of the signal stay, its meaning is lost."""
     means = [float(inputs["advantages"][stored.rollout.sampled_T].mean()) for stored, inputs in rows]
     rng.shuffle(means)
     return [
@@ -175,27 +175,27 @@ def permute(rows: list[tuple[StoredRollout, Inputs]], rng: random.Random) -> lis
 
 
 def permute_teacher(answers: list[StoredRollout], rng: random.Random) -> list[StoredRollout]:
-    """Hand each scored answer the differences q − s, and the choices, of another one, token by token; none keeps its own.
+    """Give each scored answer the differences q − s, and the choices, of another one, token by token; none keeps its own.
 
-    It is one to another problem, unless more than half of the answers are to one. Of a longer answer as many as there are tokens; after a
-    shorter one's end the difference is 0, and its choices begin anew.
+    The other answer is to another problem, unless more than half of the answers are to one. A longer one is truncated; past the end of a
+    shorter one the difference is 0, and its choices start over.
     """
     scored = [index for index, stored in enumerate(answers) if stored.teacher is not None]
     rng.shuffle(scored)
     counts = Counter(answers[index].rollout.problem_id for index in scored)
     place = {problem_id: at for at, problem_id in enumerate(counts)}
     scored.sort(key=lambda index: place[answers[index].rollout.problem_id])
-    # Blocks of a problem's answers, moved by the size of the largest: none falls on itself.
-    moved = max(counts.values(), default=0)
-    moved = moved if 2 * moved <= len(scored) else 1
+    # The blocks of each problem's answers are shifted by the size of the largest, so none is mapped to itself.
+    shift = max(counts.values(), default=0)
+    shift = shift if 2 * shift <= len(scored) else 1
     found = list(answers)
-    for index, other in zip(scored, [*scored[moved:], *scored[:moved]], strict=True):
+    for index, other in zip(scored, [*scored[shift:], *scored[:shift]], strict=True):
         stored, given, teacher = answers[index], answers[other], answers[other].teacher
         scores_T = np.array(stored.rollout.logprobs_T, np.float64)
         assert teacher is not None
         assert stored.teacher is not None
         choices = None
-        if index != other:  # a single one gets no scores at all
+        if index != other:  # a single scored answer gets no scores
             other_T = np.subtract(teacher.logprobs_T, given.rollout.logprobs_T)[: len(scores_T)]
             scores_T[: len(other_T)] += other_T
             if teacher.choices is not None:
@@ -208,7 +208,7 @@ def permute_teacher(answers: list[StoredRollout], rng: random.Random) -> list[St
 
 
 def golden_response(problem: Problem) -> str:
-    """The known-good answer as a model would give it: the form that extraction.py reads."""
+    """Return the known-good answer in the form of a model's response, which extraction.py reads."""
     files = {target: problem.golden[target] for target in problem.targets} if problem.golden else {}
     if len(files) == 1:
         (text,) = files.values()
@@ -217,8 +217,10 @@ def golden_response(problem: Problem) -> str:
 
 
 def datums_to_imitate(session: Session, batch: Batch) -> list[Datum]:
-    """The data of a supervised step. A known-good answer is a whole turn, its thought finished and its end told; one longer than may be sampled is
-    left out."""
+    """Return the data of a supervised step. A known-good answer is a complete turn: thought closed, end-of-turn token included.
+
+    Answers that exceed `sampling.max_tokens` are left out.
+    """
     config = session.config
     if config.learning.warm_start_source == "teacher":
         return build_datums(batch, algorithm_of(config, batch), 0.0)

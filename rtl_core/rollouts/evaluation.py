@@ -1,4 +1,4 @@
-"""Evaluation of a policy on held-out problems: what is sampled, and the figures that are recorded of it."""
+"""Evaluation of a policy on held-out problems: what is sampled, and the figures that are recorded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rtl_core.types.rollout import PolicyName
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """Which policy is evaluated, after how many train steps, on which held-out split, with how many answers a problem."""
+    """Which policy to evaluate, after how many train steps, on which held-out split, with how many answers per problem."""
 
     policy: PolicyName
     step: int
@@ -38,7 +38,7 @@ class EvaluationPlan:
     sampler_path: str | None = None
     """Weights of the student; None for the untrained one and for the teacher."""
     other: Conditions = OWN
-    """What differs from the run's own evaluations."""
+    """Settings that differ from the run's own evaluations."""
 
     def key(self, run: str) -> str:
         """Primary key of the evaluation in the history."""
@@ -46,7 +46,7 @@ class EvaluationPlan:
         return f"{run}/{self.policy}/{self.step:05d}/{', '.join(names)}x{self.samples}"
 
     def record(self, run: str, **found: Any) -> EvaluationRecord:
-        """What is recorded of the evaluation, with what was found."""
+        """Return the evaluation's row with its results."""
         return EvaluationRecord(
             key=self.key(run), run=run, policy=self.policy, step=self.step, split=self.split, samples=self.samples,
             finished_at=utc_now(), **self.other.model_dump(), **found,
@@ -54,13 +54,9 @@ class EvaluationPlan:
 
 
 def config_for(
-    path: Path,
-    run: str,
-    split: Literal["heldout", "test"] = "heldout",
-    other: Conditions = OWN,
+    path: Path, run: str, split: Literal["heldout", "test"] = "heldout", other: Conditions = OWN
 ) -> RunConfig:
-    """The configuration that a run was begun with, reading its held-out problems from `split`, with its evaluations under `other`
-    conditions.
+    """Return the configuration that a run was started with, but with `split` held out and evaluations under `other` conditions.
 
     Raises:
         HistoryError: there is no such run.
@@ -75,44 +71,40 @@ def config_for(
 
 
 def without_teachers(config: RunConfig) -> RunConfig:
-    """A configuration for whoever asks the student alone: no service of a teacher need answer."""
+    """Return a configuration for sampling only the student: no teacher's service has to be reachable."""
     return config.model_copy(update={"tinker": config.tinker.model_copy(update={"teacher": None, "teachers": {}})})
 
 
 def is_due(config: RunConfig, step: int) -> bool:
-    """Whether an evaluation between the first and the last is due after `step` train steps."""
+    """Whether an intermediate evaluation is due after `step` train steps."""
     every, warm = config.evaluation.every, config.learning.warm_start_steps
     return step > 0 and (bool(every and step % every == 0) or (config.evaluation.after_warm_start and step == warm))
 
 
 def plan_evaluation(session: Session, policy: PolicyName, step: int) -> EvaluationPlan:
-    """The evaluation of a run's own rhythm: its held-out split, `evaluation.samples` answers, the weights after `step` steps.
+    """Plan one of the run's own evaluations: its held-out split, `evaluation.samples` answers, the weights after `step` steps.
 
     Raises:
-        PolicyError: the history does not know these weights.
+        PolicyError: these weights are not in the history.
     """
     path = None
     if policy == "student" and not session.trains:
         path = session.config.evaluation.weights
     elif policy == "student":
-        # A run that is taken up again has newer weights than those of an evaluation that failed before.
+        # A resumed run may have newer weights than those of an evaluation that failed before.
         if step and step not in session.weights.sampler_paths:
             raise PolicyError(
-                f"the weights after {counted(step, 'step')}, which are to be evaluated, are not known",
-                "`rtl-distill checkpoints RUN` lists those that are",
+                f"cannot evaluate the weights after {counted(step, 'step')}: they are not in the history",
+                "`rtl-distill checkpoints RUN` lists the saved weights",
             )
         path = session.weights.sampler_paths.get(step)
     return EvaluationPlan(policy, step, session.loaded.heldout_split, session.config.evaluation.samples, path)
 
 
 def plan_at(
-    session: Session,
-    policy: Literal["student", "teacher"],
-    step: int | None,
-    samples: int,
-    other: Conditions = OWN,
+    session: Session, policy: Literal["student", "teacher"], step: int | None, samples: int, other: Conditions = OWN
 ) -> EvaluationPlan:
-    """The evaluation of a policy of a trained run at a step; None means the newest weights. `other`: see `config_for`.
+    """Plan the evaluation of a trained run's policy at a step; None means the newest weights. `other`: see `config_for`.
 
     Raises:
         HistoryError: the run has not trained that far.
@@ -123,13 +115,13 @@ def plan_at(
         raise HistoryError(
             f"run {session.run!r} has trained {counted(len(trained), 'step')}, not {step}", "choose --step within that"
         )
-    begun = session.config.evaluation.weights or session.history.existing_run(session.run).start_sampler
-    path = trained[step - 1].sampler_path if step else begun if policy == "student" else None
+    start = session.config.evaluation.weights or session.history.existing_run(session.run).start_sampler
+    path = trained[step - 1].sampler_path if step else start if policy == "student" else None
     return EvaluationPlan(policy, step, session.loaded.heldout_split, samples, path, other)
 
 
 def evaluation_batch(session: Session, plan: EvaluationPlan) -> Batch:
-    """The batch of an evaluation: every usable held-out problem."""
+    """Return the batch of an evaluation: every usable held-out problem."""
     return Batch(
         purpose="evaluation",
         evaluation=plan.key(session.run),
@@ -144,17 +136,17 @@ def evaluation_batch(session: Session, plan: EvaluationPlan) -> Batch:
 
 
 def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> EvaluationRecord:
-    """Figures of a graded evaluation: pass@1 with its 95 % interval over problems, pass@k, and by difficulty and family.
+    """Compute the figures of a graded evaluation: pass@1 with its 95 % interval over problems, pass@k, and by difficulty and family.
 
     Raises:
-        ProblemError: no problem is left to speak of.
+        ProblemError: no problem could be evaluated.
     """
     batch.problem_ids = tuple(p for p in batch.problem_ids if p not in session.unfit)
     if not batch.problem_ids:
         reasons = "; ".join(f"{count}: {why}" for why, count in left_out(session).items())
         raise ProblemError(
             f"no problem could be evaluated ({reasons or 'the split is empty'})",
-            "`rtl-distill query validation` says what was found of each",
+            "`rtl-distill query validation` gives the reason for each",
         )
     counts = {p: sum(s.passed for s in batch.group(p)) for p in batch.problem_ids}
     n = batch.group_size
@@ -184,9 +176,9 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
 
 
 def left_out(session: Session) -> dict[str, int]:
-    """Why problems are not in an evaluation's figures -> how many: not gradable here, or of a published set and not given."""
-    reasons = Counter(one.reason for one in session.loaded.left_out)
-    reasons.update(f"broken line: {one.field}: {one.reason}" for one in session.loaded.broken)
+    """Mapping of the reason for leaving problems out of an evaluation to their number, those missing from a public set included."""
+    reasons = Counter(problem.reason for problem in session.loaded.left_out)
+    reasons.update(f"broken line: {line.field}: {line.reason}" for line in session.loaded.broken)
     held = {problem.id for problem in session.loaded.heldout}
     reasons.update(why for problem_id, why in session.unfit.items() if problem_id in held)
     if not session.trains:
@@ -198,39 +190,38 @@ def left_out(session: Session) -> dict[str, int]:
 
 
 def published(session: Session) -> dict[str, int]:
-    """Source -> how many problems its public set has, of those that some problems are from."""
+    """Mapping of source to the size of its public set, for the sources of the held-out problems."""
     given = {problem.source for problem in session.loaded.heldout}
     sources = [s for s in session.config.problems.sources if isinstance(s, FileSource) and s.kind in given]
     return {s.kind: s.published[0] for s in sources if s.published is not None}
 
 
-def not_whole(session: Session) -> list[str]:
-    """A warning for each public set of which not all problems are in the figures."""
+def incomplete_warnings(session: Session) -> list[str]:
+    """Return a warning for each public set that the figures do not cover completely."""
     in_figures = Counter(problem.source for problem in session.usable(session.loaded.heldout))
     return [
-        f"WARNING: the figures are over {in_figures[kind]} of the {whole} problems of the public set {kind}, published ones over all"
+        f"WARNING: the figures are over {in_figures[kind]} of the {whole} problems of the public set {kind}; published figures are over all"
         for kind, whole in published(session).items()
         if in_figures[kind] < whole
     ]
 
 
 def tell_unanswered(session: Session) -> None:
-    """Say which problems' prompts leave no room for an answer; each of their answers is an empty one and fails."""
+    """Report problems whose prompts leave no room for an answer; their answers are empty and fail."""
     prompts = [session.prompts[p.id] for p in session.usable(session.loaded.heldout)]
     too_long = [prompt for prompt in prompts if session.room_after(prompt.tokens_P) == 0]
     if too_long:
         shortest = min(too_long, key=lambda prompt: len(prompt.tokens_P))
         progress.get().line(
-            f"not answered: {len(too_long)} of {len(prompts)} problems, whose prompts fill the model's context of"
+            f"not answered: the prompts of {len(too_long)} of {len(prompts)} problems fill the model's context of"
             f" {session.policy.context} tokens (the shortest, {shortest.problem_id}, has {len(shortest.tokens_P)}); they count as failed"
         )
 
 
 def show(session: Session, plan: EvaluationPlan) -> None:
-    """Tell a finished evaluation in detail: pass@k with intervals by kind of problem, and paired with the run's others."""
+    """Print a finished evaluation in detail: pass@k with intervals by kind of problem, and compared with the run's others."""
     record = session.history.evaluation(plan.key(session.run))
-    if record is None or record.status != "done":
-        raise HistoryError(f"evaluation {plan.key(session.run)} has not been made", "run the command again")
+    assert record is not None, "the evaluation is finished"
     counts = counts_of(session.history, record)
     ks = sorted({1, *(k for k in (2, 4, 8, 16, 32, 64, 128) if k <= plan.samples)})
     found = breakdown.slices(counts, session.problems, ks)
@@ -238,28 +229,28 @@ def show(session: Session, plan: EvaluationPlan) -> None:
 
 
 def is_done(session: Session, plan: EvaluationPlan) -> bool:
-    """Whether the history already holds this evaluation whole."""
+    """Whether the history already holds this evaluation, finished."""
     stored = session.history.evaluation(plan.key(session.run))
     return stored is not None and stored.status == "done"
 
 
 async def record(session: Session, batch: Batch, plan: EvaluationPlan) -> EvaluationRecord:
-    """Summarise a graded evaluation and write it."""
+    """Summarise a graded evaluation and record it."""
     summary = summarise(session, batch, plan)
     session.recorder.put("record_evaluation", [summary])
     await session.recorder.settle()
-    session.recorder.take_spent()  # is no step's
+    session.recorder.take_spent()  # belongs to no step
     return summary
 
 
 async def record_failure(session: Session, plan: EvaluationPlan) -> None:
-    """Write that an evaluation could not be finished; the run goes on, and the same command tries it again."""
+    """Record that an evaluation failed; the run goes on, and the same command retries it."""
     session.recorder.put("record_evaluation", [plan.record(session.run, status="failed")])
     await session.recorder.settle()
 
 
 def sources_in_words(session: Session, record: EvaluationRecord) -> list[str]:
-    """One line for each source of problems: pass@1 with its interval. None where all are of one source."""
+    """One line per source of problems: pass@1 with its interval. Empty if there is only one source."""
     found = by_source(session.history, view_of(session.history, record))
     return [
         f"  {source}: pass@1 {view.pass_at_1.mean:.3f} [{view.pass_at_1.lo:.3f}, {view.pass_at_1.hi:.3f}] on {view.pass_at_1.n}"
@@ -268,7 +259,7 @@ def sources_in_words(session: Session, record: EvaluationRecord) -> list[str]:
 
 
 def passed_by_turn(batch: Batch, bounds: Bounds) -> dict[int, dict[str, float]]:
-    """Turn -> problem -> share of its answers that had passed by the end of the turn, of episodes without tools; of other answers empty."""
+    """Mapping of turn to problem to the share of its answers that had passed by the end of the turn; empty except for episodes without tools."""
     if not bounds.whole_answers or not any(stored.rollout.n_turns for stored in batch.rollouts.values()):
         return {}
     groups = {problem_id: batch.group(problem_id) for problem_id in batch.problem_ids}
@@ -280,7 +271,7 @@ def passed_by_turn(batch: Batch, bounds: Bounds) -> dict[int, dict[str, float]]:
 
 
 def turns_in_words(session: Session, batch: Batch) -> list[str]:
-    """Of episodes without tools, one line for each turn: pass@1 by its end, with its interval; by the first it is single-shot pass@1."""
+    """One line per turn of episodes without tools: pass@1 by its end, with its interval. By turn 1 it is single-shot pass@1."""
     lines = []
     for turn, rates in passed_by_turn(batch, session.config.episode).items():
         interval = mean_interval(list(rates.values()))
@@ -288,14 +279,13 @@ def turns_in_words(session: Session, batch: Batch) -> list[str]:
     return lines
 
 
-def whose(session: Session, plan: EvaluationPlan) -> str:
-    """Whose answers are evaluated, in words."""
+def policy_in_words(session: Session, plan: EvaluationPlan) -> str:
+    """Name of the evaluated policy in log lines."""
     if not session.trains:
         return session.config.evaluation.weights or session.config.tinker.student
     return f"student after {counted(plan.step, 'step')}" if plan.policy == "student" else plan.policy
 
 
 def in_words(session: Session, plan: EvaluationPlan, record: EvaluationRecord) -> str:
-    """One line for a human."""
     problems = counted(record.n_problems, f"{', '.join([record.split, *record.conditions])} problem")
-    return f"{whose(session, plan)}: pass@1 {record.pass_at_1:.3f} [{record.lo:.3f}, {record.hi:.3f}] on {problems} × {record.samples}"
+    return f"{policy_in_words(session, plan)}: pass@1 {record.pass_at_1:.3f} [{record.lo:.3f}, {record.hi:.3f}] on {problems} × {record.samples}"

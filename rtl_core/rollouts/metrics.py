@@ -1,4 +1,4 @@
-"""What a step measures of its batch, under the community's names where there are any."""
+"""Metrics of a train step, under the community's names where there are any."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rtl_core.types.verdict import Stage
 
 
 def batch_metrics(batch: Batch) -> dict[str, float]:
-    """Metrics of a credited batch of the student's answers, and what the groups look like. Quarantined groups do not count."""
+    """Metrics of a credited batch of the student's answers and of its groups. Quarantined groups do not count."""
     problems = [problem_id for problem_id in batch.problem_ids if problem_id not in batch.quarantined]
     stored = [s for problem_id in problems for s in batch.group(problem_id)]
     verdicts = [s.verdict for s in stored if s.verdict is not None]
@@ -41,7 +41,7 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
         **{f"env/all/{name}": value for name, value in stages.items()},
         "env/all/tests_passed": np.mean([v.passed for v in verdicts]),
         "env/all/ac_tokens_per_turn": np.mean([s.rollout.n_own / (s.rollout.n_turns or 1) for s in stored]),
-        # Of every answer: what is trained on lacks groups without a signal, and holds equal answers once. What a tool gave has 0.
+        # Over all answers; the datums lack groups without signal and merge equal answers. Tokens from tools have log-probability 0.
         "optim/entropy": -sum(sum(s.rollout.logprobs_T) for s in stored) / max(1, sum(s.rollout.n_own for s in stored)),
         "env/all/truncated": np.mean([s.rollout.stop_reason == "length" for s in stored]),
         "env/all/duplicates": 1 - len({(s.rollout.problem_id, s.rollout.text) for s in stored}) / len(stored),
@@ -53,10 +53,10 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
         "staleness/max": max(behind),
         "grade/cached": np.mean([v.cached for v in verdicts]),
     }
-    if looked := [s.audit == "different" for s in stored if s.audit is not None]:
+    if audited := [s.audit == "different" for s in stored if s.audit is not None]:
         metrics |= {
-            "passes/looked_at": len(looked) / sum(v.passed for v in verdicts),
-            "passes/doubtful": np.mean(looked),
+            "passes/looked_at": len(audited) / sum(v.passed for v in verdicts),
+            "passes/doubtful": np.mean(audited),
         }
     if episodes := [s.rollout for s in stored if s.rollout.ended is not None]:
         metrics |= {
@@ -65,19 +65,15 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
             "episodes/tokens": np.mean([r.n_own for r in episodes]),
             "episodes/tool_tokens": np.mean([len(r.tokens_T) - r.n_own for r in episodes]),
         }
-    teacher = [s.teacher for s in stored if s.teacher is not None]
-    if teacher:
+    if teacher := [s.teacher for s in stored if s.teacher is not None]:
         tokens = sum(t.n_tokens for t in teacher)
-        metrics |= {
-            "teacher_kl": sum(t.k1_mean * t.n_tokens for t in teacher) / tokens,
-            "teacher_kl/k2": sum(t.k2_mean * t.n_tokens for t in teacher) / tokens,
-            "teacher_kl/k3": sum(t.k3_mean * t.n_tokens for t in teacher) / tokens,
-        }
+        for name, mean in (("teacher_kl", "k1_mean"), ("teacher_kl/k2", "k2_mean"), ("teacher_kl/k3", "k3_mean")):
+            metrics[name] = sum(getattr(t, mean) * t.n_tokens for t in teacher) / tokens
     return {name: float(value) for name, value in metrics.items()}
 
 
 def drift_metrics(datums: Sequence[Datum], trained: StepResult) -> dict[str, float]:
-    """How far trainer and sampler are apart on the tokens of a step that were sampled, in nats; nothing without datums.
+    """Difference between trainer and sampler on the sampled tokens of a step, in nats; empty without datums.
 
     `optim/kl_sample_train_v1`: mean of sampler − trainer log-probability; `v2`: half the mean of its square. Equal answers count once.
     """
@@ -87,16 +83,16 @@ def drift_metrics(datums: Sequence[Datum], trained: StepResult) -> dict[str, flo
         np.concatenate([v if d.own_T is None else v[d.own_T] for d, v in zip(datums, values, strict=True)])
         for values in ([datum.inputs["logprobs"] for datum in datums], trained.logprobs)
     )
-    apart = sampler.astype(np.float64) - trainer
+    difference = sampler.astype(np.float64) - trainer
     return {
-        "optim/kl_sample_train_v1": float(np.mean(apart)),
-        "optim/kl_sample_train_v2": float(np.mean(apart**2) / 2),
+        "optim/kl_sample_train_v1": float(np.mean(difference)),
+        "optim/kl_sample_train_v2": float(np.mean(difference**2) / 2),
     }
 
 
 def warm_start_metrics(batch: Batch, trained: StepResult) -> dict[str, float]:
-    """Metrics of a supervised step: how many answers it trained on, the mean of − log-probability of their tokens before the step (nats),
-    and how many of the teacher's passed."""
+    """Metrics of a supervised step: number of answers, mean negative log-probability of their tokens before the step (nats), and the
+    pass rate of the teacher's answers."""
     verdicts = [s.verdict for s in batch.rollouts.values() if s.verdict is not None]
     metrics = {"warm_start/examples": float(trained.examples)}
     if verdicts:
@@ -108,18 +104,18 @@ def warm_start_metrics(batch: Batch, trained: StepResult) -> dict[str, float]:
 
 _ANSWERS = """
 SELECT r.purpose, r.step, r.problem_id, count(*) AS answers, count(*) FILTER (WHERE v.outcome = 'passed') AS passed,
-       (sum(w.total) - $low * count(*)) / $span AS reward -- as shares of the way from the smallest to the largest, as it were passes
+       (sum(w.total) - $low * count(*)) / $span AS reward -- scaled from 0 (smallest) to 1 (largest), like passes
 FROM rollouts r LEFT JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout)
 WHERE r.run = $run AND r.policy = 'student' AND (r.purpose = 'measurement' OR r.purpose = 'train' AND r.step <= $step
       OR r.purpose = 'evaluation' AND list_contains($evaluations, r.evaluation))
-GROUP BY ALL HAVING count(w.rollout) = count(*) -- a group that is not whole was quarantined
+GROUP BY ALL HAVING count(w.rollout) = count(*) -- an incomplete group was quarantined
 ORDER BY r.purpose, r.step, r.problem_id -- evaluations, measurement, train steps
 """
 
 
 def equal_difficulty_metrics(session: Session, batch: Batch) -> dict[str, float]:
-    """The two metrics of a step whose answers are stored. None where neither an evaluation nor a measurement came before it, and with the
-    order `shuffled`, whose steps are of equal difficulty as they are."""
+    """The two metrics of a step whose answers are stored. Empty if no evaluation or measurement precedes it, and with the order
+    `shuffled`, whose steps have equal difficulty anyway."""
     config = session.config
     if config.curriculum.order == "shuffled" or config.grading.last_stage("train", batch.step) != "tests":
         return {}
@@ -136,7 +132,7 @@ def equal_difficulty_metrics(session: Session, batch: Batch) -> dict[str, float]
 
 
 def _last_rate(session: Session, rows: list[dict[str, Any]], column: str) -> float | None:
-    """Rate of the last step; None without anything to compare with."""
+    """Rate of the last step; None if there is nothing to compare with."""
     difficulty = {problem_id: difficulty_key(problem) for problem_id, problem in session.problems.items()}
     places = {problem.id: place for place, problem in enumerate(session.usable(session.loaded.train))}
     training = sorted(difficulty[problem_id] for problem_id in places)
@@ -148,7 +144,7 @@ def _last_rate(session: Session, rows: list[dict[str, Any]], column: str) -> flo
             continue
         found = [row for row in groups if row["problem_id"] in (difficulty if purpose == "evaluation" else places)]
         answers, score = (np.array([row[name] for row in found], dtype=np.float64) for name in ("answers", column))
-        score = score.clip(0, answers)  # rewards of other weights, before they were changed, may be outside
+        score = score.clip(0, answers)  # rewards from before the weights were changed may be out of range
         if purpose != "train":
             strata = [stratum(difficulty[row["problem_id"]], training) for row in found]
             bases[step] = base_rates(strata, score, answers)[stratum_P]

@@ -1,9 +1,9 @@
-"""Answers that are conversations: episodes in which a model works with tools or tries again, and single-shot answers of one at an endpoint.
+"""Answers that are conversations: episodes in which a model uses tools or tries again, and single-shot answers from an endpoint.
 
-The text of such a rollout is its files, in the form of a single-shot answer, or without tools its last answer. So it is graded, regraded and
-audited like any other; what was graded between two attempts is not graded again. Where the model samples here, its tokens are those of the whole
-conversation, with a mask of those that were sampled: it is trained on as one sequence. What the model wrote and was told are messages of the
-history, recorded turn by turn: an episode whose process died goes on from there.
+The text of such a rollout is its files in the form of a single-shot answer or, without tools, its last answer. So it is graded, regraded and
+audited like any other; a verdict from between two attempts is reused. If the model samples here, the rollout's tokens are those of the whole
+conversation, with a mask of the sampled ones: it is trained on as one sequence. All messages are recorded turn by turn: an episode whose
+process died resumes from there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Any
 
 from attrs import define
 from rich.console import RenderableType
-from rich.table import Table
 
 from rtl_core.backend.base import SampledAnswer, SamplingParams
 from rtl_core.episodes.conversation import Conversation
@@ -30,12 +29,11 @@ from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.history.records import Conditions, MessageRecord, StoredRollout
 from rtl_core.prompting.hints import feedback
 from rtl_core.prompting.templates import build_messages
-from rtl_core.reporting.figures.episodes import compared_table
 from rtl_core.reporting.transcript import transcript_view
 from rtl_core.rollouts import batch as batches
 from rtl_core.rollouts.batch import Batch, rollout_seed, sampler_of, sampling_of, seed_place
 from rtl_core.rollouts.evaluation import EvaluationPlan, evaluation_batch, plan_evaluation
-from rtl_core.run.conversation_pool import ConversationPool, open_conversation_pool
+from rtl_core.run.graders import ConversationPool, open_conversation_pool
 from rtl_core.run.session import Session
 from rtl_core.types.answer import Answer
 from rtl_core.types.rollout import Rollout
@@ -47,16 +45,16 @@ class Player:
     """How problems are answered."""
 
     policy: Callable[[Batch, str, int], Policy] | None
-    """Makes whoever plays one conversation, from the batch, the problem's id and the sample's index. None: the session's own policy gives
+    """Creates the policy of one conversation from the batch, the problem's id and the sample's index. None: the session's own policy gives
     single-shot answers, as in any evaluation."""
     pool: ConversationPool
     agentic: bool
-    """In episodes, or in one turn."""
+    """Whether problems are answered in episodes; otherwise in one turn."""
 
 
 @asynccontextmanager
 async def players(session: Session) -> AsyncIterator[list[tuple[EvaluationPlan, Player]]]:
-    """The evaluations of a run that evaluates, and who answers: the model in one turn and, if the run is agentic, in episodes."""
+    """Yield the evaluations of an evaluation run with their players: the model in one turn and, if the run is agentic, in episodes."""
     held, bounds = session.config.evaluation, session.config.episode
     plan = plan_evaluation(session, "student", 0)
     policy: Callable[[Batch, str, int], Policy] = partial(sampling_policy, session)
@@ -73,7 +71,7 @@ async def players(session: Session) -> AsyncIterator[list[tuple[EvaluationPlan, 
 
 
 def sampling_policy(session: Session, batch: Batch, problem_id: str, sample: int) -> Conversation:
-    """The model that a batch is sampled from, in one conversation. To be called where the session's loop runs, and used in another thread."""
+    """Return the batch's policy for one conversation. Call it in the session's event loop and use the result in another thread."""
     config, policy, loop = session.config, session.policy, asyncio.get_running_loop()
     max_tokens, temperature, top_p = sampling_of(config, batch)
     weights = sampler_of(session, batch, problem_id)
@@ -90,17 +88,19 @@ def sampling_policy(session: Session, batch: Batch, problem_id: str, sample: int
     return Conversation(policy.chat, ask, policy.context)
 
 
-def grader_between(session: Session, batch: Batch, problem_id: str) -> Judge:
-    """What the run's grader says between two attempts of a group; equal answers are graded once, and not again with the group. To be
-    called where the session's loop runs, and used in another thread. The judge raises InfrastructureError where grading itself fails."""
+def judge_between_attempts(session: Session, batch: Batch, problem_id: str) -> Judge:
+    """Return a judge that gives the run grader's feedback between two attempts; equal answers are graded once, and not again with the group.
+
+    Call it in the session's event loop and use the judge in another thread. It raises InfrastructureError if grading itself fails.
+    """
     loop = asyncio.get_running_loop()
-    asked: dict[str, asyncio.Task[list[Verdict]]] = {}
+    tasks: dict[str, asyncio.Task[list[Verdict]]] = {}
 
     async def grade(answer: Answer) -> Verdict:
-        name = repr(answer)  # as JSON it may hold what UTF-8 cannot: half a surrogate pair
-        if name not in asked:
-            asked[name] = loop.create_task(batches.verdicts_on(session, batch, problem_id, [answer]))
-        return (await asked[name])[0]
+        name = repr(answer)  # not JSON: an answer may contain unpaired surrogates
+        if name not in tasks:
+            tasks[name] = loop.create_task(batches.verdicts_on(session, batch, problem_id, [answer]))
+        return (await tasks[name])[0]
 
     def judge(answer: Answer) -> str | None:
         verdict = asyncio.run_coroutine_threadsafe(grade(answer), loop).result()
@@ -110,7 +110,7 @@ def grader_between(session: Session, batch: Batch, problem_id: str) -> Judge:
 
 
 async def answer(session: Session, batch: Batch, problem_id: str) -> None:
-    """Have what is missing of one group answered: in one turn each or, in a run that trains on episodes, in episodes. Raises what `play` raises."""
+    """Sample the missing answers of one group: in one turn each or, in a run that trains on episodes, in episodes. Raises what `play` raises."""
     pool = session.policy.conversations
     if pool is None:
         await batches.sample(session, batch, problem_id)
@@ -119,16 +119,16 @@ async def answer(session: Session, batch: Batch, problem_id: str) -> None:
 
 
 async def play(session: Session, batch: Batch, problem_id: str, player: Player) -> None:
-    """Have what is missing of one group answered.
+    """Sample the missing answers of one group in conversations.
 
-    Raises BackendUnavailableError and what `grade` raises where the sandbox or the grading between attempts fails; the turns so far are recorded,
-    and a repeat goes on from them.
+    Raises BackendUnavailableError, and what `grade` raises if the sandbox or the grading between attempts fails; the turns so far are recorded,
+    and a retry resumes from them.
     """
     policy_of = player.policy
-    assert policy_of is not None, "it is asked for a conversation"
+    assert policy_of is not None, "the player has a policy of its own"
     missing = [sample for sample in range(batch.group_size) if (problem_id, sample) not in batch.rollouts]
     loop = asyncio.get_running_loop()
-    judge = grader_between(session, batch, problem_id) if session.config.episode.attempts > 1 else None
+    judge = judge_between_attempts(session, batch, problem_id) if session.config.episode.attempts > 1 else None
 
     async def one(sample: int) -> Rollout:
         rollout = batch.rollout(session.run, problem_id, sample, (), SampledAnswer([], [], "stop", ""))
@@ -143,14 +143,14 @@ async def play(session: Session, batch: Batch, problem_id: str, player: Player) 
     with batch.clock.measure("sample"):
         done = await asyncio.gather(*map(one, missing), return_exceptions=True)
     rollouts = [found for found in done if isinstance(found, Rollout)]
-    batch.take_up(map(StoredRollout, rollouts))
+    batch.add(map(StoredRollout, rollouts))
     session.recorder.put("record_rollouts", rollouts)
     failed = [found for found in done if isinstance(found, BaseException)]
     for error in failed:
-        if type(error) is not InfrastructureError:  # the service's are others
+        if type(error) is not InfrastructureError:  # errors of the service are subclasses
             raise error
     if failed:
-        batches.grading_failed(session, batch, problem_id, f"an episode of {problem_id} broke off: {failed[0]}")
+        batches.grading_failed(session, batch, problem_id, f"an episode of {problem_id} failed: {failed[0]}")
 
 
 def _converse(
@@ -162,10 +162,12 @@ def _converse(
     known: Sequence[MessageRecord],
     record: Callable[[int, Turn], None],
 ) -> Rollout:
-    """The rollout with what its conversation gave. `known` are the messages of it that are recorded."""
+    """Play one conversation and return its rollout. `known`: its messages that are already recorded."""
     problem, turns, place = session.problems[rollout.problem_id], to_turns(known), len(known)
     prompt, template = session.prompts.get(problem.id), session.config.prompting.template
-    single_shot = prompt.messages if prompt else build_messages(problem, template)  # of an endpoint no token is counted
+    single_shot = (
+        prompt.messages if prompt else build_messages(problem, template)
+    )  # an endpoint has no tokenized prompt
 
     def on_turn(turn: Turn) -> None:
         nonlocal place
@@ -176,14 +178,17 @@ def _converse(
     if not player.agentic:
         if not turns:
             started = time.monotonic()
-            # Without tools a model may write calls all the same.
+            # A model may write tool calls even though it was given no tools.
             reply = replace(policy.reply(single_shot, (), session.config.episode.tokens), calls=())
             on_turn(Turn(reply, (), time.monotonic() - started))
         reply = turns[0].reply
         return rollout.model_copy(update={"text": reply.text, "stop_reason": "length" if reply.cut else "stop"})
-    assert player.pool.executor is not None, "the pool is one with tools"
+    assert player.pool.executor is not None, "the pool was opened with tools"
     if session.config.learning.permute_results and rollout.purpose == "train":
-        problem = problem.model_copy(update={"context": _other_files(session, rollout)})
+        # A control experiment: the files of another problem, always the same one for a rollout.
+        others = [other for other in session.loaded.train if other.id != rollout.problem_id]
+        rng = random.Random(f"permute-results/{session.config.run.seed}/{rollout.key}")
+        problem = problem.model_copy(update={"context": rng.choice(others).context})
     bounds = session.config.episode
     opening = single_shot if bounds.whole_answers else None
     episode = Episode(problem, player.pool.executor, bounds, list(turns), judge=judge, opening=opening)
@@ -194,27 +199,14 @@ def _converse(
         found |= asdict(policy.played(episode.messages, definitions(episode.tools.offered)))
         if session.trains and not found["tokens_T"]:
             raise PolicyError(
-                f"the prompt of an episode on {problem.id} leaves no room for an answer within the context of {policy.context} tokens",
-                "choose a model with a longer context, or set episode.explain = false for one that was trained without instructions",
+                f"the prompt of an episode on {problem.id} leaves no room for an answer in the context of {policy.context} tokens",
+                "choose a model with a longer context, or set episode.explain = false for a model trained without instructions",
             )
     return rollout.model_copy(update=found)
 
 
-def _other_files(session: Session, rollout: Rollout) -> dict[str, str]:
-    """The files of another training problem, always the same one for a rollout (`learning.permute_results`)."""
-    others = [problem for problem in session.loaded.train if problem.id != rollout.problem_id]
-    return random.Random(f"permute-results/{session.config.run.seed}/{rollout.key}").choice(others).context
-
-
-def table(session: Session, episodes: EvaluationPlan) -> Table:
-    """pass@1 single-shot and of an evaluation in episodes, with what they cost."""
-    record = session.history.evaluation(episodes.key(session.run))
-    assert record is not None, "it was made"
-    return compared_table(session.history, record)
-
-
 def shown(episode: Episode) -> RenderableType:
-    """The transcript of an episode that is not recorded."""
+    """Return the transcript of an episode that is not recorded."""
     messages: list[MessageRecord] = []
     for turn in episode.turns:
         messages += to_messages("", len(messages), turn)

@@ -1,8 +1,8 @@
-"""Stored rollouts graded again, by other tools or with another seed: what would they have been told?
+"""Regrading: grade stored rollouts again, with other tools or another seed.
 
-The answers come from the history and the problems from the run as it was, so neither the data set nor the Tinker service is needed.
-What training saw stays as it is; new verdicts are kept under a label, and repeating a label does only what is missing. The verdict
-cache is not asked: a regrading with the run's own tools shows whether verdicts hold.
+Answers and problems come from the history, so neither the data set nor the Tinker service is needed. The verdicts used in training
+stay as they are; new ones are stored under a label, and repeating a label grades only what is missing. The verdict cache is not
+used: regrading with the run's own tools shows whether verdicts are reproducible.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from rich.table import Table as RichTable
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError
-from rtl_core.grading.executors import Executor
 from rtl_core.grading.grader import Grader, grade_all
 from rtl_core.grading.limits import KnownGood
 from rtl_core.history.store import History
@@ -51,7 +50,7 @@ _COLUMNS: list[tuple[str, Align]] = [
 
 @define(eq=False)
 class Regrading:
-    """A regrading under way."""
+    """A regrading in progress."""
 
     run: str
     label: str
@@ -60,16 +59,16 @@ class Regrading:
     pool: ThreadPoolExecutor
     problems: dict[str, Problem]
     waiting: dict[str, list[str]]
-    """Problem id -> rollouts that have no verdict under the label yet."""
+    """Mapping of problem id to rollouts that have no verdict under the label yet."""
     known: int
-    """Rollouts that had one before."""
+    """Number of rollouts that already had one."""
     failed: Counter[str] = field(factory=Counter)
-    """Why grading itself failed -> of how many rollouts."""
+    """Mapping of why grading itself failed to the number of rollouts."""
 
     async def grade(self, problem_id: str) -> None:
         """Grade one problem's waiting rollouts and record their verdicts. Equal texts are graded once.
 
-        Where grading itself fails, the rollout is left for a repetition and counted in `failed`.
+        If grading itself fails, the rollout is counted in `failed` and left for a repeat.
         """
         problem, wanted = self.problems[problem_id], set(self.waiting[problem_id])
         by_text = await asyncio.to_thread(texts_of, self.history, self.run, problem_id, wanted)
@@ -84,7 +83,7 @@ class Regrading:
             await asyncio.to_thread(self.history.record_regrades, self.label, rows)
 
     def in_words(self) -> str:
-        """One line: how many verdicts, and how many of them changed."""
+        """One line: number of verdicts, and how many of them changed."""
         (n,) = self.history.query(_COUNT, {"label": self.label, "run": self.run}).to_pylist()
         return (
             f"{self.label}: {counted(n['graded'], 'rollout')} graded again, {counted(n['changed'], 'verdict')} changed; "
@@ -92,7 +91,7 @@ class Regrading:
         )
 
     def changes(self) -> RichTable:
-        """Which verdicts became which, with one rollout of each to look at."""
+        """Table of changed verdicts, with an example rollout of each change."""
         found = self.history.query(_CHANGES, {"label": self.label, "run": self.run}).to_pylist()
         rows = [[str(value) for value in row.values()] for row in found] or [["none"]]
         return rich_table(Table("", "Verdicts that changed", "", _COLUMNS, rows))
@@ -110,8 +109,8 @@ def open_regrading(
     """Prepare to grade rollouts of a stored run again, with executor, image and seed of `config.grading`.
 
     Args:
-        label: names the regrading; by default executor, tools and seed.
-        cluster: runs the jobs in place of an executor of our own; it is closed at the end, so that jobs under way end.
+        label: name of the regrading; derived from executor, tools and seed by default.
+        cluster: runs the jobs instead of a local executor; it is closed at the end, which ends running jobs.
 
     Raises:
         HistoryError: the run holds no graded rollout of that choice.
@@ -124,19 +123,15 @@ def open_regrading(
         stack.callback(executor.close)
         grader = grader_of(config, executor, KnownGood(*history.cpu_of_known_good()))
         stack.callback(grader.close)
-        label = label or label_of(executor, config.grading.seed)
+        if not label:
+            tools = hashlib.sha256(repr(sorted(executor.tools().items())).encode()).hexdigest()[:8]
+            label = f"{executor.name}-{tools}-seed{config.grading.seed}"
         chosen = choice.of(history, run)
         if not chosen:
             raise HistoryError(f"run {run!r} has no graded rollout of that kind", "see `rtl-distill query outcomes`")
         done = set(history.query(_DONE, {"label": label, "run": run}).column("rollout").to_pylist())
         known = sum(rollout in done for rollouts in chosen.values() for rollout in rollouts)
-        left = {name: [one for one in rollouts if one not in done] for name, rollouts in chosen.items()}
+        left = {name: [rollout for rollout in rollouts if rollout not in done] for name, rollouts in chosen.items()}
         waiting = {name: rollouts for name, rollouts in left.items() if rollouts}
         problems = problems_as_recorded(history, run, waiting)
         yield Regrading(run, label, history, grader, pool, problems, waiting, known)
-
-
-def label_of(executor: Executor, seed: int) -> str:
-    """A label that tells one set of tools and seed from another."""
-    tools = hashlib.sha256(repr(sorted(executor.tools().items())).encode()).hexdigest()[:8]
-    return f"{executor.name}-{tools}-seed{seed}"

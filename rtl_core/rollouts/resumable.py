@@ -1,7 +1,7 @@
-"""Many items, worked off by a command that may be stopped and repeated: `audit`, `grade`, `regrade` and `validate`.
+"""Shared parts of commands that process many items and may be stopped and repeated: `audit`, `grade`, `regrade` and `validate`.
 
-Each leaves out what is known already, so that a repetition does what is missing. Shared are the choice among a run's rollouts, how
-many items are at work at one time, what is told meanwhile, when found rows are written, and how it ends.
+Each skips items that are already done. Shared are the choice among a run's rollouts, limited concurrency, progress lines,
+periodic writes, and the end of threads.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Item = TypeVar("Item")
 Row = TypeVar("Row")
 
 TELL_S = 30.0
-"""How often a line tells what is at work: a few slow items may take most of the time."""
+"""Seconds between log lines that name the items in progress: a few slow items may take most of the time."""
 WRITE_EVERY_S = 5.0
 END_S = 1.0
-"""How long threads are waited for once the executor is closed."""
+"""Seconds to wait for threads after the executor is closed."""
 
-# Deterministic when cut short: which rollouts come first does not depend on how often one asks.
+# The order is deterministic, so that a limit always chooses the same rollouts.
 _CHOSEN = """
 SELECT r.rollout, r.problem_id FROM rollouts r JOIN verdicts v USING (rollout)
 WHERE r.run = $run AND ($purpose = 'all' OR r.purpose = $purpose) AND r.step BETWEEN $first_step AND $last_step
@@ -45,7 +45,7 @@ _TEXTS = "SELECT rollout, text FROM rollouts WHERE run = $run AND problem_id = $
 
 
 class Choice(BaseModel):
-    """Which of a run's graded rollouts are looked at."""
+    """Which of a run's graded rollouts to process."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     purpose: Literal["all", "train", "evaluation"] = "all"
@@ -53,10 +53,10 @@ class Choice(BaseModel):
     first_step: int = Field(default=0, ge=0)
     last_step: int = Field(default=2**31 - 1, ge=0)
     most: int = Field(default=2**31 - 1, ge=1)
-    """How many rollouts at most."""
+    """Maximum number of rollouts."""
 
     def of(self, history: History, run: str, *, passed: bool = False) -> dict[str, list[str]]:
-        """Problem id -> rollouts; with `passed` those alone that passed."""
+        """Mapping of problem id to rollouts; with `passed` only those that passed."""
         chosen: dict[str, list[str]] = defaultdict(list)
         asked = {"run": run, "passed": passed, **self.model_dump()}
         for row in history.query(_CHOSEN, asked).to_pylist():
@@ -68,15 +68,15 @@ ALL = Choice()
 
 
 def problems_as_recorded(history: History, run: str, wanted: Collection[str] | None = None) -> dict[str, Problem]:
-    """The wanted problems (None: all) by id as the run had them, in order of split and curriculum. HistoryError where one is lost."""
-    records = {one.problem_id: one.record for one in history.problems_of(run)}
+    """Mapping of id to the wanted problems (None: all) as recorded, in order of split and curriculum. HistoryError if one is missing."""
+    records = {row.problem_id: row.record for row in history.problems_of(run)}
     if lost := sorted(set(wanted or ()) - records.keys()):
         raise HistoryError(f"{history.path} has lost problem {lost[0]!r} of run {run!r}", "restore it from a snapshot")
-    return {name: Problem.model_validate(one) for name, one in records.items() if wanted is None or name in wanted}
+    return {name: Problem.model_validate(row) for name, row in records.items() if wanted is None or name in wanted}
 
 
 def texts_of(history: History, run: str, problem_id: str, wanted: Collection[str]) -> dict[str, list[str]]:
-    """Text -> rollouts that hold it, of those of one problem's rollouts that are wanted."""
+    """Mapping of text to rollouts with that text, among the wanted rollouts of one problem."""
     found: dict[str, list[str]] = defaultdict(list)
     for row in history.query(_TEXTS, {"run": run, "problem_id": problem_id}).to_pylist():
         if row["rollout"] in wanted:
@@ -85,64 +85,62 @@ def texts_of(history: History, run: str, problem_id: str, wanted: Collection[str
 
 
 def refuse_failed(what: str, items: str, failed: Counter[str]) -> None:
-    """Raises InfrastructureError where something failed: `what` it was, and why (`failed`) for how many `items`."""
+    """Raise InfrastructureError if `what` failed for some `items`; `failed` maps the reason to their number."""
     if failed:
         ((why, _),) = failed.most_common(1)
-        raise InfrastructureError(
-            f"{what} failed for {failed.total()} {items}: {why}", "the same command tries them again"
-        )
+        raise InfrastructureError(f"{what} failed for {failed.total()} {items}: {why}", "the same command retries them")
 
 
 @define(eq=False)
 class Tally:
-    """How far the work is: `done` of `total` things called `label`."""
+    """Progress of the work: `done` of `total` items called `label`."""
 
     label: str
     total: int
     done: int = 0
 
     def advance(self, count: int = 1) -> None:
-        """So many more are done."""
+        """Add to the number of finished items."""
         self.done += count
         progress.get().advance(self.label, self.done, self.total)
 
 
-async def work_off(
+async def process_all(
     items: Iterable[Item],
     work: Callable[[Item], Awaitable[object]],
     tally: Tally,
     *,
-    at_once: int,
+    concurrency: int,
     name: Callable[[Item], str] = str,
     size: Callable[[Item], int] = lambda _: 1,
 ) -> None:
-    """Await `work(item)` for every item, in order and at most `at_once` at one time; items are taken as places become free.
+    """Await `work(item)` for every item, in order and at most `concurrency` at a time. Items are taken as workers become free.
 
     Args:
         tally: advanced by `size(item)` when an item is done.
-        name: what an item is called in the line that tells from time to time what is at work.
+        name: name of an item in the periodic log line.
 
-    Raises the first error, after cancelling what is under way.
+    Raises the first error, after cancelling the others.
     """
-    left, at_work = iter(items), AtWork()
+    remaining, at_work = iter(items), AtWork()
 
-    async def one_after_another() -> None:
-        for item in left:
+    async def worker() -> None:
+        for item in remaining:
             with at_work.item(name(item)):
                 await work(item)
             tally.advance(size(item))
 
     def tell() -> None:
         if words := at_work.in_words():
-            progress.get().line(f"{tally.done} of {tally.total} {tally.label}; at work: {words}")
+            progress.get().line(f"{tally.done} of {tally.total} {tally.label}; in progress: {words}")
 
     async with at_intervals(TELL_S, tell):
-        await all_of(one_after_another() for _ in range(at_once))
+        await all_of(worker() for _ in range(concurrency))
 
 
 @define(eq=False)
-class NowAndThen(Generic[Row]):
-    """Collects rows and writes them every few seconds; whoever makes it calls `flush` at the end, also when cut short."""
+class PeriodicWriter(Generic[Row]):
+    """Collects rows and writes them every few seconds. The owner calls `flush` at the end, also on errors."""
 
     write: Callable[[list[Row]], Awaitable[object]]
     _rows: list[Row] = field(factory=list)
@@ -154,7 +152,7 @@ class NowAndThen(Generic[Row]):
             await self.flush()
 
     async def flush(self) -> None:
-        """Write what came since the last write."""
+        """Write the collected rows."""
         self._written_at = time.monotonic()
         rows, self._rows = self._rows, []
         if rows:
@@ -163,9 +161,9 @@ class NowAndThen(Generic[Row]):
 
 @contextmanager
 def daemon_threads(executor: Executor) -> Iterator[Callable[..., Awaitable[Any]]]:
-    """Yields `call(function, *arguments)`, which runs a function on a thread of its own. At the end of the block the executor is closed.
+    """Yield `call(function, *arguments)`, which runs a function in a thread of its own. The executor is closed at the end of the block.
 
-    An answer that hangs holds up neither an interrupt nor the end of the process: simulations end with their executor, and the
+    An answer that hangs blocks neither an interrupt nor the end of the process: simulations end with their executor, and the
     threads are daemons.
     """
     threads: set[threading.Thread] = set()

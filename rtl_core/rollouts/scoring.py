@@ -1,8 +1,8 @@
-"""The teacher's word on a group: who scores an answer, behind which prompt, and what is recorded of it.
+"""Teacher scores of a group: which weights score an answer, after which prompt, and what is recorded.
 
-The teacher is a model of the configuration, which reads the prompt that the student read; or, with the algorithm `self_distillation`, the
-student itself, which reads a prompt with a hint (prompting/hints.py). A hint lives in this file alone: what is recorded as a rollout's
-prompt, and trained under, is what the answer was sampled from.
+The teacher is a configured model that reads the student's prompt or, with the algorithm `self_distillation`, the student itself, which
+reads a prompt with a hint (prompting/hints.py). Only this file uses hints: the recorded prompt of a rollout, which is also trained on, is
+the one that the answer was sampled from.
 """
 
 from __future__ import annotations
@@ -28,22 +28,21 @@ from rtl_core.run.session import Session
 
 @dataclass(frozen=True)
 class Scorer:
-    """What scores one answer."""
+    """The weights that score one answer, and the prompt they read."""
 
     weights: Weights
     prompt_P: Sequence[int]
     name: str
-    """The model, or the saved weights, by whose price the scoring is paid."""
+    """The model or saved weights whose price applies."""
     hint: str | None = None
-    """What the prompt holds beyond the answer's own."""
+    """Name of the hint that the prompt contains."""
 
 
 async def score(session: Session, batch: Batch, problem_id: str) -> None:
-    """The teacher's log-probabilities of one group's tokens.
+    """Record the teacher's log-probabilities of one group's tokens.
 
-    An episode is scored as one sequence; what the teacher says of tokens that tools gave is not kept: 0 stands there.
-
-    Of a self-teacher answers without a hint are left without scores. The teacher's choices are in memory alone: a resumed step asks again.
+    An episode is scored as one sequence; at tokens from tools the scores are set to 0. With a self-teacher, answers without a hint get no
+    scores. The teacher's choices are kept only in memory: a resumed step asks for them again.
     """
     backend, learning = session.policy.backend, session.config.learning
     k = learning.asked_choices
@@ -58,12 +57,12 @@ async def score(session: Session, batch: Batch, problem_id: str) -> None:
     asked = [
         (stored, scorer)
         for stored in batch.group(problem_id)
-        if stored.rollout.tokens_T  # of an empty answer there is nothing to say
+        if stored.rollout.tokens_T  # an empty answer has no scores
         and (stored.teacher is None or (k and stored.teacher.choices is None))
         and (scorer := scorer_of(session, batch, stored)) is not None
     ]
     with batch.clock.measure("score"):
-        # Equal answers behind one prompt have equal scores.
+        # Equal answers to one prompt have equal scores.
         texts = [(by.weights, tuple(by.prompt_P), stored.rollout.tokens_T) for stored, by in asked]
         distinct = list(dict.fromkeys(texts))
         scores = dict(zip(distinct, await asyncio.gather(*(ask(*text) for text in distinct)), strict=True))
@@ -92,7 +91,7 @@ async def score(session: Session, batch: Batch, problem_id: str) -> None:
 
 
 def scorer_of(session: Session, batch: Batch, stored: StoredRollout) -> Scorer | None:
-    """Who scores an answer of a batch; None where the student is its own teacher and there is no hint for it."""
+    """Return the scorer of an answer; None if the student is its own teacher and there is no hint for the answer."""
     if not session.config.learning.self_taught:
         teacher = teacher_of(session, stored.rollout.problem_id)
         return Scorer(Weights.of_teacher(teacher), stored.rollout.prompt_P, teacher)
@@ -104,21 +103,21 @@ def scorer_of(session: Session, batch: Batch, stored: StoredRollout) -> Scorer |
 
 
 def _own_weights(session: Session, batch: Batch) -> str | None:
-    """The weights that score as their own teacher; None: the untrained student's."""
+    """Return the student's weights that serve as its teacher; None: the untrained student's."""
     learning = session.config.learning
     if learning.self_weights == "current":
         return batch.sampler_path
     first = learning.warm_start_steps
     if first and first not in session.weights.sampler_paths:
         raise PolicyError(
-            f"the weights after the warm start ({first} steps), which score as their own teacher, are not known",
+            f"the weights after the warm start ({first} steps), which are the self-teacher, are not in the history",
             'set learning.self_weights = "current" with --accept-changes',
         )
     return session.weights.sampler_paths.get(first)
 
 
 def _hint(session: Session, batch: Batch, stored: StoredRollout) -> tuple[str, list[int]] | None:
-    """The hint for an answer, by name, and the prompt with it; None where there is none or it does not fit."""
+    """Return the name of the hint for an answer and the prompt with it; None if there is none or it does not fit."""
     problem_id = stored.rollout.problem_id
     problem, messages = session.problems[problem_id], session.prompts[problem_id].messages
     if session.config.learning.self_hint == "golden":

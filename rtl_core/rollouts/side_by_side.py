@@ -1,4 +1,4 @@
-"""Work side by side: several things at once, and steps as a pipeline, of which the next are prepared while one is trained."""
+"""Concurrency: several coroutines at once, and a pipeline of steps in which the next ones are prepared while one is trained."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Reason = TypeVar("Reason")
 
 
 async def all_of(work: Iterable[Coroutine[Any, Any, Found]]) -> list[Found]:
-    """What all return, awaited at once; the first failure cancels the others and is raised as it is."""
+    """Run all concurrently and return their results. The first failure cancels the others and is raised without a group around it."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one) for one in work]
@@ -22,7 +22,7 @@ async def all_of(work: Iterable[Coroutine[Any, Any, Found]]) -> list[Found]:
         first: BaseException = errors
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
-        # The user's message is in the error, not in the group around it.
+        # The message for the user is in the error, not in its group.
         raise first from None
     return [task.result() for task in tasks]
 
@@ -36,22 +36,22 @@ async def in_order(
     stop: Callable[[int], Reason | None],
     ahead: int,
 ) -> Reason | None:
-    """Prepare and finish all items, and do what comes after each; or stop when `stop` says why.
+    """Prepare and finish all items, with `after` following each, until `stop` returns a reason.
 
-    Item i is prepared from when item i − n − 1 is finished (n is `ahead`), and items are finished strictly in order, one at a time.
-    So whatever item i is prepared from, at most n finishes come between. With n = 0 nothing overlaps.
+    With n = `ahead`, item i is prepared as soon as item i − n − 1 is finished, and items are finished strictly in order, one at a time.
+    So at most n items are finished between the start of a preparation and its own finish. With n = 0 nothing overlaps.
 
     Args:
-        prepare: may run for `ahead` + 1 items at once; what it returns goes to `finish` and `after`.
-        finish: runs for one item after the other.
-        after: follows each `finish`. With `ahead` 0 it ends before the next item is begun.
-        stop: asked before each item is begun, with the number of those that are under way: why no more should begin, or None.
+        prepare: runs for up to `ahead` + 1 items concurrently; its result goes to `finish` and `after`.
+        finish: runs for one item at a time.
+        after: runs after each `finish`. With `ahead` 0 it ends before the next item starts.
+        stop: called before each item starts, with the number of items in progress; returns why no more should start, or None.
 
     Returns:
-        The reason of `stop`: what was being prepared is prepared to its end (it is paid for), and not finished. None at the end.
+        The reason from `stop`, or None. Items in preparation are prepared completely (they are paid for) but not finished.
 
     Raises:
-        The first error in the order of the items; what was being prepared of later ones is cancelled.
+        The first error in the order of the items; preparations of later ones are cancelled.
     """
     waiting = deque(items)
     under_way: deque[asyncio.Future[Prepared]] = deque()

@@ -1,6 +1,6 @@
-"""The validation of a session's problems: what the history knows already, what is done now, what is unfit.
+"""Validation of a session's problems: results from the history, new ones, and the problems that are unfit.
 
-Records go to the history in few writes; what a crash takes is validated again, under the same keys.
+Records are written in few transactions; those lost in a crash are validated again, under the same keys.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from attrs import define, field
 
@@ -17,50 +16,48 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
 from rtl_core.observe.progress import progress
 from rtl_core.reporting.text import counted
-from rtl_core.rollouts.resumable import NowAndThen
+from rtl_core.rollouts.resumable import PeriodicWriter
+from rtl_core.run.session import Session
 from rtl_core.types.problem import Problem
 from rtl_core.validation.found_golden import MIN_AGREEING, find_golden, teacher_samples, with_golden
 from rtl_core.validation.level import Level, full_level, golden_digest, quick_level, tools_key
 from rtl_core.validation.validate import unsupported, validate_problem
 
-if TYPE_CHECKING:
-    from rtl_core.run.session import Session
-
 ATTEMPTS = 3
-"""How often the executor may fail on one problem before the problem is left out of this run."""
+"""Number of executor failures on one problem after which it is left out of this run."""
 STEPS_AHEAD = 2
-"""How many steps' problems are validated beside the one that is being prepared."""
+"""Number of further steps whose problems are validated while one is prepared."""
 
 
 @define(eq=False)
 class Survey:
-    """A validation under way. `records` maps problem ids to what was found, now or before."""
+    """A validation in progress. `records` maps problem ids to results, new or from the history."""
 
     session: Session
     level: Level
     records: dict[str, ValidationRecord] = field(factory=dict)
     known: int = 0
-    """How many records were taken from the history."""
+    """Number of records from the history."""
     samples: dict[str, list[str]] = field(factory=dict)
-    """Problem fingerprint -> the teacher's stored samples that passed."""
-    found: NowAndThen[ValidationRecord] = field(init=False)
-    """What was found now, on its way to the history."""
+    """Mapping of problem fingerprint to the teacher's stored samples that passed."""
+    writer: PeriodicWriter[ValidationRecord] = field(init=False)
+    """Writes new records to the history."""
     _failures: Counter[str] = field(factory=Counter)
 
     def __attrs_post_init__(self) -> None:
         session = self.session
-        self.found = NowAndThen(partial(session.recorder.call, session.history.record_validation, session.run))
+        self.writer = PeriodicWriter(partial(session.recorder.call, session.history.record_validation, session.run))
 
     @property
     def waiting(self) -> list[str]:
-        """Ids of the problems that nothing is known of yet, in the session's order."""
+        """Ids of the problems without a record, in the session's order."""
         return [problem_id for problem_id in self.session.problems if problem_id not in self.records]
 
     async def validate(self, problem_id: str) -> None:
         """Validate one problem in the session's pool.
 
         Raises:
-            InfrastructureError: the executor failed for the first or second time on it; worth trying again.
+            InfrastructureError: the executor failed on it for the first or second time; retry.
         """
         loop = asyncio.get_running_loop()
         problem = self.session.problems[problem_id]
@@ -70,22 +67,19 @@ class Survey:
             self._failures[problem_id] += 1
             if self._failures[problem_id] < ATTEMPTS:
                 raise
-            # One problem that the executor chokes on must not end the run. Nothing is stored: a later run tries again.
-            self.records[problem_id] = self._given_up(problem, error)
+            # One problem on which the executor fails must not end the run. Nothing is stored: a later run tries again.
+            executor = self.session.graders.grader.executor
+            reason = f"the executor failed {ATTEMPTS} times: {error.message}"
+            self.records[problem_id] = ValidationRecord(
+                fingerprint=problem.fingerprint,
+                tools_key=tools_key(executor.name, executor.tools(), self.level),
+                problem_id=problem.id,
+                status="unsupported",
+                evidence={"reason": reason, "source": problem.source, "family": problem.family},
+            )
         else:
             self.records[problem_id] = record
-            await self.found.add(record)
-
-    def _given_up(self, problem: Problem, error: InfrastructureError) -> ValidationRecord:
-        executor = self.session.graders.grader.executor
-        reason = f"the executor failed {ATTEMPTS} times: {error.message}"
-        return ValidationRecord(
-            fingerprint=problem.fingerprint,
-            tools_key=tools_key(executor.name, executor.tools(), self.level),
-            problem_id=problem.id,
-            status="unsupported",
-            evidence={"reason": reason, "source": problem.source, "family": problem.family},
-        )
+            await self.writer.add(record)
 
     def _validate(self, problem: Problem) -> ValidationRecord:
         """Validate with the golden answer, or with one found among the teacher's stored samples."""
@@ -100,15 +94,14 @@ class Survey:
         return record.model_copy(update={"evidence": {**record.evidence, "found_golden": sought}})
 
     def serves(self, record: ValidationRecord, problem: Problem) -> bool:
-        """Whether a stored record is about the same golden answer, which the fingerprint leaves out, or, without one, about the
-        same number of samples."""
+        """Whether a stored record is for the same golden answer (not part of the fingerprint) or, without one, the same number of samples."""
         if problem.golden is None and (samples := len(self.samples.get(problem.fingerprint, []))) >= MIN_AGREEING:
             return (record.evidence.get("found_golden") or {}).get("samples") == samples
         golden = record.evidence.get("golden") or {}
         return golden.get("source") != "found" and golden.get("digest") == golden_digest(problem)
 
     def mark_unfit(self) -> None:
-        """Take every problem out of the session that may not train or evaluate, with the reason."""
+        """Exclude every problem from the session that may not train or evaluate, with the reason."""
         session, config = self.session, self.session.config.problems
         train = {problem.id for problem in session.loaded.train} if config.weak_ceiling else set()
         for problem_id, record in self.records.items():
@@ -121,56 +114,56 @@ class Survey:
             session.unfit.setdefault(problem_id, reason)
 
     def in_words(self) -> str:
-        """How many problems were found to be what."""
+        """Number of problems by status, in words."""
         found = {status: count for status, count in self.summary().items() if status != "known"}
         return ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in found.items()) or "nothing"
 
     def summary(self) -> dict[str, int]:
-        """Status -> problems, and `known`: how many of them the history already held."""
+        """Mapping of status to number of problems; `known`: how many of them were in the history."""
         counts: Counter[str] = Counter(record.status for record in self.records.values())
         return {**{status: counts[status] for status in VALIDATION_STATUSES if counts[status]}, "known": self.known}
 
 
 @define(eq=False)
 class ValidationAhead:
-    """A validation under way, whose problems are asked for as they are needed. What turns out unfit leaves the session at once.
+    """Validates problems in the background before they are needed. Unfit ones are excluded from the session immediately.
 
     Attributes:
-        validate: validates one problem of the survey; the task that retries it.
-        at_once: how many problems are validated at one time; those that are waited for come first.
+        validate: the task that validates one problem of the survey, with retries.
+        concurrency: maximum number of problems validated at a time.
     """
 
     survey: Survey
     validate: Callable[[Survey, str], Awaitable[None]]
-    at_once: int
+    concurrency: int
     _tasks: dict[str, asyncio.Task[None]] = field(factory=dict)
     _slots: asyncio.Semaphore = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._slots = asyncio.Semaphore(self.at_once)
+        self._slots = asyncio.Semaphore(self.concurrency)
         self.survey.mark_unfit()
 
     def begin(self, problem_ids: Iterable[str]) -> None:
-        """Validate these in the background, after all that was begun before; what is known already costs nothing."""
+        """Start validating these in the background, after earlier ones. Problems that have a record are skipped."""
         for problem_id in problem_ids:
             if problem_id not in self.survey.records and problem_id not in self._tasks:
                 self._tasks[problem_id] = asyncio.create_task(self._one(problem_id))
 
     async def finished(self, problem_ids: Iterable[str]) -> None:
-        """Wait until these are validated; `session.unfit` names those that may not be used.
+        """Wait until these are validated; unfit ones are then in `session.unfit`.
 
         Raises what the validation of one of them raised.
         """
         wanted = list(problem_ids)
         self.begin(wanted)
-        await asyncio.gather(*(self._tasks[one] for one in wanted if one in self._tasks))
+        await asyncio.gather(*(self._tasks[name] for name in wanted if name in self._tasks))
 
     async def close(self) -> None:
-        """End what nobody waits for any more, and write what was found."""
+        """Cancel what is still running, and write the records."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        await self.survey.found.flush()
+        await self.survey.writer.flush()
 
     async def _one(self, problem_id: str) -> None:
         async with self._slots:
@@ -184,17 +177,17 @@ class ValidationAhead:
 
 
 def level_of_run(session: Session) -> Level:
-    """What is checked of each problem before it takes part in a run."""
+    """Level at which each problem is validated before a run uses it."""
     return quick_level(session.config.problems.validation_mutants, session.config.grading.seed)
 
 
 def begin(session: Session, level: Level) -> Survey:
-    """Open the validation of a session's problems, with what the history holds of it already.
+    """Start the validation of a session's problems with the records in the history.
 
-    A record of the full level serves the quick one as well.
+    A record of the full level also counts for the quick one.
     """
-    asked = any(problem.golden is None for problem in session.problems.values())
-    survey = Survey(session, level, samples=teacher_samples(session.history) if asked else {})
+    without_golden = any(problem.golden is None for problem in session.problems.values())
+    survey = Survey(session, level, samples=teacher_samples(session.history) if without_golden else {})
     executor = session.graders.grader.executor
     tools = executor.tools()
     keys = [tools_key(executor.name, tools, level)]
@@ -211,8 +204,8 @@ def begin(session: Session, level: Level) -> Survey:
 
 
 async def leave_out_unsupported(session: Session) -> None:
-    """Take the problems out of the session that cannot be graded here at all, and tell it. Nothing is simulated, and a weak harness
-    stays: a published benchmark counts its weak problems, too."""
+    """Exclude problems that cannot be graded here from the session, with a log line. Nothing is simulated, and problems with a weak
+    harness stay: a published benchmark counts them too."""
     loop = asyncio.get_running_loop()
     found: dict[str, list[str]] = defaultdict(list)
     for problem in session.usable(list(session.problems.values())):

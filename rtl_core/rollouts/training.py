@@ -1,4 +1,4 @@
-"""The train step: from which weights, with which λ, what it records, and what happens when the trainer disowns its answers."""
+"""The train step: its weights, its λ, its record, and what happens when trainer and sampler disagree."""
 
 from __future__ import annotations
 
@@ -17,20 +17,15 @@ from rtl_core.learning.schedule import controlled_weight, scheduled
 from rtl_core.observe.progress import progress
 from rtl_core.observe.usage import cost_metrics, spent_in_step
 from rtl_core.rollouts.batch import Batch
-from rtl_core.rollouts.curriculum_sampling import pool_metrics
 from rtl_core.rollouts.datums import algorithm_of, build_datums, datums_to_imitate, signal_share, trainer_tokens
 from rtl_core.rollouts.evaluation import passed_by_turn
-from rtl_core.rollouts.metrics import (
-    batch_metrics,
-    drift_metrics,
-    equal_difficulty_metrics,
-    warm_start_metrics,
-)
+from rtl_core.rollouts.metrics import batch_metrics, drift_metrics, equal_difficulty_metrics, warm_start_metrics
+from rtl_core.rollouts.planning import pool_metrics
 from rtl_core.run.session import Session
 
 
 async def take_start(session: Session) -> None:
-    """Set the weights that a session begins with, if they are not a fresh adapter's. A run begins once: what it noted stays."""
+    """Set the weights that a session starts with, unless it starts from a new adapter. The recorded start of a run never changes."""
     config, history = session.config, session.history
     record = history.existing_run(session.run)
     if record.start_state and record.start_sampler:
@@ -49,7 +44,7 @@ async def take_start(session: Session) -> None:
 async def train(session: Session, batch: Batch) -> None:
     """Train on a batch, save the weights, record the step.
 
-    Called again after a failure, it starts from the session's checkpoint: the step counts once, when its record is committed.
+    A retry starts from the session's checkpoint: the step counts once, when its record is committed.
 
     Raises:
         TrainerLostError: the service was restarted in between.
@@ -57,7 +52,7 @@ async def train(session: Session, batch: Batch) -> None:
     """
     config = session.config
     with batch.clock.measure("train"):
-        # Put back when the step is recorded; an error leaves it behind.
+        # Put back when the step is recorded; after an error it is discarded.
         trainer, session.weights.trainer = session.weights.trainer, None
         if trainer is None:
             before = session.weights.checkpoint.state_path if session.weights.checkpoint else None
@@ -68,12 +63,12 @@ async def train(session: Session, batch: Batch) -> None:
         if drift > config.learning.max_sampler_trainer_kl:
             raise SamplerDriftError(
                 f"step {batch.step + 1}: trainer and sampler differ by a KL of {drift:.3f} per token "
-                f"(limit {config.learning.max_sampler_trainer_kl}): the weights that sampled are not the ones that train",
-                "the state before this step is kept; lower learning.learning_rate or check the service, then "
-                f"`rtl-distill set-aside {session.run}` has the step sampled anew",
+                f"(limit {config.learning.max_sampler_trainer_kl}): the sampler's weights are not the trainer's",
+                "the state before this step is kept; lower learning.learning_rate or check the service, then run "
+                f"`rtl-distill set-aside {session.run}` so that the step is sampled again",
             )
         checkpoint = await trainer.save(f"{session.run}-{batch.step + 1:06d}", config.checkpoints.ttl_s)
-    # Since the step before was recorded, whose own record is part of it.
+    # Spent since the step before was recorded, including the commit of that record.
     store = session.recorder.take_spent()
     batch.clock.add("store", store.busy_s)
     batch.clock.add("store_waited", store.waited_s)
@@ -105,7 +100,7 @@ async def train(session: Session, batch: Batch) -> None:
 
 
 async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[dict[str, float], StepResult]:
-    """The update by rewards and the teacher's KL, on the student's own answers. Returns the step's metrics and what was trained on."""
+    """Update by rewards and the teacher's KL, on the student's own answers. Returns the step's metrics and the backend's result."""
     config = session.config
     kl_weight = kl_weight_of(session, batch.step)
     algorithm = algorithm_of(config, batch)
@@ -139,22 +134,22 @@ async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[d
 async def against_choices(
     trainer: Trainer, datums: Sequence[Datum], algorithm: DistributionDistillation
 ) -> tuple[list[Datum], int]:
-    """The datums of a cross entropy on the sampled tokens and the teacher's, and the tokens of the forward pass that weighs them."""
-    sent = [Datum(one.prompt_P, one.tokens_T, {}, np.asarray(one.inputs["teacher_tokens"], np.int64)) for one in datums]
-    found: Sequence[NDArray[np.float64] | None] = [None] * len(sent)
+    """Return datums for a cross entropy on the sampled tokens and the teacher's, and the tokens of the forward pass for their weights."""
+    sent = [Datum(d.prompt_P, d.tokens_T, {}, np.asarray(d.inputs["teacher_tokens"], np.int64)) for d in datums]
+    logprobs: Sequence[NDArray[np.float64] | None] = [None] * len(sent)
     read = 0
     if algorithm.config.learning.reads_trainer:
-        found = await trainer.logprobs(sent)
-        read = sum(len(one.sequence) - 1 for one in sent)
-    weighed = [
-        replace(one, inputs={"weights": algorithm.weights(datum.inputs, trainer_TK)})
-        for one, datum, trainer_TK in zip(sent, datums, found, strict=True)
+        logprobs = await trainer.logprobs(sent)
+        read = sum(len(datum.sequence) - 1 for datum in sent)
+    weighted = [
+        replace(target, inputs={"weights": algorithm.weights(datum.inputs, trainer_TK)})
+        for target, datum, trainer_TK in zip(sent, datums, logprobs, strict=True)
     ]
-    return weighed, read
+    return weighted, read
 
 
 async def imitate(session: Session, batch: Batch, trainer: Trainer) -> tuple[dict[str, float], StepResult]:
-    """The supervised update of a warm start. Returns the step's metrics and what was trained on."""
+    """Supervised update of a warm start. Returns the step's metrics and the backend's result."""
     config = session.config
     datums = datums_to_imitate(session, batch)
     rate = config.learning.warm_start_learning_rate or config.learning.learning_rate
@@ -163,23 +158,18 @@ async def imitate(session: Session, batch: Batch, trainer: Trainer) -> tuple[dic
 
 
 async def step(
-    session: Session,
-    trainer: Trainer,
-    datums: Sequence[Datum],
-    loss: str,
-    parameters: Mapping[str, float],
-    learning_rate: float,
+    session: Session, trainer: Trainer, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], rate: float
 ) -> StepResult:
-    """One pass over all datums and one optimizer step; neither without datums."""
+    """Make one pass over all datums and one optimizer step with learning rate `rate`; neither without datums."""
     learning = session.config.learning
-    adam = Adam(learning_rate, learning.beta1, learning.beta2, learning.eps, learning.grad_clip_norm)
-    # Everything that the step is made of is on disk before its weights are saved.
+    adam = Adam(rate, learning.beta1, learning.beta2, learning.eps, learning.grad_clip_norm)
+    # All inputs of the step are on disk before its weights are saved.
     async with session.recorder.settling():
         return await trainer.step(datums, loss, parameters, adam) if datums else StepResult()
 
 
 def reported(trained: StepResult, learning_rate: float) -> dict[str, float]:
-    """Metrics of a step that trained: `optim/lr`, and what the backend reports, under `service/`."""
+    """Metrics of a step that trained: `optim/lr`, and the backend's own under `service/`."""
     service = {f"service/{name}": value for name, value in trained.metrics.items()}
     return {"optim/lr": learning_rate, **service} if trained.examples else {}
 
@@ -191,10 +181,10 @@ WHERE run = ? AND step < ? AND w.name = 'learning/kl_weight' AND k.name = 'teach
 
 
 def kl_weight_of(session: Session, step: int) -> float:
-    """λ of a step that is about to be trained, all steps before it being recorded.
+    """Return λ of the next step to train; all steps before it must be recorded.
 
-    Held to a target it follows from the λ and the KL that the history has of the last step, so that a resumed run goes on with
-    the controller as it was.
+    With a target it follows from the λ and the KL of the last recorded step, so that a resumed run continues with the same state
+    of the controller.
     """
     learning = session.config.learning
     if learning.kl_schedule != "target":
@@ -203,23 +193,17 @@ def kl_weight_of(session: Session, step: int) -> float:
     before = session.history.query(_LAST, [session.run, step]).to_pylist()
     if not before:
         return learning.kl_weight
+    weight, kl = before[0].values()
     lowest, highest = learning.kl_weight_bounds
-    return controlled_weight(
-        before[0]["weight"],
-        before[0]["kl"],
-        learning.kl_target,
-        gain=learning.kl_gain,
-        lowest=lowest,
-        highest=highest,
-    )
+    return controlled_weight(weight, kl, learning.kl_target, gain=learning.kl_gain, lowest=lowest, highest=highest)
 
 
 async def set_aside_once(session: Session, batch: Batch, why: SamplerDriftError) -> bool:
-    """Set a step's answers aside; whether that was done, which it is once for each step. A second time is for a person to decide."""
+    """Set a step's answers aside, at most once per step. Returns whether it was done; a second time needs a decision of the user."""
     aside = "SELECT 1 FROM rollouts WHERE run = ? AND step = ? AND purpose = 'set_aside' LIMIT 1"
     if session.history.query(aside, [session.run, batch.step]).num_rows:
         return False
     await session.recorder.settle()
     count = await session.recorder.call(session.history.set_step_aside, session.run, batch.step)
-    progress.get().line(f"{why.message}; its {count} answers are set aside, and the step is sampled anew")
+    progress.get().line(f"{why.message}; its {count} answers are set aside, and the step is sampled again")
     return True

@@ -1,1 +1,1 @@
-"""One run's life without Prefect: opened, checked, locked, limited, ended; its folder, its saved weights and its row in the history."""
+"""The life cycle of a run without Prefect: check, open, lock, limit, end; its folder, its saved weights and its row in the history."""

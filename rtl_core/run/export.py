@@ -1,12 +1,19 @@
-"""Trained weights as files, an adapter or the whole model, with a model card written from the history."""
+"""Export of trained weights, as an adapter or a merged model, with a model card from the history.
+
+A merged model is first checked against what was served: it scores recorded answers of these weights, and its log-probabilities are compared
+with those that the sampler reported. Summation order differs between programs, so the figures differ slightly even for equal weights.
+"""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.table import Table as RichTable
 
 from rtl_core.backend.base import Provider, Weights
@@ -19,29 +26,118 @@ from rtl_core.reporting.blocks import Table
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.evaluations import own_evaluations
 from rtl_core.reporting.text import counted
-from rtl_core.run.as_served import Served, any_answers, difference, require_same, sampled_by
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.merging import Dtype, base_folder, dtype_of, load_model, merged, save_model
 from rtl_core.run.model_card import model_card
-from rtl_core.run.retention import best, kept, retention_of
+from rtl_core.run.retention import best_steps, kept_steps, retention_of
+
+COMPARED = 8
+"""Number of answers that are compared."""
+LONGEST = 4096
+"""Tokens of prompt and answer above which shorter answers are preferred."""
+MOST_EXACT = 1e-4
+"""Nats by which one token may differ if service and folder both compute in float32."""
+MOST_ROUNDED = 0.05
+"""Nats by which tokens may differ on average if one of them rounds to 16 bits or is an external service."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """One answer as served: P prompt tokens, T tokens, the service's T log-probabilities, and which tokens were sampled (None: all)."""
+
+    rollout: str
+    prompt_P: Sequence[int]
+    tokens_T: Sequence[int]
+    logprobs_T: NDArray[np.float32]
+    own_T: Sequence[bool] | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Absolute differences of log-probabilities, in nats, over the tokens of some answers."""
+
+    largest: float
+    mean: float
+    tokens: int
+    answers: int
+
+    def __str__(self) -> str:
+        return f"{self.largest:.1e} nats at most, {self.mean:.1e} on average over {self.tokens} tokens of {self.answers} answers"
+
+
+def recorded_answers(
+    history: History, config: RunConfig, steps: int | None, *, any_temperature: bool = True
+) -> list[Served]:
+    """Return a few answers of the run, always the same.
+
+    Args:
+        steps: only those that the weights after `steps` train steps sampled; None: by any weights, so log-probabilities must be recomputed.
+        any_temperature: also use temperatures other than 1, at which some services do not report the model's own log-probabilities.
+    """
+    rows = history.query(
+        f"""SELECT r.rollout, p.tokens_P, t.tokens_T, t.logprobs_T, t.own_T FROM rollouts r
+        JOIN tokens t USING (rollout) JOIN prompts p USING (prompt) LEFT JOIN evaluations e ON e.evaluation = r.evaluation
+        WHERE r.run = $run AND r.n_tokens > 0 AND ($steps IS NULL OR r.policy = 'student' AND r.policy_step = $steps
+          AND ($any OR 1 = coalesce(e.temperature, CASE WHEN r.evaluation IS NULL THEN $training ELSE $evaluation END)))
+        ORDER BY r.n_prompt + r.n_tokens > {LONGEST}, hash(r.rollout) LIMIT {COMPARED}""",
+        {
+            "run": config.run.name,
+            "steps": steps,
+            "any": any_temperature,
+            "training": config.sampling.temperature,
+            "evaluation": config.evaluation.temperature or config.sampling.temperature,
+        },
+    ).to_pylist()
+    return [
+        Served(row["rollout"], row["tokens_P"], row["tokens_T"], np.array(row["logprobs_T"], np.float32), row["own_T"])
+        for row in rows
+    ]
+
+
+def difference(model: Any, served: Sequence[Served]) -> Difference:
+    """Return how much a transformers model differs from what was served."""
+    import torch
+
+    differences = []
+    for answer in served:
+        tokens, n_prompt = torch.tensor([[*answer.prompt_P, *answer.tokens_T]]), len(answer.prompt_P)
+        with torch.inference_mode():
+            logits = model(input_ids=tokens, use_cache=False).logits[0, n_prompt - 1 : -1].float()
+            logprobs_T = logits.log_softmax(-1).gather(1, tokens[0, n_prompt:, None])[:, 0]
+        difference_T = np.abs(logprobs_T.numpy() - answer.logprobs_T)
+        differences.append(difference_T if answer.own_T is None else difference_T[np.array(answer.own_T)])
+    all_T = np.concatenate(differences)
+    return Difference(float(all_T.max()), float(all_T.mean()), len(all_T), len(served))
+
+
+def require_same(found: Difference, *, exact: bool) -> None:
+    """Raise PolicyError if the weights are not those that were served. `exact`: service and model both compute in float32."""
+    value, most = (found.largest, MOST_EXACT) if exact else (found.mean, MOST_ROUNDED)
+    if not value <= most:  # also for NaN
+        kind = "for one token" if exact else "on average"
+        raise PolicyError(
+            f"the merged model is not the one that was served: log-probabilities differ by {found}; rounding explains up to"
+            f" {most:g} {kind}",
+            "nothing was written; check that the base is exactly the model that was trained (revision, tokenizer), then its dtype",
+        )
 
 
 def checkpoint_table(history: History, config: RunConfig) -> RichTable:
-    """The trained steps whose weights are kept, with their held-out pass@1."""
+    """Table of the trained steps whose weights are kept, with their held-out pass@1."""
     trained, evaluations = history.trained_steps(config.run.name), own_evaluations(history, config.run.name)
-    scores = best(trained, evaluations, len(trained))
-    keep = kept(trained, evaluations, retention_of(config))
+    scores = best_steps(trained, evaluations, len(trained))
+    keep = kept_steps(trained, evaluations, retention_of(config))
     rows = [
-        [str(n + 1), f"{scores[n].pass_at_1:.3f}" if n in scores else "", state.state_path or ""]
-        for n, state in ((state.step, state) for state in trained)
-        if n in keep
+        [str(s.step + 1), f"{scores[s.step].pass_at_1:.3f}" if s.step in scores else "", s.state_path or ""]
+        for s in trained
+        if s.step in keep
     ]
     title = f"run {config.run.name!r}: weights on the service"
     return rich_table(Table("", title, "", [("after steps", "right"), ("pass@1", "right"), ("state", "left")], rows))
 
 
 def choose(history: History, config: RunConfig, which: str) -> StepState:
-    """The trained step that `which` means: `last`, `best` (by held-out pass@1), or a number of train steps.
+    """Return the trained step named by `which`: `last`, `best` (by held-out pass@1), or a number of train steps.
 
     Raises:
         HistoryError: there is no such step.
@@ -54,7 +150,7 @@ def choose(history: History, config: RunConfig, which: str) -> StepState:
         return trained[-1]
     by_count = {str(state.step + 1): state for state in trained}
     if which == "best":
-        scores = best(trained, own_evaluations(history, run), 1)
+        scores = best_steps(trained, own_evaluations(history, run), 1)
         if not scores:
             raise HistoryError(f"run {run!r} has evaluated none of its trained weights", "choose --step last")
         which = str(next(iter(scores)) + 1)
@@ -79,7 +175,7 @@ async def export_adapter(
 
     Raises:
         HistoryError: there is no such step.
-        PolicyError: its weights are not on the service any more.
+        PolicyError: its weights are no longer on the service.
     """
     state = choose(history, config, which)
     files = await _adapter(config, state, folder, tell)
@@ -98,26 +194,26 @@ async def export_merged(
     base: Path | None = None,
     dtype: Dtype | None = None,
 ) -> list[Path]:
-    """Write base and adapter of a step as one model of transformers into the new `folder`, once it is known to compute what was served.
+    """Merge base and adapter of a step into one transformers model in the new `folder`, after checking that it computes what was served.
 
     Args:
-        base: the folder of the base model, where the configuration does not know it.
+        base: the folder of the base model, if the configuration does not name it.
         dtype: of the weights; None: the base's own.
 
     Raises:
         HistoryError: there is no such step.
-        PolicyError: the base is not there, the adapter does not fit it, or the result is not what was served. Nothing is written then.
+        PolicyError: the base is missing, the adapter does not fit it, or the result differs from what was served. Nothing is written then.
     """
     state = choose(history, config, which)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise PolicyError(f"{folder} is there already", "name another folder, or empty it")
+        raise PolicyError(f"{folder} exists already", "name another folder, or empty it")
     provider = backend_of(config)
     source = base_folder(config, provider, base)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
         adapter, whole = Path(place, "adapter"), Path(place, "merged")
         await _adapter(config, state, adapter, tell)
-        served = sampled_by(history, config, state.step + 1, any_temperature=provider.embedded(config))
+        served = recorded_answers(history, config, state.step + 1, any_temperature=provider.embedded(config))
         if not served and provider.embedded(config):
             served = await _scored_now(history, config, state, provider, tell)
         check = _merge(
@@ -137,10 +233,10 @@ async def export_merged(
 
 
 def _merge(source: Path, adapter: Path, whole: Path, dtype: Dtype, served: Sequence[Served], *, exact: bool) -> str:
-    """Write the merged folder. Returns how far it is from what was served, in words; PolicyError where it is not the same.
+    """Write the merged folder. Returns in words how much it differs from what was served; PolicyError if it is not the same model.
 
     Args:
-        exact: the service computes in float32, so the merge is compared in float32 before it is rounded to `dtype`, and the folder after.
+        exact: the service computes in float32, so the merge is compared in float32 before rounding to `dtype`, and the folder afterwards.
     """
     model = load_model(source, "float32" if exact else dtype)
     bare = difference(model, served) if served else None
@@ -148,28 +244,26 @@ def _merge(source: Path, adapter: Path, whole: Path, dtype: Dtype, served: Seque
     if bare is not None and exact:
         require_same(difference(model, served), exact=True)
     save_model(model, source, whole, dtype)
-    del model  # one of them in memory at a time
+    del model  # only one model in memory at a time
     model = load_model(whole)
     if bare is None:
         return "not compared with what was served: the history has no answer that these weights sampled"
     found = difference(model, served)
     require_same(found, exact=exact and dtype == "float32")
-    words = (
-        f"log-probabilities in {dtype} and the served ones differ by {found}; those of the base model alone by {bare}"
-    )
+    words = f"log-probabilities in {dtype} and the served ones differ by {found}; those of the base model by {bare}"
     if bare.mean < 2 * found.mean:
-        words += "; so small a change by the training says little of whether the adapter is in it"
+        words += "; training changed them too little to tell whether the adapter is included"
     return words
 
 
 async def _scored_now(
     history: History, config: RunConfig, state: StepState, provider: Provider, tell: Callable[[str], None]
 ) -> list[Served]:
-    """Answers of the run, scored by the weights of a step on the embedded service, which is started for it."""
+    """Start the embedded service and return answers of the run, scored by the weights of a step."""
     tell("no answer of these weights is in the history; the embedded service is started to score others")
     weights = Weights(path=state.sampler_path)
     async with run_lock(lock_path(config), {}, tell), provider.open(config, tell) as backend:
         return [
-            replace(one, logprobs_T=await backend.logprobs(weights, one.prompt_P, one.tokens_T))
-            for one in any_answers(history, config)
+            replace(answer, logprobs_T=await backend.logprobs(weights, answer.prompt_P, answer.tokens_T))
+            for answer in recorded_answers(history, config, None)
         ]

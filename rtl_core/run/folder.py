@@ -1,4 +1,4 @@
-"""A run as its history and its folder know it: its configuration, whether it is still the run that was begun, its pause."""
+"""A run's stored configuration, the check that it is still the same run, and the files in its folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.problems.problem_set import LoadedProblems
 
-# What a run may not change when it goes on: anything that the figures of its earlier steps depend on.
+# Sections that a resumed run may not change, because the figures of its earlier steps depend on them.
 _FIXED = (
     "problems", "prompting", "sampling", "reward", "learning", "tinker", "backend", "curriculum", "grading",
     "evaluation", "episode",
@@ -35,11 +35,11 @@ JUDGES = ("iverilog", "verilator", "yosys", "cocotb", "cocotb1", "pytest")
 
 
 def config_of(history: History, run: str) -> RunConfig:
-    """The configuration that a run was begun with, writing to the history that it was found in.
+    """Return the configuration that a run was started with; its `run.history` is the given history.
 
     Raises:
         HistoryError: there is no such run.
-        ConfigError: it cannot be used here, for example because a source of the user's own cannot be imported.
+        ConfigError: it cannot be used here, for example because a custom source cannot be imported.
     """
     record = history.existing_run(run)
     try:
@@ -51,44 +51,39 @@ def config_of(history: History, run: str) -> RunConfig:
 
 
 def as_stored(data: Mapping[str, Any]) -> RunConfig:
-    """A configuration from a history; keys that it lacks get what the run was begun with.
+    """Return a configuration from a history; missing keys get the value that the run was started with.
 
-    That is their default, except for `problems.split`: before that key existed problems were held out one by one. Further turns
-    by refinement, of an earlier version, are left out: what the run did is in its rows, and `check_unchanged` refuses to go on.
-    Raises ValidationError for keys or values that are refused today.
+    That is their default, except for `problems.split`: before that key existed, problems were held out one by one. The refinement
+    turns of an earlier version are left out; `check_unchanged` refuses to resume such a run. Raises ValidationError for keys or values
+    that are no longer valid.
     """
     refinement = {"refinement": {**data["refinement"], "turns": 1}} if "refinement" in data else {}
     return RunConfig.model_validate({**data, "problems": {"split": "id", **data.get("problems", {})}, **refinement})
 
 
 def has_begun(history: History, run: str) -> bool:
-    """Whether a run has weights of its own: those that it started from may be gone."""
+    """Whether a run has its own copy of its weights, so that those it started from may be gone."""
     record = history.run(run)
     return history.last_trained_step(run) is not None or (record is not None and record.start_state is not None)
 
 
 def pause_path(config: RunConfig) -> Path:
-    """The file whose presence pauses a run."""
+    """Path of the file whose presence pauses a run."""
     return config.run.folder / "pause"
 
 
 def write_config(config: RunConfig) -> Path:
-    """Put the run's whole configuration into its folder, from where `train` takes it to go on. Returns its path."""
+    """Write the run's full configuration to its folder, from where `train` can resume it. Returns the path."""
     path = config.run.folder / "config.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(to_toml(config), encoding="utf-8")
     return path
 
 
-def config_hash(config: RunConfig) -> str:
-    """SHA-256 (hex) of the whole configuration."""
-    return hashlib.sha256(json.dumps(config.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
-
-
 def as_begun(config: RunConfig, history: History) -> RunConfig:
-    """The configuration, with the values that the run was begun with where the file is silent and defaults have changed.
+    """Return the configuration with the run's original values for unset keys whose defaults have changed.
 
-    These are the split of the problems, and the clip bounds, which earlier versions stored as 0.8 and 1.2 with every loss.
+    These are `problems.split`, and the clip bounds, which earlier versions stored as 0.8 and 1.2 with every loss.
     """
     before = history.run(config.run.name)
     if before is None:
@@ -108,10 +103,10 @@ def as_begun(config: RunConfig, history: History) -> RunConfig:
 def check_unchanged(
     config: RunConfig, loaded: LoadedProblems, history: History, tools: Mapping[str, str], *, accept_changes: bool
 ) -> None:
-    """Refuse to go on with a run under another data set, reward or model, or with other tools than it was begun with.
+    """Refuse to resume a run with another data set, reward, model or tools than it was started with.
 
     Raises:
-        ConfigError: what changed, key by key.
+        ConfigError: lists the changes, key by key.
     """
     before = history.run(config.run.name)
     if before is None or accept_changes:
@@ -123,7 +118,7 @@ def check_unchanged(
     for section in _FIXED:
         free = _MAY_CHANGE.get(section, set())
         if section == "evaluation" and config.run.purpose == "evaluation":
-            free = {"at_once"}  # its only evaluation is the run: with other samples it is another one
+            free = {"at_once"}  # its only evaluation is the run itself, so other samples make another run
         for key, value in new[section].items():
             if key not in free and old.get(section, {}).get(key) != value:
                 changes.append(f"{section}.{key}: was {old.get(section, {}).get(key)!r}, is {value!r}")
@@ -132,37 +127,38 @@ def check_unchanged(
     if (purpose := old.get("run", {}).get("purpose", "train")) != config.run.purpose:
         changes.append(f"run.purpose: was {purpose!r}, is {config.run.purpose!r}")
     if before.problems_hash != loaded.fingerprint:
-        changes.append("the problems themselves: the data set is not the one that the run began with")
-    for tool in JUDGES if "iverilog" in before.versions else ():  # earlier versions kept no tools
+        changes.append("the problems themselves: the data set is not the one that the run started with")
+    for tool in JUDGES if "iverilog" in before.versions else ():  # earlier versions did not record tools
         was, now = before.versions.get(tool), tools.get(tool)
         if was != now:
-            changes.append(f"{tool}, which judges answers: was {was or 'not there'}, is {now or 'not there'}")
+            changes.append(f"{tool}, which judges answers: was {was or 'missing'}, is {now or 'missing'}")
     if changes:
         raise ConfigError(
-            f"run {config.run.name!r} exists and was begun with another configuration\n"
+            f"run {config.run.name!r} exists and was started with another configuration\n"
             + "\n".join(f"  {c}" for c in changes),
-            "choose another run.name, or pass --accept-changes to go on all the same"
+            "choose another run.name, or pass --accept-changes to resume it anyway"
             if config.run.purpose == "train"
             else "choose another --name",
         )
 
 
 def _with_defaults(stored: dict[str, Any]) -> dict[str, Any]:
-    """A stored configuration; keys that it lacks have their defaults, which is what the run used."""
+    """Return a stored configuration with the defaults of missing keys."""
     try:
         return as_stored(stored).model_dump(mode="json")
     except ValidationError:
-        return stored  # it holds keys or values that are refused today: shown as the differences that they are
+        return stored  # keys or values that are no longer valid are shown as differences
 
 
 def run_record(config: RunConfig, loaded: LoadedProblems, tools: Mapping[str, str]) -> RunRecord:
-    """The run's row. `tools` are the executor's, by name."""
+    """Return the run's row. `tools`: versions of the executor's tools by name."""
     packages = ("tinker", "prefect", "duckdb", "pyslang")
+    stored = config.model_dump(mode="json")
     return RunRecord(
         name=config.run.name,
         status="running",
-        config=config.model_dump(mode="json"),
-        config_hash=config_hash(config),
+        config=stored,
+        config_hash=hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest(),
         seed=config.run.seed,
         student=config.tinker.student,
         teacher=", ".join(dict.fromkeys(config.tinker.named_teachers.values())),

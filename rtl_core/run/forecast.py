@@ -1,4 +1,4 @@
-"""What a run will use and cost, from its configuration, the lengths of its prompts, and what the history holds of the same student."""
+"""Forecast of a run's usage and cost, from its configuration, the lengths of its prompts, and earlier runs of the same student."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from rtl_core.pretrained import MODELS
 from rtl_core.reporting.text import counted
 
 SHARE_OF_LIMIT = 0.35
-"""Mean length of an answer as a share of `sampling.max_tokens`, where nothing was measured."""
+"""Assumed mean length of an answer as a share of `sampling.max_tokens`."""
 TURNS_SHARE, TOOL_TOKENS_PER_TURN, FAILED_SHARE = 0.25, 400.0, 0.5
-"""Where nothing was measured: mean turns of an episode as a share of `episode.turns`, tokens that tools or the grader give a turn, and the share
-of turns without tools that are followed by another."""
+"""Assumed mean turns of an episode as a share of `episode.turns`, tokens from tools or the grader per turn, and the share of turns without
+tools that are followed by another."""
 SERVICE_TOKENS_PER_S, TINY_TOKENS_PER_S, LOCAL_TOKENS_PER_S = 1_300.0, 5_000.0, 45.0
-"""Tokens of answers a second where nothing was measured, with grading, scoring and training: on a hosted service with 100 answers at once;
-with the embedded service's tiny models; with a model of 135 million parameters on two cores."""
+"""Assumed answer tokens per second, including grading, scoring and training: on a hosted service with 100 concurrent answers; with the
+embedded service's tiny models; with a model of 135 million parameters on two cores."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The most that a run can use, what it likely will, how fast it goes, and what that was taken from, a sentence each."""
+    """Maximum and likely usage of a run, its speed, and the assumptions behind them, one sentence each."""
 
     most: Estimate
     likely: Estimate
     prices: Prices
     tokens_per_s: float
-    """Of answers, with all that is done about them."""
+    """Answer tokens per second, including grading, scoring and training."""
     answers: int
-    """Over how many of them lengths and speed were measured; 0: they are assumed."""
+    """Number of answers over which lengths and speed were measured; 0: they are assumed."""
     assumptions: Sequence[str]
 
     def hours(self) -> tuple[float, float]:
-        """Likely, and if it uses the most."""
+        """Likely and maximum hours."""
         return self.likely.hours(self.tokens_per_s), self.most.hours(self.tokens_per_s)
 
 
@@ -53,13 +53,13 @@ def forecast(
     prices: Prices | None = None,
     history: History | None = None,
 ) -> Forecast:
-    """What a run will use.
+    """Forecast a run.
 
     Args:
-        train, heldout: its prompts; `notes` tell where they come from.
-        completion: mean tokens of an answer, if the caller knows better than the history.
-        prices: a price list in place of the configuration's.
-        history: the run's, where it is open.
+        train, heldout: its prompts; `notes` say where they come from.
+        completion: mean tokens of an answer, overriding the history.
+        prices: a price list that replaces the configuration's.
+        history: the run's history, if it is open.
     """
     assumptions = list(notes)
     known = measured(config, assumptions, history)
@@ -87,23 +87,23 @@ def forecast(
 
 @dataclass(frozen=True)
 class Measured:
-    """What the history says of earlier runs of the same student; None where they do not tell."""
+    """Measurements from earlier runs of the same student; None if they have no data."""
 
     answers: int
-    """How many were sampled in steps; from a few, the figures tell little."""
+    """Answers sampled in steps; a few say little."""
     completion: float
     """Mean tokens of an answer."""
     tokens_per_s: float | None
-    """Tokens of the answers of a step for each second that it took."""
+    """Answer tokens of a step per second of its time."""
     trained_share: float | None
-    """Of the tokens sampled in steps without a KL, the share that was trained on."""
+    """Share of the tokens sampled in steps without a KL that was trained on."""
     turns: float | None
     """Mean turns of an episode."""
     tool_tokens: float | None
-    """Mean tokens that tools gave in one."""
+    """Mean tokens from tools in an episode."""
 
     def origin(self, config: RunConfig) -> str:
-        """In words, from how much the figures are."""
+        """Source of the figures in words."""
         return f"measured over {counted(self.answers, 'answer')} in {config.run.history}"
 
 
@@ -128,7 +128,7 @@ SELECT
 
 
 def measured(config: RunConfig, notes: list[str], history: History | None = None) -> Measured | None:
-    """What the history tells of the same student; None without a history, or where it has no training rollouts of it."""
+    """Read the measurements of the same student; None without a history or without training rollouts of that student."""
     if not config.run.history.is_file():
         return None
     student = {
@@ -140,13 +140,13 @@ def measured(config: RunConfig, notes: list[str], history: History | None = None
         reader = history or History(config.run.history, read_only=True)
         (row,) = reader.query(_MEASURED, student).to_pylist()
     except HistoryError as error:
-        notes.append(f"nothing is measured: {error.message}")
+        notes.append(f"no measurements: {error.message}")
         return None
     return None if row["completion"] is None else Measured(**row)
 
 
 def _episodes(config: RunConfig, known: Measured | None, notes: list[str]) -> tuple[float, float]:
-    """Mean turns of an answer, and tokens that tools give in it; adds to `notes` how they were found."""
+    """Return mean turns and tool tokens of an answer; adds their source to `notes`."""
     if not config.learning.episodes:
         return 1.0, 0.0
     if known is not None and known.turns is not None and known.tool_tokens is not None:
@@ -155,12 +155,12 @@ def _episodes(config: RunConfig, known: Measured | None, notes: list[str]) -> tu
         most, whole = config.episode.most_turns, config.episode.whole_answers
         turns = sum(FAILED_SHARE**turn for turn in range(most)) if whole else max(1.0, TURNS_SHARE * most)
         tool_tokens, origin = TOOL_TOKENS_PER_TURN * (turns - whole), "assumed; after a first run they are measured"
-    notes.append(f"episodes: {turns:,.1f} turns, in which tools give {tool_tokens:,.0f} tokens, {origin}")
+    notes.append(f"episodes: {turns:,.1f} turns with {tool_tokens:,.0f} tokens from tools, {origin}")
     return turns, tool_tokens
 
 
 def _trained_share(config: RunConfig, problems: int, known: Measured | None, notes: list[str]) -> float:
-    """How much of what is sampled in a step without a KL is trained on; adds to `notes` how it was found."""
+    """Return the share of sampled tokens that a step without a KL trains on; adds its source to `notes`."""
     steps = len(planned_groups(config, problems))
     charged = [config.learning.uses_kl_at(step, steps) for step in range(steps)]
     if any(charged):
@@ -175,8 +175,8 @@ def _trained_share(config: RunConfig, problems: int, known: Measured | None, not
 
 
 def _tokens_per_s(config: RunConfig, known: Measured | None, notes: list[str]) -> float:
-    """How many tokens of answers a run gets through in a second; adds to `notes` how it was found."""
-    what = "tokens of answers a second, with grading, scoring and training"
+    """Return the answer tokens that a run processes per second; adds their source to `notes`."""
+    what = "answer tokens per second, including grading, scoring and training"
     if known is not None and known.tokens_per_s:
         notes.append(f"time: {known.tokens_per_s:,.0f} {what}, {known.origin(config)}")
         return known.tokens_per_s
@@ -192,18 +192,18 @@ def _tokens_per_s(config: RunConfig, known: Measured | None, notes: list[str]) -
 
 
 def _free(config: RunConfig) -> dict[str, ModelPrice]:
-    """Models that cost nothing beside others that do: those of the embedded service, where the other part of the run is elsewhere."""
+    """Return zero prices for models of the embedded service if another part of the run is on a paid service."""
     tinker = config.tinker
     names = {tinker.student, *tinker.named_teachers.values()} if tinker.teacher_apart else ()
     return {name: ModelPrice(prefill=0, cached=0, sample=0, train=0) for name in names if tinker.is_embedded(name)}
 
 
 def prices_of(config: RunConfig, bases: Mapping[str, str] = MappingProxyType({})) -> Prices:
-    """The price list of a run. `bases`: a teacher that is saved weights -> its base model, whose price it has. Of one whose base model is
-    not known nothing is said.
+    """Return the price list of a run. `bases` maps teachers that are saved weights to their base model, whose price applies. Those with
+    an unknown base model get no price.
 
     Raises:
-        ConfigError: a budget in dollars is set, and something that the run uses has no price.
+        ConfigError: a budget in dollars is set, and a model that the run uses has no price.
     """
     prices = load_prices(config.cost.prices)
     saved = {name: prices.models[base] for name, base in bases.items() if base in prices.models}

@@ -1,31 +1,39 @@
-"""Executor, grader and limits as a run's configuration sets them."""
+"""Executors, grader and limits of a run's configuration, and the threads of its conversations."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from typing import Protocol
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, cast
+
+from attrs import define
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.executors.base import Job, JobResult
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import KnownGood, Limits
 
 
 class Cluster(Executor, Protocol):
-    """An executor on other machines; `slots` is how many jobs it runs at once."""
+    """An executor on other machines; `slots` is the number of jobs it runs concurrently."""
 
     slots: int
 
 
 def executor_of(config: RunConfig) -> Executor:
-    """The executor on this machine; `make_executor` says what it raises."""
+    """Start the executor on this machine. Raises what `make_executor` raises."""
     return make_executor(config.grading.executor, config.grading.image)
 
 
 def graders_of(config: RunConfig, cluster: Cluster | None = None) -> int:
-    """How many answers are graded at once. ConfigError when a cluster is configured and none is given."""
+    """Return the number of answers graded concurrently. ConfigError if a cluster is configured and none is given."""
     if cluster is not None:
         return cluster.slots
     if isinstance(config.grading.workers, str):
@@ -36,12 +44,52 @@ def graders_of(config: RunConfig, cluster: Cluster | None = None) -> int:
 def grader_of(
     config: RunConfig, executor: Executor, known_good: KnownGood | None = None, cache: MemoryCache | None = None
 ) -> Grader:
-    """A grader with the limits and seeds that a run's configuration sets."""
+    """Return a grader with the limits and seeds of a run's configuration."""
     limits, section = limits_of(config), config.grading
     return Grader(executor, limits=limits, seed=section.seed, seeds=section.seeds, cache=cache, known_good=known_good)
 
 
 def limits_of(config: RunConfig) -> Limits:
-    """The grader's limits as the configuration sets them, by the same names but for `wall_s`."""
+    """Return the configured limits of the grader; the names are equal except for `wall_s`."""
     same = config.grading.model_dump(include=set(Limits.model_fields))
     return Limits(wall_s=config.grading.timeout_s, **same)
+
+
+class OneJobPerCore:
+    """An executor that runs at most as many jobs at a time as there are cores, so that programs wait but episodes do not."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor, self._free = executor, threading.Semaphore(os.cpu_count() or 1)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._executor, name)
+
+    def run(self, job: Job) -> JobResult:
+        with self._free:
+            return self._executor.run(job)
+
+
+@define(eq=False)
+class ConversationPool:
+    """Threads and executor of a run's conversations."""
+
+    threads: ThreadPoolExecutor
+    """`evaluation.at_once` threads that wait for the model."""
+    executor: Executor | None
+    """Runs the programs of episodes. Never the graders' executor: no sandbox that ran a model's program judges an answer."""
+
+
+@asynccontextmanager
+async def open_conversation_pool(config: RunConfig, with_tools: bool) -> AsyncIterator[ConversationPool]:
+    """Open a pool; `with_tools`: with an executor for episodes. Its jobs end when the pool is closed."""
+    threads = ThreadPoolExecutor(config.evaluation.at_once, thread_name_prefix="conversation")
+    executor = None
+    try:
+        if with_tools:
+            executor = cast(Executor, OneJobPerCore(await asyncio.to_thread(executor_of, config)))
+        yield ConversationPool(threads, executor)
+    finally:
+        if executor is not None:
+            executor.close()
+        # Not in the event loop's thread, for which the pool's threads may be waiting.
+        await asyncio.to_thread(threads.shutdown, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""One process at a time works on a run: a lock on a file in the run's folder, which ends with the process however it ends."""
+"""The lock of a run: a file lock that lets one process at a time work on it and is released however the process ends."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ POLL_S = 1.0
 
 
 def lock_path(config: RunConfig) -> Path:
-    """The lock of a run."""
+    """Path of a run's lock file."""
     return config.run.folder / "lock"
 
 
 @asynccontextmanager
 async def run_lock(path: Path, holder: dict[str, Any], on_wait: Callable[[str], None]) -> AsyncIterator[None]:
-    """Hold the lock at `path`; while another process has it, wait for that one to end.
+    """Hold the lock at `path`, waiting while another process holds it.
 
     Args:
-        path: the lock's file; it stays when the lock is given back.
-        holder: what to tell others about us, JSON-able; process id and host are added, and what the holder before told beyond that
-            stays: a visitor's evaluation leaves word of the deployment that starts the run.
-        on_wait: is told once, in words, whom we wait for.
+        path: the lock file; it is not deleted when the lock is released.
+        holder: information about this process for others, JSON-serializable; process id and host are added. Other keys of the previous
+            holder stay, so that an evaluation by a visitor does not erase the deployment that starts the run.
+        on_wait: called once with a message if the lock is held by another process.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        told = False
-        while not _try(number):
-            if not told:
-                on_wait(f"waiting: {_in_words(read_holder(path), path)}")
-                told = True
+        if not _try(number):
+            other = read_holder(path)
+            place = f"process {other['pid']} on {other['host']}" if "pid" in other else "another process"
+            on_wait(f"waiting: {place} is working on this run (it holds {path})")
             await asyncio.sleep(POLL_S)
+            while not _try(number):
+                await asyncio.sleep(POLL_S)
         known = {**read_holder(path), "pid": os.getpid(), "host": socket.gethostname(), **holder}
         text = json.dumps(known).encode()
-        # In place: on a full disk nothing is lost of what tells who starts the run again.
+        # In place: a full disk must not erase which deployment restarts the run.
         os.pwrite(number, text, 0)
         os.ftruncate(number, len(text))
         yield
@@ -52,7 +53,7 @@ async def run_lock(path: Path, holder: dict[str, Any], on_wait: Callable[[str], 
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process of this machine holds the lock now."""
+    """Whether a process on this machine holds the lock now."""
     try:
         number = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -64,7 +65,7 @@ def is_held(path: Path) -> bool:
 
 
 def read_holder(path: Path) -> dict[str, Any]:
-    """What the present or last holder told about itself; empty when nothing is there."""
+    """Return the information about the current or last holder; empty if there is none."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, json.JSONDecodeError):
@@ -77,8 +78,3 @@ def _try(number: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _in_words(holder: dict[str, Any], path: Path) -> str:
-    place = f"process {holder['pid']} on {holder['host']}" if "pid" in holder else "another process"
-    return f"{place} is at work on this run (it holds {path})"

@@ -1,7 +1,7 @@
-"""An adapter merged into its base model: a folder that transformers loads without peft and without this package.
+"""Merging an adapter into its base model: the result is a folder that transformers loads without peft or this package.
 
-The whole model is held in memory once. Adapters of anything but linear layers (of fused experts, for example) are
-refused; tinker-cookbook's `weights.build_hf_model` merges those.
+One copy of the model is held in memory. Adapters of layers that are not linear (fused experts, for example) are refused;
+tinker-cookbook's `weights.build_hf_model` merges those.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ Dtype = Literal["float32", "bfloat16", "float16"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".index.json")
 _WRITTEN = ("config.json", "README.md")
-"""Files of the base that the merged model has its own of."""
+"""Files of the base that are not copied because the merged model has its own."""
 
 
 def base_folder(config: RunConfig, provider: Provider, given: Path | None) -> Path:
-    """The folder of the student's base model: the one that is given, that of `tinker.local_models`, a model that was fetched, or one of this
-    package.
+    """Return the folder of the student's base model: the given one, that of `tinker.local_models`, a fetched model, or a shipped one.
 
     Raises:
         PolicyError: there is none, or it holds no weights.
@@ -36,20 +35,18 @@ def base_folder(config: RunConfig, provider: Provider, given: Path | None) -> Pa
     folder = given or config.tinker.local_models.get(name)
     if folder is None and name in MODELS:
         folder = model_folder(name)
-    elif folder is None and provider.embedded(config):
-        folder = next((model_path(shipped) for shipped in MODEL_NAMES if shipped == name), None)
+    elif folder is None and provider.embedded(config) and name in MODEL_NAMES:
+        folder = model_path(name)
     remedy = f'name the folder of its weights with --base FOLDER, or in [tinker.local_models] as "{name}" = "FOLDER"'
     if folder is None:
-        raise PolicyError(
-            f"the weights of {name!r}, which the adapter belongs to, are not known on this machine", remedy
-        )
+        raise PolicyError(f"the weights of the base model {name!r} were not found on this machine", remedy)
     if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")) | any(folder.glob("*.bin")):
-        raise PolicyError(f"{folder} holds no model with weights (config.json and *.safetensors)", remedy)
+        raise PolicyError(f"{folder} contains no model with weights (config.json and *.safetensors)", remedy)
     return folder
 
 
 def load_model(folder: Path, dtype: Dtype | None = None) -> Any:
-    """The causal language model in a folder, on the CPU; None: in the dtype that it was saved in.
+    """Load the causal language model in a folder on the CPU. None: in the dtype in which it was saved.
 
     Raises:
         PolicyError: transformers cannot load it.
@@ -69,7 +66,7 @@ def load_model(folder: Path, dtype: Dtype | None = None) -> Any:
 
 
 def dtype_of(folder: Path) -> Dtype:
-    """The dtype that the model in a folder was saved in, as its configuration says; float32 where that says nothing else."""
+    """Return the dtype of the model in a folder according to its configuration; float32 by default."""
     from transformers import AutoConfig
 
     found = str(AutoConfig.from_pretrained(folder, local_files_only=True).dtype).removeprefix("torch.")
@@ -77,12 +74,12 @@ def dtype_of(folder: Path) -> Dtype:
 
 
 def merged(model: Any, adapter: Path) -> Any:
-    """The model with the adapter in a peft folder added to its weights, in place: W + alpha / r B A. It is the same class as before.
+    """Add the adapter in a peft folder to the model's weights in place: W + alpha / r B A. Returns the model, whose class stays the same.
 
     An output head that the adapter changes is untied from the input embeddings first.
 
     Raises:
-        PolicyError: the adapter is not of this model, is no plain LoRA, or has tensors that belong to no linear layer.
+        PolicyError: the adapter is for another model, is not plain LoRA, or has tensors that belong to no linear layer.
     """
     import torch
 
@@ -90,7 +87,7 @@ def merged(model: Any, adapter: Path) -> Any:
 
     config = json.loads((adapter / "adapter_config.json").read_text())
     if more := sorted(key for key in _MORE_THAN_LORA if config.get(key)):
-        raise PolicyError(f"the adapter is no plain LoRA: its configuration sets {', '.join(more)}", _HINT)
+        raise PolicyError(f"the adapter is not plain LoRA: its configuration sets {', '.join(more)}", _HINT)
     tensors = read_adapter(adapter)
     layers = {name: module for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
     unused = sorted(tensors.keys() - {f"{PREFIX}{name}.lora_{part}.weight" for name in layers for part in "AB"})
@@ -108,31 +105,30 @@ def merged(model: Any, adapter: Path) -> Any:
             raise PolicyError(f"the adapter does not fit the base model: {name} is {shapes}", _HINT)
         term = lora_b.float() @ lora_a.float() * (config["lora_alpha"] / config["r"])
         if not term.isfinite().all():
-            raise PolicyError(f"the adapter of {name} holds numbers that are not finite")
+            raise PolicyError(f"the adapter of {name} contains numbers that are not finite")
         weight.data += term.to(weight.dtype)
     return model
 
 
 _MORE_THAN_LORA = ("alpha_pattern", "lora_bias", "modules_to_save", "rank_pattern", "use_dora", "use_rslora")
-_HINT = "check that --base is the model that was trained; experts in one tensor: merge with tinker_cookbook.weights.build_hf_model"
+_HINT = "check that --base is the model that was trained; merge experts in one tensor with tinker_cookbook.weights.build_hf_model"
 
 
 def save_model(model: Any, base: Path, folder: Path, dtype: Dtype) -> None:
-    """Write a model with tokenizer, chat template, generation config and what else lies beside the weights of its base. The model itself is
-    rounded to `dtype` by this."""
+    """Write a model with the tokenizer, chat template, generation config and other files of its base. Rounds the model to `dtype` in place."""
     import torch
 
     model.to(getattr(torch, dtype)).save_pretrained(folder)
-    for file in folder.glob("*.safetensors"):  # which it writes for their owner alone
+    for file in folder.glob("*.safetensors"):  # save_pretrained makes them readable by their owner only
         file.chmod((folder / "config.json").stat().st_mode)
     for file in base.iterdir():
-        named = file.name.startswith(".") or file.name in _WRITTEN or file.name.endswith(_WEIGHTS)
-        if file.is_file() and not named:
+        skipped = file.name.startswith(".") or file.name in _WRITTEN or file.name.endswith(_WEIGHTS)
+        if file.is_file() and not skipped:
             shutil.copyfile(file, folder / file.name)
 
 
 def _untie_changed_head(model: Any, changed: Collection[str]) -> None:
-    """Give the output head weights of its own where it shares the input embeddings' and the adapter changes it."""
+    """Give the output head its own weights if it shares those of the input embeddings and the adapter changes it."""
     import torch
 
     head, embeddings = model.get_output_embeddings(), model.get_input_embeddings()

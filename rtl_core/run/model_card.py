@@ -1,4 +1,4 @@
-"""The model card of exported weights, from what the history holds of their run, with the front matter that the Hugging Face hub reads."""
+"""The model card of exported weights, from the run's history, with the front matter that the Hugging Face hub reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
-from jinja2 import Environment, PackageLoader, Template
+from jinja2 import Environment, PackageLoader
 
 from rtl_core.config import RunConfig
 from rtl_core.history.records import StepState
@@ -36,11 +36,11 @@ FROM rollouts WHERE run = ? AND policy = 'student' AND evaluation IS NULL AND st
 def model_card(
     history: History, config: RunConfig, state: StepState, *, merged_from: Path | None = None, check: str = ""
 ) -> str:
-    """A model card in Markdown: what was trained on what, how, with which result, how to use it, and what it is not.
+    """Return a model card in Markdown: training, data, results, use and limits.
 
     Args:
-        merged_from: the folder of the base model that the adapter was merged into; None: the adapter alone.
-        check: how the files were compared with what was served, in words.
+        merged_from: the folder of the base model that the adapter was merged into; None: the adapter only.
+        check: result of comparing the files with what was served, in words.
     """
     run = config.run.name
     record, steps = history.run(run), state.step + 1
@@ -48,7 +48,10 @@ def model_card(
     result, these = run_result(history, run), _of_these_weights(history, run, steps)
     compared = ("before", result.before), (f"after {steps} steps, these weights", these), ("teacher", result.teacher)
     (work,) = history.query(_WORK, [run, state.step]).to_pylist()
-    return _template().render(
+    loader = PackageLoader("rtl_core.run", ".")
+    templates = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    templates.filters.update(g="{:g}".format, n="{:,}".format, rate=rate_in_words, p=p_in_words)
+    return templates.get_template("model_card.md.jinja").render(
         config=config,
         record=record,
         student=config.tinker.student,
@@ -75,17 +78,8 @@ def model_card(
     )
 
 
-def _template() -> Template:
-    """The card's text (model_card.md.jinja)."""
-    made = Environment(
-        loader=PackageLoader("rtl_core.run", "."), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
-    made.filters.update(g="{:g}".format, n="{:,}".format, rate=rate_in_words, p=p_in_words)
-    return made.get_template("model_card.md.jinja")
-
-
 def results_table(history: History, run: str) -> list[str]:
-    """The lines of a Markdown table of a run's finished evaluations, each by source of problems where there are several."""
+    """Lines of a Markdown table of a run's finished evaluations, each by source of problems if there are several."""
     lines = [
         "| policy | train steps | split and conditions | source | pass@1 | 95 % interval over problems | problems × samples |",
         "|---|---|---|---|---|---|---|",
@@ -104,7 +98,7 @@ def results_table(history: History, run: str) -> list[str]:
 
 
 def _of_these_weights(history: History, run: str, steps: int) -> EvaluationView | None:
-    """The run's own evaluation of the student after so many steps; None where there is none."""
+    """Return the run's own evaluation of the student after `steps` steps; None if there is none."""
     own = (e for e in scheduled_evaluations(history, run) if e.policy == "student" and e.step == steps)
     return next((view_of(history, e) for e in own), None)
 
@@ -125,7 +119,7 @@ def _front_matter(history: History, config: RunConfig, state: StepState, merged_
         for source, part in (by_source(history, view).items() if view else ())
     ]
     sources = {str(row["source"]) for row in _counts(history, run)}
-    # A name without an owner is of this machine, which the hub would look for in vain.
+    # A name without an owner is a local model, which the hub does not have.
     on_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", student) is not None
     return ModelCardData(
         base_model=student if on_hub else None,
@@ -141,10 +135,9 @@ def _front_matter(history: History, config: RunConfig, state: StepState, merged_
 
 
 def base_licence(config: RunConfig, folder: Path | None) -> str | None:
-    """The licence of the base model by the hub's short name: as its own card has it, or known of models that were fetched or are this
-    package's; None: not known."""
-    folder = folder or config.tinker.local_models.get(config.tinker.student)
+    """Return the hub's short name of the base model's licence, from its card or known for fetched and shipped models; None: unknown."""
     name = config.tinker.student
+    folder = folder or config.tinker.local_models.get(name)
     if name in MODELS and folder in (None, models_folder() / name):
         return MODELS[name].licence.lower()
     shipped = [model_path(name).resolve() for name in MODEL_NAMES]
@@ -154,18 +147,18 @@ def base_licence(config: RunConfig, folder: Path | None) -> str | None:
         return None
     try:
         found = ModelCard.load(folder / "README.md", ignore_metadata_errors=True).data.get("license")
-    except ValueError:  # no front matter that can be read
+    except ValueError:  # no readable front matter
         return None
     return found if isinstance(found, str) else None
 
 
 def _teacher(config: RunConfig) -> str:
-    """What the student learnt from a teacher, in words."""
+    """How the student learned from a teacher, in words."""
     learning, section = config.learning, config.tinker
     teacher = ", ".join([section.teacher or "", *(f"{name} ({source})" for source, name in section.teachers.items())])
     if learning.self_taught:
-        whose = "sampled the answer" if learning.self_weights == "current" else "it had after the warm start"
-        teacher = f"itself with a hint ({learning.self_hint}) in its prompt, by the weights that {whose}"
+        which = "that sampled the answer" if learning.self_weights == "current" else "after the warm start"
+        teacher = f"itself with a hint ({learning.self_hint}) in its prompt, with the weights {which}"
     parts = []
     if learning.uses_kl:
         weight = f"λ = {learning.kl_weight:g}"
@@ -189,7 +182,7 @@ def _counts(history: History, run: str) -> list[dict[str, str | int]]:
 
 
 def _turns(template: str) -> list[Message]:
-    """How a template puts a problem; nothing for one that is not registered here."""
+    """Return a template's messages for a placeholder problem; empty if the template is not registered here."""
     if template not in TEMPLATES.entries:
         return []
     problem = Problem(

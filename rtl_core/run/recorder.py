@@ -1,9 +1,9 @@
-"""The one writer of a run: rows queue up and go to the history in few, short transactions.
+"""The single writer of a run: rows are queued and written to the history in few, short transactions.
 
 Opening and closing the database costs more than writing a group's rows. So rows are queued when their stage ends and written
-together, `interval_s` later or when the writer has rested long enough from its last transaction (`share`). `settle` writes what
-is left: while the optimizer runs, before its weights are saved, and at the end of an evaluation. What a crash takes before its
-rows are written is done again, under the same keys.
+together, `interval_s` later or when the writer has rested long enough since its last transaction (`share`). `settle` writes the
+rest: while the optimizer runs, before its weights are saved, and at the end of an evaluation. Work whose rows are lost in a crash
+is repeated under the same keys.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from rtl_core.history.store import History
 from rtl_core.history.transactions import Spent
 
-# Order within one transaction: a rollout before what refers to it.
+# Order within one transaction: a rollout before rows that refer to it.
 _ROWS = (
     "record_rollouts",
     "record_verdicts",
@@ -35,7 +35,7 @@ _SINGLE = ("finish_step", "record_evaluation")
 class Recorder:
     """Queues rows for `History` and writes them in groups from a thread, one transaction at a time.
 
-    Between transactions that nobody waits for it rests until they were at most `share` of the time.
+    Between background transactions it rests, so that they take at most `share` of the time.
     """
 
     def __init__(self, history: History, interval_s: float = 1.0, share: float = 0.02) -> None:
@@ -49,7 +49,7 @@ class Recorder:
         self._waited_s = 0.0
 
     def take_spent(self) -> Spent:
-        """What the history has cost the run since the last call. Waited for are commits, and calls of the event loop's own thread."""
+        """Return the time spent in the history since the last call. The run waits for commits and for calls in the event loop's thread."""
         spent = self._history.take_spent()
         spent.waited_s += self._waited_s
         self._waited_s = 0.0
@@ -58,11 +58,11 @@ class Recorder:
     def put(self, method: str, rows: Sequence[Any]) -> None:
         """Queue rows for one of History's methods.
 
-        Raises whatever an earlier write in the background failed with, so that no run goes on unrecorded. The rows, those of the failed
-        write too, are queued all the same, and the next write takes them: who tries again need not put them again.
+        Raises the error of a failed background write, so that no run goes on unrecorded. The new rows and those of the failed write
+        stay queued for the next write, so a retry need not put them again.
         """
         if method not in (*_ROWS, *_SINGLE):
-            raise ValueError(f"the recorder knows no method {method}")
+            raise ValueError(f"the recorder has no method {method}")
         if rows:
             self._rows[method].extend(rows)
         try:
@@ -72,7 +72,7 @@ class Recorder:
                 self._later = asyncio.create_task(self._write_later())
 
     async def settle(self) -> None:
-        """Write everything that is queued; when this returns, it is committed."""
+        """Write everything that is queued and wait for the commit."""
         start = time.perf_counter()
         try:
             await self._write()
@@ -82,7 +82,7 @@ class Recorder:
 
     @asynccontextmanager
     async def settling(self) -> AsyncIterator[None]:
-        """Write everything that is queued while the block runs; when it is left, it is committed."""
+        """Write everything that is queued while the block runs, and wait for the commit at its end."""
         writing = asyncio.create_task(self._write())
         try:
             yield
@@ -103,7 +103,7 @@ class Recorder:
         rest = self._interval_s
         while rest > 0:
             await asyncio.sleep(rest)
-            async with self._lock:  # somebody may have settled meanwhile
+            async with self._lock:  # `settle` may have run meanwhile
                 rest = self._rest_until - time.perf_counter()
         await self._write()
         self._later = None
@@ -113,7 +113,7 @@ class Recorder:
             batch, self._rows = self._rows, defaultdict(list)
             if not batch:
                 return
-            # A cancelled run waits for its rows all the same: they are paid for, and half a truth would be recorded twice.
+            # A cancelled run still waits for its rows: they are paid for, and a partial record would be written twice.
             commit = asyncio.ensure_future(asyncio.to_thread(self._commit, batch))
             try:
                 await asyncio.shield(commit)
@@ -121,14 +121,14 @@ class Recorder:
                 await commit
                 raise
             except BaseException:
-                # Kept for the next attempt, before what has come since.
+                # Queued again for the next attempt, before rows that were put since.
                 for method, rows in self._rows.items():
                     batch[method].extend(rows)
                 self._rows = batch
                 raise
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Run one writing method of the history at once, in turn with the flushes."""
+        """Run one writing method of the history immediately, never concurrently with a write of queued rows."""
         async with self._lock:
             return await asyncio.to_thread(function, *arguments)
 

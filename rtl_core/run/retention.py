@@ -1,8 +1,7 @@
-"""Which saved weights of a run are kept: what nobody needs any more is deleted on the backend, the final ones never expire.
+"""Retention of a run's saved weights: weights that no rule keeps are deleted on the backend; the final ones never expire.
 
-A step saves two things: the full state, to go on from, and the frozen copy to sample from. What stays of both: the newest `keep_last`
-steps, every `keep_every`-th, the `keep_best` with the best held-out pass@1, the newest of all, which in the end is the final one, and the
-weights after a warm start that score as their own teacher.
+A step saves the full state, to resume from, and a frozen copy, to sample from. Both are kept of the newest `keep_last` steps, every
+`keep_every`-th step, the `keep_best` steps by held-out pass@1, the newest step, and the warm start whose weights are the self-teacher.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from rtl_core.run.stopping import is_transient
 
 @dataclass(frozen=True)
 class Retention:
-    """What is kept; 0 means none of that kind."""
+    """Rules of what is kept; 0 means none of that kind."""
 
     keep_last: int = 3
     keep_best: int = 1
     keep_every: int = 0
     also: frozenset[int] = frozenset()
-    """Steps that are kept in any case."""
+    """Steps that are always kept."""
 
 
-def kept(trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], retention: Retention) -> set[int]:
-    """Steps whose weights are kept, out of those that are trained.
+def kept_steps(trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], retention: Retention) -> set[int]:
+    """Return the trained steps whose weights are kept.
 
-    `evaluations` are the run's own (`own_evaluations`). An evaluation after n train steps is one of the weights that step n − 1 left. Among
-    equals the earlier is the better.
+    `evaluations` are the run's own (`own_evaluations`). An evaluation after n train steps belongs to the weights that step n − 1 saved.
+    Of equal results the earlier counts as better.
     """
     steps = sorted(state.step for state in trained)
     if not steps:
@@ -43,15 +42,15 @@ def kept(trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], 
     keep = {steps[-1], *steps[-retention.keep_last :]} if retention.keep_last else {steps[-1]}
     if retention.keep_every:
         keep |= {step for step in steps if (step + 1) % retention.keep_every == 0}
-    return keep | (retention.also & set(steps)) | set(best(trained, evaluations, retention.keep_best))
+    return keep | (retention.also & set(steps)) | set(best_steps(trained, evaluations, retention.keep_best))
 
 
-def best(
+def best_steps(
     trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], most: int
 ) -> dict[int, EvaluationRecord]:
-    """Step -> the evaluation of its weights: the `most` steps with the highest pass@1, the best first.
+    """Mapping of the `most` steps with the highest pass@1 to the evaluations of their weights, the best first.
 
-    What decides is the mean over all held-out problems: of several sources together, the larger source counting more.
+    pass@1 is the mean over all held-out problems, so that with several sources a larger one counts more.
     """
     steps = {state.step for state in trained}
     scored = [
@@ -67,23 +66,20 @@ def best(
 
 
 def retention_of(config: RunConfig) -> Retention:
-    """What the configuration says is kept, and the weights that score for as long as the run trains."""
+    """Return the configured rules; weights that are the self-teacher are kept as long as the run trains."""
     section, learning = config.checkpoints, config.learning
     scores = learning.self_taught and learning.self_weights == "start"
     also = frozenset({learning.warm_start_steps - 1}) if scores else frozenset()
     return Retention(section.keep_last, section.keep_best, section.keep_every, also)
 
 
-async def tidy(session: Session) -> None:
-    """Delete the weights that no rule keeps.
-
-    Nothing depends on it: what fails is told and tried again after the next step.
-    """
+async def delete_old_weights(session: Session) -> None:
+    """Delete the weights that no rule keeps. A failure is logged and retried after the next step."""
     with session.history.reading():
         trained = session.history.trained_steps(session.run)
         evaluations = own_evaluations(session.history, session.run)
-    stay = kept(trained, evaluations, retention_of(session.config)) | session.weights.tidied
-    old = [state for state in trained if state.step not in stay]
+    keep = kept_steps(trained, evaluations, retention_of(session.config)) | session.weights.deleted
+    old = [state for state in trained if state.step not in keep]
     if not old:
         return
     try:
@@ -91,17 +87,17 @@ async def tidy(session: Session) -> None:
     except (PolicyError, InfrastructureError, ConnectionError, TimeoutError) as error:
         progress.get().line(f"old weights could not be deleted: {error}")
     else:
-        session.weights.tidied |= {state.step for state in old}
+        session.weights.deleted |= {state.step for state in old}
 
 
-async def secure(session: Session) -> None:
-    """At the end of a run: tidy up, and take the expiry from the weights that stay as its result (the last, the best)."""
-    await tidy(session)
+async def keep_final_weights(session: Session) -> None:
+    """At the end of a run, delete old weights and remove the expiry of those that are its result (the last and the best)."""
+    await delete_old_weights(session)
     trained = session.history.trained_steps(session.run)
     retention = Retention(keep_last=1, keep_best=session.config.checkpoints.keep_best)
     evaluations = own_evaluations(session.history, session.run)
-    keep = kept(trained, evaluations, retention)
-    for step, evaluation in best(trained, evaluations, retention.keep_best).items():
+    keep = kept_steps(trained, evaluations, retention)
+    for step, evaluation in best_steps(trained, evaluations, retention.keep_best).items():
         sources = sorted({problem.source for problem in session.loaded.heldout})
         of = f"{' and '.join(sources)} together" if len(sources) > 1 else "".join(sources)
         progress.get().line(
@@ -113,11 +109,11 @@ async def secure(session: Session) -> None:
         try:
             await session.policy.backend.keep(_paths([state]))
         except WeightsGoneError as error:
-            progress.get().line(f"{name} are not on the service any more: {error}")
+            progress.get().line(f"{name} are no longer on the service: {error}")
         except Exception as error:
             if not is_transient(error):
                 raise
-            progress.get().line(f"the expiry of {name} could not be lifted: {error}")
+            progress.get().line(f"the expiry of {name} could not be removed: {error}")
 
 
 def _paths(states: Iterable[StepState]) -> list[str]:

@@ -1,4 +1,4 @@
-"""All that a run holds open while it lives: history, problems, grader, and its backend."""
+"""The session of a run: everything that is open while it lives (history, problems, grader, backend)."""
 
 from __future__ import annotations
 
@@ -40,92 +40,98 @@ from rtl_core.run.check.machine import problems_of
 from rtl_core.run.check.preflight import before_sampling
 from rtl_core.run.check.prompts import Known, context, prepare
 from rtl_core.run.check.readiness import ready, refuse_or_tell
-from rtl_core.run.conversation_pool import ConversationPool, open_conversation_pool
 from rtl_core.run.folder import as_begun, check_unchanged, has_begun, run_record, write_config
 from rtl_core.run.forecast import prices_of
-from rtl_core.run.graders import Cluster, executor_of, grader_of, graders_of
+from rtl_core.run.graders import (
+    Cluster,
+    ConversationPool,
+    executor_of,
+    grader_of,
+    graders_of,
+    open_conversation_pool,
+)
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.recorder import Recorder
-from rtl_core.run.signals import at_once_on_signal, cancel_later
+from rtl_core.run.signals import call_on_signal, cancel_later
 from rtl_core.types.problem import Problem
 from rtl_core.validation.doubts import Doubts
 
 HEARTBEAT_S = 30.0
 TELL_S = 60.0
-"""So often a run names the tasks that have been at work for half of this time and more."""
+"""Seconds between log lines that name tasks running for at least half of this time."""
 Made = TypeVar("Made")
 
 
 @define(eq=False)
 class Graders:
-    """What grades the answers of a run."""
+    """The grader of a run, with its threads and its cache."""
 
     grader: Grader
     cache: MemoryCache
     pool: ThreadPoolExecutor
-    at_once: int
-    """How many answers are graded at once: the threads of `pool`."""
+    concurrency: int
+    """Number of answers graded concurrently: the threads of `pool`."""
     ceilings: dict[str, float] = field(factory=dict)
-    """Problem id -> the most that an answer may earn, where its harness is weak (`problems.weak_ceiling`)."""
+    """Mapping of problem id to the maximum reward of its answers, for weak harnesses (`problems.weak_ceiling`)."""
     doubts: Doubts = field(factory=Doubts)
 
 
 @define(eq=False)
 class Policy:
-    """What trains and samples, and how it is talked to."""
+    """The backend that trains and samples, and the student's chat format."""
 
     backend: Backend
     chat: Chat
     context: int | None
-    """Tokens of prompt and answer together that the student takes; None where the backend does not tell."""
+    """Maximum tokens of prompt and answer together; None if the backend does not say."""
     conversations: ConversationPool | None = None
-    """Of a run that answers in episodes (`learning.episodes`)."""
+    """For runs that answer in episodes (`learning.episodes`)."""
 
 
 @define(eq=False)
 class WeightsOfRun:
-    """The planned steps, and the weights that the recorded ones left."""
+    """The planned steps, and the weights that the recorded ones saved."""
 
     steps: list[StepState] = field(factory=list)
     """Every planned step of the run, in order (see planning.py)."""
     checkpoint: Checkpoint | None = None
-    """The weights that the last recorded step left; before the first those of `tinker.start_from`, or None."""
+    """The weights after the last recorded step; before the first one those of `tinker.start_from`, or None."""
     sampler_paths: dict[int, str] = field(factory=dict)
-    """Train steps seen -> weights to sample from, as far as recorded; an untrained student (0) has none."""
+    """Mapping of number of train steps to weights to sample from, as recorded; an untrained student (0) has none."""
     trainer: Trainer | None = None
-    """With the weights of the last recorded step; None when the next train step has to open one."""
-    tidied: set[int] = field(factory=set)
-    """Steps whose weights this process has seen deleted."""
+    """A trainer with the weights of the last recorded step; None if the next train step must open one."""
+    deleted: set[int] = field(factory=set)
+    """Steps whose weights this process has deleted."""
 
 
 @define(eq=False)
 class Life:
-    """How this process' work on the run goes, and how it ends."""
+    """Progress of this process' work on the run, and how it ends."""
 
     opened_at: float = field(factory=time.monotonic)
-    """On the monotonic clock (seconds)."""
+    """Seconds on the monotonic clock."""
     on_step: list[Callable[[int], None]] = field(factory=list)
-    """Who is told the number of each recorded step."""
+    """Callbacks that receive the number of each recorded step."""
     last_step: dict[str, float] | None = None
     """Metrics of the step that was trained last."""
     step_ended: float = -math.inf
     """When it was recorded, by `time.perf_counter`."""
     ended_by: EndedBy = "signal"
-    """Who ended the run, should it be cancelled."""
+    """What ended the run, if it is cancelled."""
     ending: threading.Event = field(factory=threading.Event)
-    """Set once a signal or a request has ended the run: what fails from then on failed for that."""
+    """Set once a signal or a request ends the run: later errors are consequences of that."""
     stopped: str | None = None
-    """Why the run is left before its end (a budget, a pause), in words; None otherwise."""
+    """Why the run stops before its end (a budget, a pause), in words; None otherwise."""
 
     def cancelled_by_request(self) -> None:
-        """Note that a cancellation is somebody's wish, so that nothing starts the run again."""
+        """Note that a user requested the cancellation, so that nothing restarts the run."""
         self.ended_by = "request"
         self.ending.set()
 
 
 @define(eq=False)
 class Session:
-    """One open run. Tasks and flows take it as it is: Prefect walks dataclasses among their parameters, and no attrs class."""
+    """One open run. An attrs class, because Prefect walks through dataclasses among the parameters of tasks and flows."""
 
     config: RunConfig
     history: History
@@ -136,9 +142,9 @@ class Session:
     life: Life
     problems: dict[str, Problem] = field(init=False)
     prompts: dict[str, Prompt] = field(factory=dict)
-    """Problem id -> its prompt, if the run was opened with a policy."""
+    """Mapping of problem id to its prompt, if the run was opened with a policy."""
     unfit: dict[str, str] = field(factory=dict)
-    """Problem id -> why it takes no part in the run."""
+    """Mapping of problem id to the reason for excluding it from the run."""
     weights: WeightsOfRun = field(factory=WeightsOfRun)
     opened_policy: Policy | None = None
 
@@ -151,40 +157,40 @@ class Session:
 
     @property
     def trains(self) -> bool:
-        """Whether the run is there to train; one that only evaluates a model is not."""
+        """Whether the run trains; otherwise it only evaluates a model."""
         return self.config.run.purpose == "train"
 
     @property
     def policy(self) -> Policy:
-        """What trains and samples. RuntimeError where the run was opened without it."""
+        """The policy of the run. RuntimeError if the run was opened without one."""
         if self.opened_policy is None:
             raise RuntimeError("this session was opened without a policy")
         return self.opened_policy
 
     def room_after(self, prompt_P: Sequence[int]) -> int | None:
-        """How many tokens the model's context leaves for the answer to a prompt of P tokens; None where that sets no limit.
+        """Return the tokens that the model's context leaves for an answer to a prompt of P tokens; None: no limit.
 
-        Only a run that evaluates is limited: training shall fail where its budgets do not fit the model.
+        Only evaluation runs are limited: a training run whose budgets exceed the context must fail.
         """
         context = None if self.trains else self.policy.context
         return None if context is None else max(0, context - len(prompt_P))
 
     def usable(self, problems: list[Problem]) -> list[Problem]:
-        """Those of `problems` that take part: fit, and with a prompt within the budget."""
+        """Return those of `problems` that are fit and have a prompt within the budget."""
         return [problem for problem in problems if problem.id not in self.unfit]
 
 
 @asynccontextmanager
-async def begun(
-    make: Callable[[], Made], close: Callable[[Made], None] | None = None
+async def started_in_thread(
+    make: Callable[[], Made], close: Callable[[Made], None] = lambda made: None
 ) -> AsyncIterator[asyncio.Task[Made]]:
-    """`make` at work on a thread of its own; at the end of the block what it made is closed."""
+    """Run `make` in a thread; at the end of the block its result is passed to `close`."""
     making = asyncio.create_task(asyncio.to_thread(make))
     try:
         yield making
     finally:
         (made,) = await asyncio.gather(making, return_exceptions=True)
-        if close is not None and not isinstance(made, BaseException):
+        if not isinstance(made, BaseException):
             close(made)
 
 
@@ -198,17 +204,17 @@ async def open_session(
     holder: Mapping[str, Any] | None = None,
     cluster: Cluster | None = None,
 ) -> AsyncIterator[Session]:
-    """Open a run: new, or the one of that name in the history. Another process at work on it is waited for.
+    """Open a run: a new one, or the one of that name in the history. Waits while another process works on it.
 
-    A visitor (an evaluation of a run that was trained before) leaves the run's own row and its problems as they are.
+    A visitor (an evaluation of a run that was trained before) does not change the run's row and problems.
 
     Args:
-        holder: what others shall know of this process while it works on the run (lock.py), JSON-able.
-        cluster: runs the jobs of grading in place of an executor of our own; it is closed at the end, so that jobs under way end.
+        holder: information about this process for others while it works on the run (lock.py), JSON-serializable.
+        cluster: runs the jobs of grading instead of a local executor; it is closed at the end, which ends running jobs.
 
     Raises:
-        ConfigError: the run has another configuration and `accept_changes` is False, or a budget in dollars and no prices.
-        RtlDistillError: anything that must be mended before a token is sampled (see the rooms).
+        ConfigError: the run has another configuration and `accept_changes` is False, or a budget in dollars but no prices.
+        RtlDistillError: any other problem that must be fixed before a token is sampled.
     """
     tell = progress.get().line
     chosen(config)
@@ -222,19 +228,19 @@ async def open_session(
             readiness = await ready(provider, config, tell)
         life = Life()
         ends: list[Callable[[], None]] = [life.ending.set, cancel_later(), stack.enter_context(hurried())]
-        stack.enter_context(at_once_on_signal(lambda: [end() for end in ends]))
+        stack.enter_context(call_on_signal(lambda: [end() for end in ends]))
         history = History(config.run.history)
         config = as_begun(config, history)
-        at_once = graders_of(config, cluster)
-        pool = ThreadPoolExecutor(at_once, thread_name_prefix="grade")
-        # Left in the opposite order: closing the executor ends the jobs that the pool's threads wait for.
+        concurrency = graders_of(config, cluster)
+        pool = ThreadPoolExecutor(concurrency, thread_name_prefix="grade")
+        # Closed in reverse order: closing the executor ends the jobs that the pool's threads wait for.
         stack.callback(pool.shutdown, cancel_futures=True)
         loaded, executor, backend = await _start(stack, config, provider if readiness else None, cluster)
         ends += [executor.close, *([backend.abort] if backend else [])]
         if not as_visitor:
             check_unchanged(config, loaded, history, executor.tools(), accept_changes=accept_changes)
             _tell_left_out(loaded)
-        graders = _graders(config, history, executor, pool, at_once)
+        graders = _graders(config, history, executor, pool, concurrency)
         stack.callback(graders.grader.close)
         recorder = _recorder_of(config, provider, history)
         session = Session(config, history, recorder, loaded, graders, prices_of(config), life)
@@ -244,8 +250,8 @@ async def open_session(
         if not as_visitor:
             await _record_start(session)
             stack.callback(asyncio.create_task(_heartbeat(session)).cancel)
-        session.recorder.take_spent()  # what opening the run cost is no step's
-        # Also when the run fails: what was sampled and graded is paid for.
+        session.recorder.take_spent()  # opening the run counts for no step
+        # Also if the run fails: what was sampled and graded is paid for.
         stack.push_async_callback(session.recorder.settle)
         await stack.enter_async_context(at_intervals(TELL_S, _tell_long))
         yield session
@@ -254,10 +260,10 @@ async def open_session(
 async def _start(
     stack: AsyncExitStack, config: RunConfig, provider: Provider | None, cluster: Cluster | None
 ) -> tuple[LoadedProblems, Executor, Backend | None]:
-    """The problems, the graders' sandbox and the service: each takes seconds, in threads or processes of its own."""
-    reading = await stack.enter_async_context(begun(partial(problems_of, config)))
+    """Load the problems and start the graders' executor and the service. Each takes seconds, so they run concurrently."""
+    reading = await stack.enter_async_context(started_in_thread(partial(problems_of, config)))
     starting = await stack.enter_async_context(
-        begun(lambda: cluster or executor_of(config), close=lambda executor: executor.close())
+        started_in_thread(lambda: cluster or executor_of(config), close=lambda executor: executor.close())
     )
     opening = provider.open(config, progress.get().line) if provider else nullcontext()
     backend = await stack.enter_async_context(opening)
@@ -265,29 +271,29 @@ async def _start(
 
 
 def _graders(
-    config: RunConfig, history: History, executor: Executor, pool: ThreadPoolExecutor, at_once: int
+    config: RunConfig, history: History, executor: Executor, pool: ThreadPoolExecutor, concurrency: int
 ) -> Graders:
-    """A grader that knows the verdicts and the known-good answers of the history."""
+    """Return a grader that has the cached verdicts and the known-good answers of the history."""
     cache = MemoryCache(history.cached_verdicts(MOST_CACHED))
     grader = grader_of(config, executor, KnownGood(*history.cpu_of_known_good()), cache)
-    return Graders(grader, cache, pool, at_once)
+    return Graders(grader, cache, pool, concurrency)
 
 
 def _recorder_of(config: RunConfig, provider: Provider, history: History) -> Recorder:
-    """Where tokens are paid for, none waits long for its place on disk."""
+    """Return the recorder; it writes more often if tokens cost money."""
     if provider.embedded(config) and not config.tinker.teacher_apart:
         return Recorder(history)
     return Recorder(history, interval_s=0.1, share=0.1)
 
 
 async def _record_start(session: Session) -> None:
-    """The run's own row and its problems; its configuration beside the report."""
+    """Record the run's row and its problems, and write its configuration to its folder."""
     config, loaded, history = session.config, session.loaded, session.history
     await session.recorder.call(history.start_run, run_record(config, loaded, session.graders.grader.executor.tools()))
     rows: list[tuple[Problem, str, int | None]] = [(problem, "train", None) for problem in loaded.train]
     rows += [(problem, "heldout", None) for problem in loaded.heldout]
-    # Those that the run knows keep their place in the curriculum, or that they are left out.
-    known = {(one.problem_id, one.fingerprint): one.split for one in history.problems_of(config.run.name)}
+    # Problems that the run already has keep their place in the curriculum, or stay excluded.
+    known = {(row.problem_id, row.fingerprint): row.split for row in history.problems_of(config.run.name)}
     fresh = [row for row in rows if known.get((row[0].id, row[0].fingerprint)) not in (row[1], "excluded")]
     await session.recorder.call(history.record_problems, config.run.name, fresh)
     write_config(config)
@@ -296,11 +302,10 @@ async def _record_start(session: Session) -> None:
 async def _open_policy(
     session: Session, backend: Backend, provider: Provider, readiness: Readiness, as_visitor: bool
 ) -> None:
-    """Give the session its policy. Looks at saved weights, prompts and budgets, which only an open backend can tell of, before anything
-    is sampled.
+    """Set the session's policy. Before anything is sampled, checks saved weights, prompts and budgets, which takes an open backend.
 
     Raises:
-        PolicyError: what the run would come to send or to start from is not there or does not fit.
+        PolicyError: weights that the run needs are missing or do not fit, or a prompt with its answer exceeds a model's context.
     """
     config, history, tell = session.config, session.history, progress.get().line
     if config.tinker.start_from and not as_visitor and not has_begun(history, session.run):
@@ -312,15 +317,15 @@ async def _open_policy(
     if not session.trains:
         return
     known = Known(config, readiness, session.prompts, session.loaded, history, prices=session.prices)
-    found = list(context(known) if as_visitor else before_sampling(known))
+    findings = list(context(known) if as_visitor else before_sampling(known))
     if history.last_trained_step(session.run) is not None:
-        # It has sampled so before, and part of what it writes is there.
-        found = [replace(one, level="warning") if one.level == "wrong" else one for one in found]
-    refuse_or_tell(found, tell)
+        # A resumed run has sampled with these settings before: errors become warnings.
+        findings = [replace(f, level="warning") if f.level == "wrong" else f for f in findings]
+    refuse_or_tell(findings, tell)
 
 
 async def _open_conversations(session: Session, stack: AsyncExitStack) -> None:
-    """What a run needs that answers in episodes. ConfigError where the chat template cannot hold such a conversation."""
+    """Open the conversation pool of a run that answers in episodes. ConfigError if the chat template does not support such conversations."""
     if session.config.learning.episodes:
         ToolChat(session.policy.chat, [] if session.config.episode.whole_answers else definitions())
         session.policy.conversations = await stack.enter_async_context(
@@ -329,8 +334,7 @@ async def _open_conversations(session: Session, stack: AsyncExitStack) -> None:
 
 
 async def _bases_of_teachers(config: RunConfig, backend: Backend, tell: Callable[[str], None] | None) -> dict[str, str]:
-    """Saved weights that a run names as teachers -> their base model. With `tell` what is gone is told and left out: a student can be
-    evaluated without it."""
+    """Mapping of saved weights that are teachers to their base model. With `tell`, missing weights are logged and left out instead of raised."""
     bases = {}
     for name in sorted({name for name in config.tinker.named_teachers.values() if name.startswith(SAVED)}):
         try:
@@ -343,18 +347,18 @@ async def _bases_of_teachers(config: RunConfig, backend: Backend, tell: Callable
 
 
 async def _heartbeat(session: Session) -> None:
-    """Note every so often that the run is alive; its absence tells others that it is not (see flows/resume.py)."""
+    """Record periodically that the run is alive (see flows/resume.py)."""
     while True:
         await asyncio.sleep(HEARTBEAT_S)
-        # A locked file, a full disk: the next beat will do.
+        # A locked file or a full disk: the next heartbeat is enough.
         with contextlib.suppress(HistoryError, InfrastructureError):
             await session.recorder.call(session.history.heartbeat, session.run)
 
 
 def _tell_long() -> None:
-    """Name the tasks that take long: a service that stands still would be a silence without end."""
+    """Log the tasks that take long, so that a service that hangs is noticed."""
     if words := steps_at_work.in_words(least_s=TELL_S / 2):
-        progress.get().line(f"still at work: {words}")
+        progress.get().line(f"still in progress: {words}")
 
 
 def _tell_left_out(loaded: LoadedProblems) -> None:
@@ -369,9 +373,9 @@ def _tell_left_out(loaded: LoadedProblems) -> None:
 
 
 def _prepare_prompts(session: Session, backend: Backend, provider: Provider, bases: Mapping[str, str]) -> Chat:
-    """Build the prompt of every problem, and see that every teacher reads them as the student does. `bases`: see `prices_of`.
+    """Build the prompt of every problem, check that every teacher tokenizes them like the student, and return the student's chat format.
 
-    Returns how the student is talked to.
+    `bases`: see `prices_of`.
     """
     config, tell = session.config, progress.get()
     named = (name for name in config.tinker.named_teachers.values() if name in bases or not name.startswith(SAVED))
@@ -383,7 +387,7 @@ def _prepare_prompts(session: Session, backend: Backend, provider: Provider, bas
     session.unfit |= found.unfit
     for why in found.unfit.values():
         tell.line(f"left out: {why}")
-    for problem_id, prompt in found.prompts.items():
+    for prompt in found.prompts.values():
         for note in prompt.notes:
-            tell.line(f"prompt of {problem_id}: {note}")
+            tell.line(f"prompt of {prompt.problem_id}: {note}")
     return found.chat

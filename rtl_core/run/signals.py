@@ -1,8 +1,8 @@
-"""Ending what costs money or holds a core the moment a signal arrives, whatever the rest of the process is doing.
+"""Immediate reaction to a signal, so that costs and computation end whatever the rest of the process is doing.
 
-Python handles a signal between two steps of the main thread, and the libraries above us put their own handlers there; a clean
-end then goes through their states and requests, which can take long on a busy machine. So besides the handlers, which stay as
-they are, the C level writes each signal into a pipe, and a thread of ours reads it.
+Python runs signal handlers in the main thread, and libraries such as Prefect install their own; their clean shutdown can take long
+on a busy machine. So in addition to the handlers, which stay unchanged, Python's wakeup file descriptor is a pipe that a thread
+of our own reads.
 """
 
 from __future__ import annotations
@@ -16,28 +16,26 @@ from collections.abc import Callable, Iterator
 
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 LOST_S = 10.0
-"""Seconds after which the exception of a signal's handler counts as lost."""
+"""Seconds after which the exception of a signal handler counts as lost."""
 
 
 @contextlib.contextmanager
-def at_once_on_signal(end: Callable[[], object]) -> Iterator[None]:
-    """Call `end`, from a thread, as soon as SIGTERM or SIGINT arrives inside the block.
+def call_on_signal(end: Callable[[], object]) -> Iterator[None]:
+    """Call `end` from a thread as soon as SIGTERM or SIGINT arrives inside the block.
 
-    Works in the main thread of a process whose signals nobody else reads from a pipe; elsewhere the block runs without it, and
-    the ordinary way of a cancellation is the only one.
+    Works only in the main thread, and only if the process has no other wakeup file descriptor. Otherwise the block runs without it, and
+    signals take effect through their handlers alone.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    if previous != -1:
+    if (previous := signal.set_wakeup_fd(-1)) != -1:
         signal.set_wakeup_fd(previous)
-        os.close(reader)
-        os.close(writer)
         yield
         return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
 
     def read() -> None:
         while data := os.read(reader, 64):
@@ -56,15 +54,15 @@ def at_once_on_signal(end: Callable[[], object]) -> Iterator[None]:
 
 
 def cancel_later() -> Callable[[], None]:
-    """A function for any thread: it cancels the present task, if that still runs `LOST_S` after the call.
+    """Return a thread-safe function that cancels the current task if it still runs `LOST_S` after the call.
 
-    Python raises the exception of a signal's handler in whatever the main thread is doing. Where that is a callback of asyncio, or a task that
-    nobody awaits, nobody else sees the exception, and the work goes on.
+    The exception of a signal handler is raised in whatever the main thread executes. In an asyncio callback, or in a task that is never
+    awaited, it is lost, and the work would go on.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None, "called from a coroutine"
 
-    def begin() -> None:
+    def start() -> None:
         loop.call_soon_threadsafe(lambda: loop.call_later(LOST_S, task.cancel))
 
-    return begin
+    return start

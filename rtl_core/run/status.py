@@ -1,4 +1,4 @@
-"""What a run leaves for its readers: its status while it lives, a line per step, the table and the page at the end."""
+"""What a run shows its users: its status, a log line per step, and tables and the report at the end."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rtl_core.run.stopping import is_transient
 
 @asynccontextmanager
 async def run_status(session: Session) -> AsyncIterator[None]:
-    """Keep the run's row true: running, and then finished, paused, cancelled, or failed with the reason.
+    """Keep the status in the run's row: running, then finished, paused, cancelled, or failed with the reason.
 
-    A run that stopped for something that time mends (no network for an hour) stays `running`, with the reason: it is to be
-    started again.
+    A run that stopped because of a transient error (no network for an hour) stays `running`, with the reason, so that it is
+    restarted.
     """
 
     async def note(status: RunStatus, message: str | None = None, ended_by: EndedBy | None = None) -> None:
@@ -31,7 +31,7 @@ async def run_status(session: Session) -> AsyncIterator[None]:
 
     async def note_cancelled() -> str:
         why = "stopped by a signal" if session.life.ended_by == "signal" else "cancelled in Prefect"
-        await note("cancelled", f"{why}; the same command goes on", session.life.ended_by)
+        await note("cancelled", f"{why}; the same command resumes the run", session.life.ended_by)
         return why
 
     try:
@@ -44,28 +44,28 @@ async def run_status(session: Session) -> AsyncIterator[None]:
             session.life.on_step += [lambda _: tracker.recorded(), lambda _: live_report.after_step()]
             yield
     except Exception as error:
-        await asyncio.sleep(0.05)  # in which the thread that reads signals gets its turn
+        await asyncio.sleep(0.05)  # gives the thread that reads signals time to run
         if session.life.ending.is_set():
-            # A signal is raised wherever the main thread is, also where libraries make an error of their own of it, and what it
-            # ended at once (graders, the embedded service) fails whoever waits for it.
+            # A signal's exception is raised anywhere in the main thread, where libraries may convert it, and what the signal
+            # ended immediately (graders, the embedded service) raises errors in its callers.
             raise asyncio.CancelledError(await note_cancelled()) from error
         reason = f"{type(error).__name__}: {error}"[:2000]
         await (note("running", f"interrupted: {reason}") if is_transient(error) else note("failed", reason))
         raise
     except BaseException:
-        # A signal: Ctrl-C, or whoever runs us wants us gone.
+        # A signal such as Ctrl-C, or a cancellation.
         await note_cancelled()
         raise
     await (note("finished") if session.life.stopped is None else note("paused", session.life.stopped))
 
 
 def report_path(session: Session) -> Path:
-    """Where a run's report is written."""
+    """Path of a run's report."""
     return session.config.run.folder / "report.html"
 
 
 def after_step(session: Session, step: int) -> None:
-    """Tell how a step went."""
+    """Report a trained step: callbacks, progress, and a log line."""
     for tell in session.life.on_step:
         tell(step)
     progress.get().advance("steps", step + 1, len(session.weights.steps))
@@ -74,12 +74,12 @@ def after_step(session: Session, step: int) -> None:
 
 
 def finish(session: Session) -> str:
-    """Write the report and show the result. Returns the report's path, or why the run was left before its end."""
+    """Write the report and show the result. Returns the report's path, or why the run stopped before its end."""
+    tell = progress.get()
     if session.life.stopped is not None:
-        progress.get().line(f"stopped: {session.life.stopped}")
+        tell.line(f"stopped: {session.life.stopped}")
         return f"stopped: {session.life.stopped}"
     path = write_report(session.history, [session.run], report_path(session))
-    tell = progress.get()
     if session.trains:
         tell.show(before_after_table(session.history, session.run))
     for table in tables_of(session.history, session.run):

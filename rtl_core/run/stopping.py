@@ -1,6 +1,7 @@
-"""Why a run stops. At its next step: by `rtl-distill pause`, because its budget is used up, or because it left its safe range; the step
-under way is finished and recorded, and the same command goes on from there, after the last only when it is told to. And at once, by an
-error: whether time can mend it.
+"""Reasons to stop a run before its next step (`rtl-distill pause`, a used-up budget, metrics out of their safe range), and whether an
+error is transient.
+
+The current step is finished and recorded first. The same command resumes the run; out of a safe range only with a changed setting.
 """
 
 from __future__ import annotations
@@ -20,35 +21,33 @@ _TRANSIENT = (InfrastructureError, HistoryBusyError, ConnectionError, TimeoutErr
 
 
 def stop_reason(session: Session, under_way: int = 0) -> str | None:
-    """Why no further step or evaluation should begin, in words; None to go on.
+    """Return why no further step or evaluation should start, in words; None to go on.
 
-    `under_way` is how many steps were begun whose cost is not in the history yet.
+    `under_way`: number of started steps whose cost is not in the history yet.
     """
     config = session.config
     if pause_path(config).exists():
-        return f"paused by request; `rtl-distill resume {session.run}` goes on"
-    hours = (time.monotonic() - session.life.opened_at) / 3600
-    if config.cost.budget_hours is not None and hours >= config.cost.budget_hours:
-        return (
-            f"the budget of {config.cost.budget_hours:g} hours is used up; the same command goes on with as many again"
-        )
+        return f"paused by request; `rtl-distill resume {session.run}` resumes it"
+    limit, hours = config.cost.budget_hours, (time.monotonic() - session.life.opened_at) / 3600
+    if limit is not None and hours >= limit:
+        return f"the budget of {limit:g} hours is used up; the same command resumes the run for as many hours"
     if config.cost.budget_usd is None:
         return None
     so_far = dollars_spent(session.history, session.run, config, session.prices)
     assert so_far is not None, "a run with a budget in dollars is refused without prices"
-    # Half-begun steps cost as well: stop before the one that would not fit.
+    # Steps in progress cost as well: stop before the one that would exceed the budget.
     costs = step_costs(session.history, session.run)
     next_step = sum(costs[-5:]) / len(costs[-5:]) if costs else 0.0
     if so_far + (1 + under_way) * next_step > config.cost.budget_usd:
         return (
             f"the budget of ${config.cost.budget_usd:,.2f} would be exceeded: ${so_far:,.4f} spent, "
-            f"a step costs about ${next_step:,.4f}; raise cost.budget_usd and the same command goes on"
+            f"a step costs about ${next_step:,.4f}; raise cost.budget_usd, and the same command resumes the run"
         )
     return None
 
 
 def health_breach(session: Session) -> RunHealthError | None:
-    """The error of a run whose last recorded steps left a safe range, unless it was told to go on; None for a healthy one."""
+    """Return an error if the last recorded steps left a safe range and `health.accept_up_to_step` does not cover them, else None."""
     health = session.config.health
     if not health.ranges:
         return None
@@ -62,21 +61,21 @@ def health_breach(session: Session) -> RunHealthError | None:
     last = max(steps) + 1
     return RunHealthError(
         f"run {session.run} left its safe range after step {last}: {'; '.join(map(str, found))}",
-        f"everything up to step {last} is saved; look at `rtl-distill report {session.run}`, then go on all the same with "
+        f"everything up to step {last} is saved; look at `rtl-distill report {session.run}`, then continue with "
         f"--set health.accept_up_to_step={last}, or with another range in health.ranges",
     )
 
 
 def why_stop(session: Session, under_way: int = 0) -> str | RunHealthError | None:
-    """Why no further step should begin: an error where the run is not well, words where it was asked to stop."""
+    """Return why no further step should start: an error if metrics are out of range, words for a pause or a budget, else None."""
     return health_breach(session) or stop_reason(session, under_way)
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same work may succeed when it is done again. A group of errors is, when each of them is."""
+    """Whether a retry may succeed. A group of errors is transient if each of them is."""
     if isinstance(error, BaseExceptionGroup):
-        return all(is_transient(one) for one in error.exceptions)
-    # Of Prefect's client, whose server was busy for longer than it asks again.
+        return all(map(is_transient, error.exceptions))
+    # From Prefect's client, if the server was busy for longer than the client retries.
     if isinstance(error, httpx.HTTPStatusError):
         return error.response.status_code >= 500
     return isinstance(error, _TRANSIENT)

@@ -22,7 +22,7 @@ from rtl_core.grading.answer_file import AnswerLine
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import KnownGood
 from rtl_core.grading.verdict_record import sealed
-from rtl_core.rollouts.grade_file import graded_record, key_of
+from rtl_core.rollouts.verdict_records import graded_record, key_of
 from rtl_core.run.check.machine import problems_of
 from rtl_core.run.graders import Cluster, executor_of, grader_of, graders_of
 from rtl_core.types.problem import Problem

@@ -195,7 +195,7 @@ def test_check_asks_each_service_only_for_its_own_models(services, monkeypatch, 
     assert lines["tinker.student"]["text"].startswith("student: embedded")
     assert lines["tinker.teacher"]["text"].startswith("teacher: sampled")
     assert f"TINKER_TEACHER_API_KEY, taken by {teacher}" in lines["teacher: credentials"]["text"]
-    assert "tinker.teacher and student: one vocabulary" in lines["tokenizer"]["text"]
+    assert "tinker.teacher and student: same vocabulary" in lines["tokenizer"]["text"]
     assert lines["context"]["text"].startswith("tinker.teacher: prompts of up to")
 
     code, lines = check(settings(tmp_path, student, teacher))

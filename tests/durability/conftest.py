@@ -1,4 +1,4 @@
-"""A whole deployment on loopback, and runs small enough to be killed often."""
+"""A complete deployment on loopback, and runs small enough to be killed often."""
 
 import contextlib
 import os
@@ -38,15 +38,15 @@ TINY = [
     "tinker.local_deterministic=true",
     "tinker.local_threads=1",
 ]
-"""Overrides of the demo: four steps an epoch, four rollouts a step."""
+"""Overrides of the demo: four steps per epoch, four rollouts per step."""
 
 
 POLLS = {"PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "2"}
-"""A worker looks for runs, and a run for its turn, every 10 and 30 s otherwise: most of the time of such a test."""
+"""Poll intervals of workers for runs and of runs for a slot; the defaults of 10 and 30 s would dominate the time of these tests."""
 
 
 class Deployed:
-    """A running deployment, spoken to through Prefect's own API."""
+    """A running deployment, accessed through Prefect's API."""
 
     def __init__(self, place: LocalDeployment) -> None:
         self.place = place
@@ -61,7 +61,7 @@ class Deployed:
             "overrides": [*TINY, *overrides],
             "options": {"run_name": run, "run_epochs": epochs},
         }
-        # A busy server says 503 now and then; the key makes a repeat harmless.
+        # A busy server answers 503 occasionally; with the key, a retry creates no second run.
         body = {"parameters": parameters, "idempotency_key": str(uuid.uuid4())}
 
         def post() -> str:
@@ -106,8 +106,8 @@ class Deployed:
         )
 
     def holder(self, run: str) -> dict[str, Any]:
-        """Who works on a run: process, flow run, deployment. Who takes it over empties the file before it writes."""
-        return wait_for(lambda: read_holder(self.home / "runs" / run / "lock"), f"who works on {run}")
+        """The holder of a run's lock: process, flow run, deployment. The file may be empty for a moment when the holder changes."""
+        return wait_for(lambda: read_holder(self.home / "runs" / run / "lock"), f"the holder of {run}")
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         return self.history.query(sql).to_pylist()
@@ -117,29 +117,29 @@ class Deployed:
         wait_for(lambda: self.rows(sql)[0]["n"] >= steps, f"{steps} trained steps of {run}", patience_s)
 
     def cancelled_after(self, run: str, patience_s: float) -> float:
-        """Cancel a run in the middle of its training. Returns the seconds after which none of its processes lived."""
+        """Cancel a run in the middle of its training. Returns the seconds until all of its processes had ended."""
         flow_run = self.trigger(run)
         self.wait_trained(run, 1)
         process = psutil.Process(self.holder(run)["pid"])
-        everyone = [process, *process.children(recursive=True)]
-        assert len(everyone) > 2
+        processes = [process, *process.children(recursive=True)]
+        assert len(processes) > 2
         started = time.monotonic()
         self.cancel(flow_run)
-        wait_for(lambda: not any(map(lives, everyone)), "all processes of the run to end", patience_s)
+        wait_for(lambda: not any(map(lives, processes)), "all processes of the run to end", patience_s)
         seconds = time.monotonic() - started
-        print(f"cancelled: {len(everyone)} processes, none left after {seconds:.1f} s")
+        print(f"cancelled: {len(processes)} processes, none left after {seconds:.1f} s")
         self.wait_state(flow_run, "Cancelled")
         return seconds
 
     def kill(self, part: str) -> None:
-        """kill -9 of the server or the worker; its keeper starts it again."""
+        """kill -9 of the server or the worker; its keeper restarts it."""
         keeper = self.place.pid_of(part)
         assert keeper is not None
         for child in psutil.Process(keeper).children():
             child.send_signal(signal.SIGKILL)
 
     def prefect(self, *arguments: str) -> str:
-        """Run the `prefect` program as a user would."""
+        """Run the `prefect` program as a user does."""
         program = Path(sys.executable).parent / "prefect"
         environment = {**os.environ, **self.place.settings(), "COLUMNS": "200"}
         done = subprocess.run([program, *arguments], env=environment, capture_output=True, text=True, timeout=600)
@@ -148,7 +148,7 @@ class Deployed:
 
 @contextlib.contextmanager
 def deployment(home: Path, database: str | None = None) -> Iterator[Deployed]:
-    """Server, pool, deployments and worker on a free port, with everything they write in a folder of their own."""
+    """Server, pool, deployments and worker on a free port, with all their files below `home`."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     place = LocalDeployment(home=home, folder=home / "deployment", port=port, database=database)
@@ -165,6 +165,6 @@ def deployment(home: Path, database: str | None = None) -> Iterator[Deployed]:
 
 @pytest.fixture(scope="session")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    """One deployment for all tests of this folder: to bring it up takes as long as a small run."""
+    """One deployment for all tests in this folder, because starting it takes as long as a small run."""
     with deployment(tmp_path_factory.mktemp("home")) as running:
         yield running

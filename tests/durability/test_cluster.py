@@ -1,4 +1,4 @@
-"""Grading on a Dask cluster of two worker processes, one of which dies."""
+"""Grading on a Dask cluster with two worker processes, one of which dies."""
 
 import asyncio
 import json
@@ -18,14 +18,14 @@ from rtl_core.grading.limits import Limits
 from rtl_core.problems.sources import override_of
 from rtl_core.serving.grading_queue import open_queue
 from rtl_core.types.answer import Answer
-from rtl_distill.tasks.cluster import ClusterExecutor, _the_same, cluster_of
+from rtl_distill.tasks.cluster import ClusterExecutor, _common_tools, cluster_of
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
 
 class Cluster:
-    """A scheduler and two workers as processes of their own, as `dask scheduler` and `dask worker` start them."""
+    """A scheduler and two workers in separate processes, started by `dask scheduler` and `dask worker`."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "scheduler.json"
@@ -64,10 +64,10 @@ def job(seconds: float, says: str) -> Job:
     )
 
 
-def test_a_lost_worker_costs_time_and_no_result(cluster):
+def test_no_result_is_lost_with_a_worker(cluster):
     executor = ClusterExecutor(cluster.address, "bubblewrap")
     try:
-        # A worker may join after the first was found.
+        # The second worker may join later.
         executor._client.wait_for_workers(2, timeout=600)
         assert set(executor.tools())
         with ThreadPoolExecutor(8) as threads:
@@ -81,7 +81,7 @@ def test_a_lost_worker_costs_time_and_no_result(cluster):
         executor.close()
 
 
-def test_closing_frees_whoever_waits_for_a_job(cluster):
+def test_closing_ends_the_wait_for_a_job(cluster):
     executor = ClusterExecutor(cluster.address, "bubblewrap")
     threads = ThreadPoolExecutor(1)
     running = threads.submit(executor.run, job(590, "never"))
@@ -90,7 +90,7 @@ def test_closing_frees_whoever_waits_for_a_job(cluster):
     assert isinstance(running.exception(timeout=300), InfrastructureError)
 
 
-def test_a_run_goes_on_while_server_worker_and_a_grading_worker_are_killed(cluster, deployed):
+def test_a_run_survives_kills_of_server_worker_and_a_grading_worker(cluster, deployed):
     address = cluster.address.replace("tcp://", "dask://")
     flow_run = deployed.trigger("bereft", f'grading.workers="{address}"')
     deployed.wait_trained("bereft", 1)
@@ -106,7 +106,7 @@ def test_a_run_goes_on_while_server_worker_and_a_grading_worker_are_killed(clust
     assert deployed.rows(ungraded) == [{"n": 0}]
 
 
-def test_the_grading_service_has_the_cluster_grade(cluster, tmp_path):
+def test_the_grading_service_grades_on_the_cluster(cluster, tmp_path):
     address = cluster.address.replace("tcp://", "dask://")
     config = load_config("demo", [override_of(["starter"]), f'grading.workers="{address}"'])
     with cluster_of(config) as workers, open_queue(config, workers, tmp_path / "v.jsonl", 16) as queue:
@@ -118,6 +118,6 @@ def test_the_grading_service_has_the_cluster_grade(cluster, tmp_path):
         assert workers.cpu_s > 0
 
 
-def test_workers_with_other_tools_are_refused_by_name():
+def test_workers_with_different_tools_are_refused_by_name():
     with pytest.raises(ConfigError, match=r"tcp://b has other tools than tcp://a: iverilog 12\.0 against 11\.0"):
-        _the_same({"tcp://a": {"iverilog": "11.0"}, "tcp://b": {"iverilog": "12.0"}})
+        _common_tools({"tcp://a": {"iverilog": "11.0"}, "tcp://b": {"iverilog": "12.0"}})

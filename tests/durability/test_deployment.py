@@ -1,4 +1,4 @@
-"""A deployment under faults: what is triggered ends, what is killed goes on, what is cancelled is gone."""
+"""A deployment under faults: triggered runs end, killed runs are restarted, cancelled runs are gone."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def sweep(deployed: Deployed) -> list[str]:
-    """The scheduled flow `resume`, now rather than within five minutes."""
+    """Run the scheduled flow `resume` now instead of waiting for up to five minutes."""
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     from rtl_distill.flows.resume import resume
@@ -28,7 +28,7 @@ def sweep(deployed: Deployed) -> list[str]:
             os.chdir(here)
 
 
-def test_cron_creates_runs_and_wrong_parameters_are_refused_before_any(deployed):
+def test_cron_creates_runs_and_wrong_parameters_are_refused(deployed):
     refused = deployed.prefect("deployment", "run", "train/nightly", "--param", 'options={"run_epochs": 0}')
     assert "0 is less than the minimum of 1" in refused
     wanted = {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}, "deployments": {"name": {"any_": ["nightly"]}}}
@@ -37,7 +37,7 @@ def test_cron_creates_runs_and_wrong_parameters_are_refused_before_any(deployed)
     assert all(run["auto_scheduled"] for run in scheduled)
 
 
-def test_a_docker_work_pool_takes_the_same_flows(deployed):
+def test_the_flows_can_be_deployed_to_a_docker_work_pool(deployed):
     pool = deployed.prefect("work-pool", "create", "rtl-distill-docker", "--type", "docker", "--overwrite")
     assert "Created work pool" in pool
     told = deployed.prefect(
@@ -50,39 +50,39 @@ def test_a_docker_work_pool_takes_the_same_flows(deployed):
     assert created["concurrency_options"]["collision_strategy"] == "ENQUEUE"
 
 
-def test_of_two_triggers_the_first_is_told_in_its_log_and_the_worker_s_and_the_second_finds_nothing_left(deployed):
+def test_of_two_triggers_the_first_trains_with_all_lines_logged_and_the_second_finds_nothing_left(deployed):
     worker_log = deployed.place.folder / "worker.log"
     before = len(worker_log.read_text())
     flow_run = deployed.trigger("told")
     deployed.wait_state(flow_run, "Running", "Failed", "Crashed")
-    second, both, at_its_end = deployed.trigger("told"), set(), ""
+    second, running, at_its_end = deployed.trigger("told"), set(), ""
     while {deployed.state(flow_run), deployed.state(second)} != {"Completed"}:
         states = deployed.state(flow_run), deployed.state(second)
-        both.add(states.count("Running"))
+        running.add(states.count("Running"))
         assert not {"Failed", "Crashed"} & set(states)
         if "report: " not in at_its_end:
             at_its_end = worker_log.read_text()[before:]
         time.sleep(0.3)
-    assert both <= {0, 1}
+    assert running <= {0, 1}
     assert deployed.rows("SELECT count(*) AS n FROM steps WHERE run = 'told'") == [{"n": 4}]
     assert (deployed.home / "runs/told/report.html").stat().st_size > 100_000
 
-    def whole_log():
+    def complete_log():
         text = deployed.prefect("flow-run", "logs", flow_run)
         return text if "report: " in text else None
 
-    told = wait_for(whole_log, "the last lines to reach the server")
+    told = wait_for(complete_log, "the last lines to reach the server")
     for text in (told, at_its_end):
         for line in (*(f"step   {n}/4  reward" for n in range(1, 5)), "== epoch 1 of 1", "Run told: held-out problems"):
             assert text.count(line) == 1, (line, text)
         assert text.count("== evaluation: student") == 2
         assert "runs/told/report.html" in text
         assert " INFO " in text
-    # What is to be looked at stands on the page of the run that was triggered, not on those of its subflows.
+    # The artifacts are on the page of the triggered run, not on those of its subflows.
     shown = deployed.post("/artifacts/filter", artifacts={"flow_run_id": {"any_": [flow_run]}})
     assert {artifact["key"] for artifact in shown} == {"progress-told", "steps-told", "result-told"}
     results = [artifact["data"] for artifact in shown if artifact["key"] == "result-told"]
-    assert len(results) == 2  # as the run begins, and at its end
+    assert len(results) == 2  # at the start of the run and at its end
     assert all("rtl-distill view --db " in text and "runs/told/report.html" in text for text in results)
     epochs = {"name": {"any_": ["told epoch 1 of 1"]}}
     assert len(deployed.flow_runs(flow_runs=epochs)) == 2  # one of each trigger
@@ -92,7 +92,7 @@ def test_of_two_triggers_the_first_is_told_in_its_log_and_the_worker_s_and_the_s
     assert [tasks.count(f"train step {n}") for n in range(1, 5)] == [1] * 4
 
 
-def test_a_killed_run_is_started_again_and_trains_every_step_once(deployed):
+def test_a_killed_run_is_restarted_and_trains_every_step_once(deployed):
     flow_run = deployed.trigger("killed")
     deployed.wait_trained("killed", 2)
     os.kill(deployed.holder("killed")["pid"], signal.SIGKILL)
@@ -106,7 +106,7 @@ def test_a_killed_run_is_started_again_and_trains_every_step_once(deployed):
     assert steps == [{"step": i, "status": "trained", "n": 1} for i in range(4)]
 
 
-def test_a_cancelled_run_is_gone_and_the_same_command_goes_on(deployed):
+def test_a_cancelled_run_is_gone_and_the_same_command_resumes_it(deployed):
     deployed.cancelled_after("cancelled", patience_s=120)
     (row,) = deployed.rows("SELECT status FROM runs WHERE run = 'cancelled'")
     assert row["status"] == "cancelled"
@@ -115,7 +115,7 @@ def test_a_cancelled_run_is_gone_and_the_same_command_goes_on(deployed):
     assert deployed.wait_state(again, "Completed", "Failed", "Crashed") == "Completed"
 
 
-def test_a_budget_of_some_cents_stops_a_run_cleanly_and_a_larger_one_goes_on(deployed):
+def test_a_small_budget_pauses_a_run_and_a_larger_one_resumes_it(deployed):
     prices = deployed.home / "prices.toml"
     models = "".join(
         f"[models.{name}]\nprefill = 3.0\ncached = 0.6\nsample = 9.0\ntrain = 9.0\n" for name in ("student", "teacher")

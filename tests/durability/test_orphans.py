@@ -1,4 +1,4 @@
-"""What a killed command left running is ended by the next one, and nothing else is."""
+"""Child processes of a killed command are ended by the next command, and no other processes are."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from rtl_distill.operations import processes
 from rtl_distill.operations.processes import OWNER, end_orphans
 from tests.waiting import lives, wait_for
 
-# A command that marks itself, starts a child, says its id and waits.
+# A command that marks itself, starts a child process, prints its id and waits.
 COMMAND = """
 import subprocess, sys, time
 from rtl_distill.operations.processes import mark_this_process
@@ -33,7 +33,7 @@ def marked_below(pid: int) -> list[int]:
     return [pid for pid in below if processes.variable(pid, OWNER) is not None]
 
 
-def test_only_the_children_of_dead_commands_are_ended():
+def test_only_child_processes_of_dead_commands_are_ended():
     killed, orphan = start()
     living, child = start()
     try:
@@ -50,8 +50,8 @@ def test_only_the_children_of_dead_commands_are_ended():
         os.kill(child, signal.SIGKILL)
 
 
-def test_a_command_in_a_container_keeps_its_children():
-    """Seen from outside, its processes have other numbers than it knows itself, so it looks dead."""
+def test_a_command_in_a_container_keeps_its_child_processes():
+    """Outside the container its process ids are different, so the command looks dead."""
     box = ["bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent"]
     environment = {name: value for name, value in os.environ.items() if name != OWNER}
     command = [*box, sys.executable, "-c", COMMAND]
@@ -59,7 +59,7 @@ def test_a_command_in_a_container_keeps_its_children():
         assert process.stdout is not None
         process.stdout.readline()
         try:
-            # The kernel shows a process's environment a moment after its start.
+            # A new process has no environment for a moment.
             inside = wait_for(lambda: marked_below(process.pid), "the child's mark")
             assert not set(inside) & set(end_orphans())
             assert all(lives(pid) for pid in inside)

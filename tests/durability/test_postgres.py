@@ -1,4 +1,4 @@
-"""Prefect's server on a real Postgres, which crashes in the middle of a run."""
+"""Prefect's server on a real Postgres that crashes in the middle of a run."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is at work ends quickly when a run is stopped."""
+"""Work in progress ends quickly when a run is stopped."""
 
 import asyncio
 import math
@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -23,7 +24,7 @@ from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.run import signals
 from rtl_core.run.session import open_session
-from rtl_core.run.signals import at_once_on_signal
+from rtl_core.run.signals import call_on_signal
 from tests.waiting import wait_for
 
 
@@ -33,46 +34,35 @@ def children() -> set[psutil.Process]:
 
 
 def runs(*command: str) -> bool:
-    """Whether some process of this machine is this command."""
+    """Whether some process on this machine runs this command."""
     return any(process.info["cmdline"] == list(command) for process in psutil.process_iter(["cmdline"]))
 
 
-def test_closing_the_executor_ends_the_job_at_work_and_leaves_no_process():
+def test_closing_the_executor_ends_the_running_job_and_leaves_no_process():
     before = children()
     executor = make_executor("bubblewrap")
     job = Job(
         files={}, harness={}, steps=(Step("long", ("sleep", "3599.25"), cwd="/code"),), limits=Limits(wall_s=3600)
     )
-    ended: list[BaseException | None] = []
-
-    def run():
-        try:
-            executor.run(job)
-            ended.append(None)
-        except InfrastructureError as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    wait_for(lambda: ended or runs("sleep", "3599.25"), "the job to start")
-    assert not ended
-    executor.close()
-    thread.join(300)
-    assert not thread.is_alive()
-    assert isinstance(ended[0], InfrastructureError)
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(executor.run, job)
+        wait_for(lambda: running.done() or runs("sleep", "3599.25"), "the job to start")
+        assert not running.done()
+        executor.close()
+        assert isinstance(running.exception(timeout=300), InfrastructureError)
     with pytest.raises(InfrastructureError):
         executor.run(job)
     wait_for(lambda: children() <= before, "the end of its processes")
 
 
-def test_a_signal_ends_the_work_at_once_although_the_main_thread_is_busy_with_something_else():
+def test_a_signal_ends_the_work_immediately_although_the_main_thread_is_busy():
     ended = threading.Event()
     handled = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: handled.append(number))
     try:
-        with at_once_on_signal(ended.set):
+        with call_on_signal(ended.set):
             os.kill(os.getpid(), signal.SIGTERM)
-            # `sum` is one call into C: a Python handler would have to wait for its end.
+            # `sum` is one call into C: a Python handler has to wait for its end.
             sum(range(3_000_000))
             assert ended.wait(300)
         assert handled == [signal.SIGTERM]
@@ -81,9 +71,9 @@ def test_a_signal_ends_the_work_at_once_although_the_main_thread_is_busy_with_so
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_run_ends_also_where_asyncio_keeps_the_exception_of_a_signal(tmp_path, monkeypatch):
+def test_a_run_ends_even_if_asyncio_swallows_the_exception_of_a_signal(tmp_path, monkeypatch):
     class Termination(BaseException):
-        """As Prefect's handler raises it."""
+        """Raised by the handler, as by Prefect's."""
 
     def handle(number, frame):
         raise Termination
@@ -117,7 +107,7 @@ def test_a_run_that_waits_for_its_history_ends_soon_after_a_signal(tmp_path, mon
 
     async def run():
         async with open_session(settings, with_policy=False):
-            raise AssertionError("the history is held")
+            raise AssertionError("the history is locked")
 
     def stop():
         wait_for(lambda: caplog.messages, "the wait")
@@ -135,7 +125,7 @@ def test_a_run_that_waits_for_its_history_ends_soon_after_a_signal(tmp_path, mon
         finally:
             holder.kill()
             signal.signal(signal.SIGTERM, before)
-    assert History(path).run("r") is not None  # who comes later waits as ever
+    assert History(path).run("r") is not None  # later calls wait normally again
     assert connection._hurried_at == math.inf
 
 
@@ -153,7 +143,7 @@ run_flow("__main__:run", title="a run")
 
 
 @pytest.mark.usefixtures("prefect")
-def test_a_signal_in_the_midst_of_a_flow_ends_its_command_as_anywhere_else():
+def test_a_signal_during_a_flow_ends_its_command_normally():
     environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value()}
     done = subprocess.run(
         [sys.executable, "-c", STOPPED], env=environment, capture_output=True, text=True, check=False, timeout=300

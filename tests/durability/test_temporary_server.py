@@ -1,4 +1,4 @@
-"""The Prefect server of one command: only where no other is named, and gone with the command."""
+"""The temporary Prefect server of a command: started only if no other is configured, and ended with the command."""
 
 import contextlib
 import os
@@ -24,14 +24,13 @@ sys.stdin.read()
 """
 
 
+EPHEMERAL = 'active = "ephemeral"\n[profiles.ephemeral]\nPREFECT_SERVER_ALLOW_EPHEMERAL_MODE = "true"\n'
+
+
 @pytest.mark.parametrize(
     ("file", "text", "named"),
     [
-        (
-            "profiles.toml",
-            'active = "ephemeral"\n[profiles.ephemeral]\nPREFECT_SERVER_ALLOW_EPHEMERAL_MODE = "true"\n',
-            False,
-        ),
+        ("profiles.toml", EPHEMERAL, False),
         ("profiles.toml", '[profiles.local]\nPREFECT_API_URL = "http://127.0.0.1:4200/api"\n', True),
         ("prefect.toml", '[api]\nurl = "http://127.0.0.1:4200/api"\n', True),
         ("pyproject.toml", '[tool.prefect.api]\nurl="http://127.0.0.1:4200/api"\n', True),
@@ -39,13 +38,13 @@ sys.stdin.read()
         (".env", "PREFECT_API_URL=http://127.0.0.1:4200/api\n", True),
     ],
 )
-def test_a_server_that_is_named_anywhere_is_left_to_prefect(tmp_path, file, text, named):
+def test_a_server_configured_anywhere_is_left_to_prefect(tmp_path, file, text, named):
     (tmp_path / file).write_text(text)
     assert names_server({"PREFECT_HOME": str(tmp_path)}, tmp_path) is named
     assert names_server({"PREFECT_HOME": str(tmp_path / "none"), "PREFECT_API_URL": "http://x/api"}, tmp_path)
 
 
-def test_where_prefects_folder_cannot_be_written_it_gets_one_that_goes_with_the_command():
+def test_if_prefects_folder_is_not_writable_it_gets_one_that_is_deleted_with_the_command():
     command = "import os; from rtl_distill.operations.temporary_server import _ensure_home; _ensure_home(); print(os.environ['PREFECT_HOME'])"
     command += "; open(os.environ['PREFECT_HOME'] + '/prefect.db', 'w')"
     environment = {**os.environ, "PREFECT_HOME": "/proc/none/.prefect"}
@@ -55,44 +54,44 @@ def test_where_prefects_folder_cannot_be_written_it_gets_one_that_goes_with_the_
 
 
 @pytest.mark.slow
-def test_it_answers_whoever_came_early_outlives_signals_and_ends_with_the_command_even_by_kill_9(tmp_path):
+def test_it_answers_early_requests_ignores_signals_and_ends_with_the_command_even_by_kill_9(tmp_path):
     environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"} | {"PREFECT_HOME": str(tmp_path)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", COMMAND], env=environment, text=True, **pipes) as command:
         assert command.stdout is not None
         url = command.stdout.readline().strip()
-        # Asked before it is up: the answer comes when it is.
+        # A request before it is up is answered once it is.
         assert httpx.get(f"{url}/health", timeout=300).json() is True
         (server,) = psutil.Process(command.pid).children()
-        # As from a service manager that stops a control group: the command still has to tell the server how it ended.
+        # As from a service manager that stops a control group: the command must still report its end to the server.
         for number in (signal.SIGINT, signal.SIGTERM):
             server.send_signal(number)
-        time.sleep(3)  # in which a server that obeys them ends
+        time.sleep(3)  # time enough for a server that reacts to them to end
         assert httpx.get(f"{url}/health", timeout=300).json() is True
         command.send_signal(signal.SIGKILL)
         server.wait(60)
 
 
 @pytest.mark.slow
-def test_clients_that_write_at_the_same_time_never_wait_for_the_minute_that_sqlite_waits_for_a_lock(tmp_path):
+def test_concurrent_writes_never_wait_for_sqlites_lock_timeout_of_a_minute(tmp_path):
     server, url = start({**server_environment(), "PREFECT_HOME": str(tmp_path)})
     with httpx.Client(base_url=url, timeout=300) as client:
         flow = client.post("/flows/", json={"name": "f"}).json()["id"]
 
         def posted(path: str, asked: Any) -> dict[str, Any]:
-            while True:  # as Prefect's client does where the database is locked
+            while True:  # as Prefect's client does if the database is locked
                 with contextlib.suppress(httpx.TransportError):
                     if (answer := client.post(path, json=asked)).status_code != 503:
                         return answer.raise_for_status().json()
                 time.sleep(0.05)
 
         def seconds(number: int) -> float:
-            began = time.monotonic()
+            started = time.monotonic()
             run = posted("/flow_runs/", {"flow_id": flow, "name": str(number), "state": {"type": "PENDING"}})["id"]
             posted(f"/flow_runs/{run}/set_state", {"state": {"type": "RUNNING"}})
             posted("/artifacts/", {"key": f"a-{number}", "data": "x", "flow_run_id": run})
-            return time.monotonic() - began
+            return time.monotonic() - started
 
-        with ThreadPoolExecutor(6) as side_by_side:
-            assert max(side_by_side.map(seconds, range(120))) < 55
+        with ThreadPoolExecutor(6) as threads:
+            assert max(threads.map(seconds, range(120))) < 55
     server.communicate()

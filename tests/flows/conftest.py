@@ -14,12 +14,12 @@ QUICK = (
     "run.epochs=1", "problems.sources.0.heldout=1", "evaluation.teacher=false", "evaluation.samples=1", "evaluation.k=[1]",
     "tinker.local_threads=1",
 )  # fmt: skip
-"""Overrides of one epoch, and as little evaluation as there may be."""
+"""Overrides for one epoch with the smallest possible evaluation."""
 
 
 @pytest.fixture
 def train(prefect):
-    """Trains the one epoch of a run without its evaluations, or raises what stopped it."""
+    """Trains one epoch of a run without its evaluations, or raises the error that stopped it."""
     from prefect import flow as prefect_flow
 
     from rtl_distill.flows import train as flow
@@ -60,7 +60,7 @@ def small_run(tmp_path: Path) -> Callable[..., list[str]]:
             "learning.kl_schedule=constant",
             "learning.replace_with_kl=false",
             "evaluation.k=[1, 2]",
-            "sampling.seeded=true",  # some tests compare a run with its repetition
+            "sampling.seeded=true",  # some tests compare a run with its repeat
             *more,
         ]
 

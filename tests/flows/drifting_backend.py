@@ -1,4 +1,4 @@
-"""The in-process backend, whose trainer contradicts the sampler in the first `DRIFTS` train steps that it is asked for."""
+"""The in-process backend with a trainer whose log-probabilities differ from the sampler's in the first `DRIFTS` train steps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

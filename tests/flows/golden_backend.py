@@ -1,6 +1,6 @@
-"""A backend whose model writes golden answers: what goes into an evaluation by hand comes out of its table.
+"""A backend whose model writes golden answers, so that the results of an evaluation are known.
 
-`backend.options`: `passing`, how many of each problem's answers are golden (the others are empty modules), and `context`, of the model.
+`backend.options`: `passing`, the number of golden answers to each problem (the others are empty modules), and the model's `context`.
 """
 
 import json
@@ -15,11 +15,11 @@ from rtl_core.types.problem import Problem
 from tests.backend.inprocess import InProcess, InProcessProvider
 
 ASKED: list[dict[str, Any]] = []
-"""What each request was sampled with."""
+"""The parameters of each sampling request."""
 
 
 def golden_text(problem: Problem) -> str:
-    """The golden answer in the form that the public prompt asks for."""
+    """The golden answer in the form that the public prompt requires."""
     assert problem.golden is not None
     if len(problem.golden) == 1:
         return "".join(problem.golden.values())

@@ -1,4 +1,4 @@
-"""The in-process backend, which notes what it is asked to sample, to score and to train on."""
+"""The in-process backend, with a record of what it samples, scores and trains on."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from rtl_core.backend.base import Adam, Datum, SampledAnswer, StepResult, Weight
 from tests.backend.inprocess import InProcess, InProcessProvider, Wrapped
 
 SAMPLED: list[tuple[Weights, tuple[int, ...]]] = []
-"""Weights and prompt of each request."""
+"""Weights and prompt of each sampling request."""
 SCORED: list[tuple[Weights, tuple[int, ...], tuple[int, ...]]] = []
-"""Weights, prompt and completion of each request."""
+"""Weights, prompt and completion of each scoring request."""
 TRAINED: list[tuple[str, Datum]] = []
 """Loss and datum, in order."""
 
@@ -26,8 +26,8 @@ class _Trainer(Wrapped):
 class Recording(Wrapped):
     def __init__(self, inner: InProcess) -> None:
         super().__init__(inner)
-        for noted in (SAMPLED, SCORED, TRAINED):
-            noted.clear()
+        for record in (SAMPLED, SCORED, TRAINED):
+            record.clear()
 
     async def sample(
         self, weights: Weights, prompt_P: Sequence[int], count: int, *asked: Any, **more: Any

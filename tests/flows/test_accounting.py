@@ -1,4 +1,4 @@
-"""What a run pays for training is what it sent to be trained on: the client's calls, the service's own count, history and cost agree."""
+"""A run pays for exactly the tokens that it sent for training: the client's calls, the service's count, history and cost agree."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.flows.conftest import QUICK
 
 pytestmark = pytest.mark.slow
 
-# No evaluation: its answers are a cost of the run, and of no step.
+# No evaluation: its answers are a cost of the run but of no step.
 SMALL = (*QUICK, "evaluation.after_warm_start=false")
 PRICES = """as_of = 2026-01-01
 [models.student]
@@ -30,7 +30,7 @@ sample = 30.0
 
 
 class Counting:
-    """A training client that counts the tokens of what passes through it."""
+    """A training client that counts the tokens sent through it."""
 
     def __init__(self, client: Any, sent: list[list[int]]) -> None:
         self._client = client
@@ -46,7 +46,7 @@ class Counting:
 
 @pytest.fixture
 def sent(monkeypatch):
-    """The tokens of each datum of each pass that is sent from here on."""
+    """The tokens of each datum of each pass sent during the test."""
     open_training_client = tinker_backend.open_training_client
     sent: list[list[int]] = []
 
@@ -60,7 +60,7 @@ def sent(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "overrides"),
     [
-        # Rewards alone, nearly always equal: groups are replaced, and what stays equal is not trained on.
+        # Only rewards, nearly always equal: groups are replaced, and those that stay equal are not trained on.
         (
             "rewards",
             (
@@ -72,15 +72,13 @@ def sent(monkeypatch):
                 "learning.truncated=mask",
             ),
         ),
-        # A supervised step, then one by rewards and the teacher's KL, which trains on every answer.
+        # A supervised step, then one with rewards and the teacher's KL, which trains on every answer.
         ("golden", ("learning.warm_start_steps=1", "learning.warm_start_source=golden", "learning.kl_weight=0.1")),
         ("imitated", ("learning.warm_start_steps=1", "learning.warm_start_source=teacher", "learning.kl_weight=0.1")),
         ("imitated-once", ("learning.warm_start_steps=1", "learning.warm_start_answers=1", "learning.kl_weight=0.1")),
     ],
 )
-def test_what_was_sent_for_training_is_what_the_history_holds_and_the_cost_counts(
-    small_run, tmp_path, train, sent, name, overrides
-):
+def test_history_and_cost_count_exactly_the_tokens_sent_for_training(small_run, tmp_path, train, sent, name, overrides):
     prices = tmp_path / "prices.toml"
     prices.write_text(PRICES)
     settings = small_run(name, *SMALL, f"cost.prices={prices}", *overrides)
@@ -102,12 +100,12 @@ def test_what_was_sent_for_training_is_what_the_history_holds_and_the_cost_count
     for row in history.query("SELECT name, value FROM step_metrics WHERE run = ? ORDER BY step", [name]).to_pylist():
         metrics.setdefault(row["name"], []).append(row["value"])
     assert metrics["service/input_tokens:sum"] == metrics["tokens/student/train"] == [float(sum(p)) for p in passes]
-    # No more than `estimate` says that it can cost.
+    # At most what `estimate` gives as the maximum.
     with_prompts = history.query("SELECT max(n_prompt) AS longest FROM rollouts WHERE run = ?", [name]).to_pylist()
     longest = float(with_prompts[0]["longest"])
     work = Workload(Prompts(4, longest, most=longest, longest=longest), Prompts(1, longest), completion=1.0)
     most = total_dollars(at_most(config, work).training, load_prices(prices))
     assert most is not None
     assert most >= sum(metrics["cost/usd"])
-    # The steps' own costs and that of the whole run, which the budget is held against, are one and the same.
+    # The sum of the steps' costs equals the cost of the run, which is compared with the budget.
     assert sum(metrics["cost/usd"]) == pytest.approx(total_dollars(usage, load_prices(prices)))

@@ -1,4 +1,4 @@
-"""A run that learns from the teacher's distributions: what is asked, sent, paid and stored."""
+"""A run that learns from the teacher's distributions: requests, training data, cost and records."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rtl_core.history.store import History
-from tests.flows import recording_backend as noted
+from tests.flows import recording_backend as recorded
 from tests.flows.conftest import QUICK
 
 TAUGHT = (
@@ -30,18 +30,18 @@ def test_it_trains_on_the_teachers_choices_and_stores_the_first_of_them(small_ru
     recording = "backend.name=tests.flows.recording_backend:BACKEND"
     asyncio.run(train("demo", small_run("taught", *TAUGHT, *asked, recording)))
     history = History(tmp_path / "history.duckdb")
-    assert noted.TRAINED
-    for loss, datum in noted.TRAINED:
+    assert recorded.TRAINED
+    for loss, datum in recorded.TRAINED:
         assert (loss, datum.inputs["weights"].shape) == ("cross_entropy", (len(datum.tokens_T), 6))
         assert datum.others_TK is not None
         pulls_TK = datum.inputs["weights"][:, 1:]
         assert np.abs(pulls_TK).max() > 0
         if kind == "forward":
             assert pulls_TK.min() >= 0
-            count_T = pulls_TK.sum(-1) / 0.5  # λ times a distribution, once for each equal answer
+            count_T = pulls_TK.sum(-1) / 0.5  # λ times a distribution, for each of the equal answers
             assert np.allclose(count_T, np.round(count_T), atol=1e-4)
-    # The forward pass that weighs the reverse KL is paid as training.
-    own = sum(len(datum.sequence) - 1 for _, datum in noted.TRAINED)
+    # The forward pass that weights the reverse KL is paid as training.
+    own = sum(len(datum.sequence) - 1 for _, datum in recorded.TRAINED)
     paid = sum(step.train_tokens or 0 for step in history.trained_steps("taught"))
     assert paid == (2 * own if kind == "reverse" else own)
     rows = history.query(
@@ -59,8 +59,8 @@ def test_it_trains_on_the_teachers_choices_and_stores_the_first_of_them(small_ru
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
-def test_the_demo_learns_from_distributions_through_the_embedded_service(small_run, tmp_path):
-    """The hard tier through HTTP and the SDK, after a supervised step, where the teacher speaks from the first wrong line on."""
+def test_the_demo_learns_from_distributions_with_the_embedded_service(small_run, tmp_path):
+    """The hard tier through HTTP and the SDK, after a supervised step; the teacher counts from the first wrong line on."""
     from rtl_distill.flows.train import train
 
     settings = small_run(

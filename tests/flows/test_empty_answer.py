@@ -1,4 +1,4 @@
-"""A service that gives an answer without a token: it fails, and the run goes on."""
+"""A service that returns an answer without tokens: the answer fails, and the run goes on."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ BACKEND = InProcessProvider(lambda inner, config: _Silent(inner))
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "distribution_distillation"])
-def test_an_empty_answer_is_graded_and_the_teacher_has_nothing_to_say_of_it(train, small_run, tmp_path, algorithm):
+def test_an_empty_answer_is_graded_and_not_scored(train, small_run, tmp_path, algorithm):
     backend = "backend.name=tests.flows.test_empty_answer:BACKEND"
     more = ("sampling.seeded=false", f"learning.algorithm={algorithm}", "problems.sources.0.train=2")
     train(small_run("silent", backend, *QUICK, *more))

@@ -1,4 +1,4 @@
-"""A model is evaluated by a protocol without a training run: golden answers to NVIDIA's examples are worth 100 %."""
+"""Evaluation of a model by a protocol without a training run: golden answers to NVIDIA's examples give 100 %."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ EXAMPLES = ("nonagentic", "agentic")
 
 @pytest.fixture
 def overrides(cvdp, tmp_path):
-    """The overrides of an evaluation of NVIDIA's two examples that open tools can grade."""
+    """Overrides for an evaluation of NVIDIA's two examples that open tools can grade."""
 
     def make(name, *more, samples=2):
         files = [next(cvdp.glob(f"*example_{kind}_code_generation_no_commercial*")) for kind in EXAMPLES]
@@ -38,11 +38,11 @@ def overrides(cvdp, tmp_path):
 
 
 def cells(history: History, run: str) -> list[list[str]]:
-    """The rates of each of a run's tables, without intervals: row by row."""
+    """The rates in each of a run's tables, without intervals, row by row."""
     return [[cell.split("\n")[0] for row in table.rows for cell in row[1:]] for table in tables_of(history, run)]
 
 
-def test_golden_answers_are_worth_100_percent_and_the_same_command_does_nothing_twice(overrides, tmp_path, capsys):
+def test_golden_answers_give_100_percent_and_the_same_command_repeats_nothing(overrides, tmp_path, capsys):
     from rtl_distill.flows.evaluate import evaluate, evaluate_model
     from rtl_distill.flows.train import train
 
@@ -63,10 +63,10 @@ def test_golden_answers_are_worth_100_percent_and_the_same_command_does_nothing_
     assert len(ASKED) == 2
     with pytest.raises(ConfigError, match=r"evaluation\.top_p: was 0\.7, is 0\.9"):
         asyncio.run(evaluate_model(PROTOCOL, overrides("golden", "evaluation.top_p=0.9")))
-    with pytest.raises(ConfigError, match="evaluates a model and trains nothing"):
+    with pytest.raises(ConfigError, match="evaluates a model and does not train"):
         asyncio.run(train(PROTOCOL, overrides("golden")))
 
-    # One of two answers right, and a context that the longer prompt does not fit: a problem without an answer has failed.
+    # One of two answers is right, and the longer prompt does not fit the context: a problem without an answer fails.
     lengths = sorted(a["prompt"] for a in ASKED)
     more = ("backend.options.passing=1", f"backend.options.context={lengths[0] + 100}")
     asyncio.run(evaluate_model(PROTOCOL, overrides("half", *more)))
@@ -76,7 +76,7 @@ def test_golden_answers_are_worth_100_percent_and_the_same_command_does_nothing_
     assert empty.to_pylist() == [{"outcome": "no_answer"}]
     assert "counted as failed: 1 problem whose" in tables_of(history, "half")[-1].caption
 
-    # The other form takes it as it takes any run: another number of answers is another evaluation of the same run.
+    # `evaluate` accepts it like any run: another number of answers is another evaluation of the same run.
     asyncio.run(evaluate("half", str(tmp_path / "history.duckdb"), samples=1, other=Conditions(top_p=0.5)))
     assert (len(ASKED), ASKED[-1]["count"], ASKED[-1]["top_p"]) == (4, 1, 0.5)
     other = next(e for e in history.evaluations("half") if e.samples == 1)

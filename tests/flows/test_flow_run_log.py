@@ -1,4 +1,4 @@
-"""A run's lines reach the log of the flow run that was triggered, each once, from subflows, tasks and plain threads too."""
+"""A run's lines reach the log of the triggered flow run, each once, also from subflows, tasks and plain threads."""
 
 import asyncio
 import os
@@ -50,7 +50,7 @@ EVERY_LINE = {"from a thread", "from a thread with a context", "from a subflow",
 
 
 def ours_in_log(flow_run_id: str, enough: Callable[[list[str]], bool]) -> list[str]:
-    """The lines of the logger `rtl_distill` in a flow run's log at INFO, as soon as they are enough."""
+    """Wait until the lines of the logger `rtl_distill` at INFO in a flow run's log satisfy `enough`, and return them."""
 
     async def read() -> list[str]:
         wanted = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run_id]))
@@ -68,7 +68,7 @@ def ours_in_log(flow_run_id: str, enough: Callable[[list[str]], bool]) -> list[s
 
 
 @pytest.mark.slow
-def test_lines_of_subflows_tasks_and_threads_are_in_the_log_of_the_run_that_was_triggered(tmp_path, monkeypatch, capfd):
+def test_lines_of_subflows_tasks_and_threads_are_in_the_log_of_the_triggered_run(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(LOG_FILE, "worker.log")
     flow_run_id = asyncio.run(told("one"))
@@ -82,7 +82,7 @@ def test_lines_of_subflows_tasks_and_threads_are_in_the_log_of_the_run_that_was_
 
 
 @pytest.mark.slow
-def test_runs_side_by_side_keep_their_lines_apart():
+def test_concurrent_runs_keep_their_lines_separate():
     async def both():
         return await asyncio.gather(told("left"), told("right"))
 
@@ -92,20 +92,20 @@ def test_runs_side_by_side_keep_their_lines_apart():
         assert [line for line in found if line.startswith("==")] == [f"== stage of {name}"]
 
 
-def test_a_run_that_ends_takes_no_line_from_one_beside_it():
-    opened, begun, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+def test_a_run_that_ends_does_not_disturb_the_lines_of_another():
+    opened, started, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     @flow
     async def ends_first():
         with lines_in_flow_run_log():
             opened.set()
-            await begun.wait()
+            await started.wait()
         ended.set()
 
     @flow
     async def goes_on():
         with lines_in_flow_run_log():
-            begun.set()
+            started.set()
             await ended.wait()
             LogProgress().line("after the other's end")
             return str(flow_run.id)
@@ -129,7 +129,7 @@ logging.getLogger("rtl_distill").warning("a warning after the flow")
 """
 
 
-def test_a_flow_that_runs_here_prints_each_line_once():
+def test_a_flow_in_a_process_of_its_own_prints_each_line_once():
     environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value()}
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env=environment)
     for line in (*EVERY_LINE, "== stage of one"):

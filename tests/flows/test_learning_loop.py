@@ -1,4 +1,4 @@
-"""The training loop's choices in whole runs: the epoch flow over a real service, real simulators, a real database."""
+"""Options of the training loop in complete runs: the epoch flow with a real service, simulators and database."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.flows.conftest import QUICK
 pytestmark = pytest.mark.slow
 
 HEALTH = 'health.ranges={"optim/entropy" = {min = 100.0}}'
-"""A range that every run leaves."""
+"""A range that every run violates."""
 
 
 def metrics(history: History, run: str) -> list[dict[str, float]]:
@@ -22,7 +22,7 @@ def metrics(history: History, run: str) -> list[dict[str, float]]:
     return list(steps.values())
 
 
-def test_a_stale_run_draws_from_pools_holds_its_kl_and_is_taken_up_where_it_was_paused(small_run, tmp_path, train):
+def test_a_run_with_staleness_pools_and_a_target_kl_resumes_where_it_stopped(small_run, tmp_path, train):
     def settings(name):
         return small_run(
             name,
@@ -48,7 +48,7 @@ def test_a_stale_run_draws_from_pools_holds_its_kl_and_is_taken_up_where_it_was_
     assert {(row["step"], row["policy_step"]) for row in behind.to_pylist()} == {(0, 0), (1, 0), (2, 1), (3, 2)}
     assert [step["staleness/max"] for step in steps] == [0, 1, 1, 1]
 
-    # The totals of steps that overlap add up to the time that they took.
+    # The total times of overlapping steps do not overlap.
     ends = history.query("SELECT epoch(trained_at) AS at FROM steps WHERE run = 'calm' ORDER BY step")["at"].to_pylist()
     for before, after, step in zip(ends, ends[1:], steps[1:], strict=False):
         assert step["time/total"] <= after - before + 0.01
@@ -66,7 +66,7 @@ def test_a_stale_run_draws_from_pools_holds_its_kl_and_is_taken_up_where_it_was_
     measured = "SELECT policy, count(*) AS n FROM rollouts WHERE run = 'calm' AND purpose = 'measurement' GROUP BY ALL"
     assert {row["policy"]: row["n"] for row in history.query(measured).to_pylist()} == {"student": 8, "teacher": 8}
 
-    # The same run, ended after its second step with the third prepared: it draws, weighs and samples the same.
+    # The same run, stopped after its second step with the third prepared: problems, λ and answers are the same.
     ends = (HEALTH, "health.patience=1", "health.accept_up_to_step=1")
     with pytest.raises(RunHealthError, match="after step 2"):
         train([*settings("twice"), *ends])
@@ -80,7 +80,7 @@ def test_a_stale_run_draws_from_pools_holds_its_kl_and_is_taken_up_where_it_was_
     assert [step["env/all/reward/total"] for step in twin] == [step["env/all/reward/total"] for step in steps]
 
 
-def test_a_golden_warm_start_then_a_kl_that_ends_and_replacements_for_groups_of_equal_rewards(
+def test_a_golden_warm_start_a_kl_that_falls_to_0_and_replacements_of_groups_with_equal_rewards(
     small_run, tmp_path, train
 ):
     train(
@@ -96,7 +96,7 @@ def test_a_golden_warm_start_then_a_kl_that_ends_and_replacements_for_groups_of_
             "learning.replace_with_kl=true",
             "learning.warm_start_steps=2",
             "learning.warm_start_source=golden",
-            # Rewards that are nearly always equal: most groups teach nothing.
+            # Nearly always equal rewards: most groups teach nothing.
             "reward.weights={syntax = 1.0}",
             "learning.truncated=mask",
             "learning.loss=ppo",
@@ -106,7 +106,7 @@ def test_a_golden_warm_start_then_a_kl_that_ends_and_replacements_for_groups_of_
     steps = metrics(history, "alone")
     assert len(steps) == 6
     assert [step["warm_start/examples"] for step in steps[:2]] == [2, 2]
-    # In the form that the student knows: a wrong one, or no end token, would be a surprise of several nats.
+    # A wrong format or a missing end token would cost several nats.
     assert all(0 < step["warm_start/nll"] < 0.5 for step in steps[:2])
     assert history.query("SELECT count(*) AS n FROM rollouts WHERE purpose = 'train' AND step < 2").to_pylist() == [
         {"n": 0}
@@ -126,7 +126,7 @@ def test_a_golden_warm_start_then_a_kl_that_ends_and_replacements_for_groups_of_
         spreads = {row["problem_id"]: row["spread"] for row in history.query(sql, [number]).to_pylist()}
         silent = {problem_id for problem_id, spread in spreads.items() if spread < 1e-9}
         assert set(planned[number]) <= set(spreads)
-        # Who taught something was not replaced; who did not was, up to twice.
+        # Only groups that taught nothing were replaced, up to twice.
         assert len(spreads) - 2 == step["groups/replaced"] <= 4
         assert len(spreads) - len(silent) == 2 or step["groups/replaced"] >= 2
         assert step["groups/no_signal"] == pytest.approx(len(silent) / len(spreads))
@@ -135,7 +135,7 @@ def test_a_golden_warm_start_then_a_kl_that_ends_and_replacements_for_groups_of_
     assert replaced
 
 
-def test_a_run_that_leaves_its_safe_range_stops_saved_and_goes_on_when_told(small_run, tmp_path, train):
+def test_a_run_out_of_its_safe_range_stops_saved_and_resumes_when_accepted(small_run, tmp_path, train):
     def settings(*more):
         return small_run("ill", *QUICK, "problems.sources.0.train=6", HEALTH, "health.patience=1", *more)
 

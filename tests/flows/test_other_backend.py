@@ -1,4 +1,4 @@
-"""A run with a backend that is no client of a Tinker service goes through the same flow and leaves the same history."""
+"""A run with a backend that is not a client of a Tinker service uses the same flow and leaves the same history."""
 
 import asyncio
 from typing import Any
@@ -19,7 +19,7 @@ def rows(history: History, run: str, sql: str) -> list[dict[str, Any]]:
 
 
 def filled(history: History, run: str) -> dict[str, int]:
-    """Table -> rows of a run, of those tables that have some; problems that one run has validated the other need not validate."""
+    """Mapping of table to number of a run's rows, if any; validations are shared by the runs and left out."""
     tables = (
         "SELECT table_name AS name FROM information_schema.columns WHERE column_name = 'run' AND table_schema = 'main'"
     )
@@ -28,7 +28,7 @@ def filled(history: History, run: str) -> dict[str, int]:
     return {name: n for name, n in counts.items() if n and name != "validations"}
 
 
-def test_two_steps_in_process_leave_what_two_steps_over_http_leave(small_run, tmp_path):
+def test_two_steps_in_process_leave_the_same_history_as_over_http(small_run, tmp_path):
     from rtl_distill.flows.train import train
 
     history = History(tmp_path / "history.duckdb")
@@ -38,7 +38,7 @@ def test_two_steps_in_process_leave_what_two_steps_over_http_leave(small_run, tm
         assert record is not None
         assert record.status == "finished"
     assert filled(history, "in-process") == filled(history, "over-http")
-    # The first step's answers are samples of the same weights by the same seeds, and trained on alike.
+    # The first step samples from the same weights with the same seeds, and trains on the same answers.
     first = "SELECT problem_id, sample, text, n_tokens, stop_reason FROM rollouts WHERE run = ? AND step = 0 AND purpose = 'train' ORDER BY ALL"
     assert rows(history, "in-process", first) == rows(history, "over-http", first)
     one, other = (history.trained_steps(run)[0] for run in BACKENDS)

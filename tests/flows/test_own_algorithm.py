@@ -1,4 +1,4 @@
-"""An algorithm of the user's own is one file, and trains through the ordinary flow."""
+"""A custom algorithm is one file and trains with the ordinary flow."""
 
 import asyncio
 
@@ -29,13 +29,13 @@ class Rloo(Grpo):
 '''
 
 
-def test_an_algorithm_that_is_none_is_refused_before_a_run_is_opened():
+def test_an_invalid_algorithm_is_refused_before_a_run_is_opened():
     for name, why in (
         ("gropo", r"no algorithm 'gropo'.*grpo, self_distillation, self_distribution_distillation, warm_start"),
         ("nowhere:Rloo", "cannot be imported"),
         ("rtl_core.errors:ConfigError", "is no algorithm"),
         ("warm_start", "no advantages"),
-        # The teacher would not be asked for its distributions.
+        # Without its short name the teacher would not be asked for its distributions.
         ("rtl_core.algorithms.distribution_distillation:DistributionDistillation", "not asked under this name"),
     ):
         with pytest.raises(ConfigError, match=f"(?s){why}"):
@@ -44,7 +44,7 @@ def test_an_algorithm_that_is_none_is_refused_before_a_run_is_opened():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
-def test_one_file_is_an_algorithm_that_trains_through_the_flow(small_run, tmp_path, monkeypatch):
+def test_an_algorithm_in_one_file_trains_with_the_flow(small_run, tmp_path, monkeypatch):
     from rtl_distill.flows.train import train
 
     (tmp_path / "rloo_of_mine.py").write_text(FILE)

@@ -1,4 +1,4 @@
-"""Stored rollouts are graded again by real simulators, and the verdicts that change are told."""
+"""Stored rollouts are graded again by real simulators, and changed verdicts are reported."""
 
 import asyncio
 
@@ -24,12 +24,12 @@ from tests.nouns import a_rollout
 pytestmark = pytest.mark.usefixtures("prefect")
 
 ODD_SEEDS_FAIL = '    assert int(__import__("os").environ["COCOTB_RANDOM_SEED"]) % 2 == 0, "an odd seed"\n'
-"""The last line of the last test."""
+"""Appended to the last test of a harness."""
 RUN = "graded"
 
 
 def problems() -> tuple[tuple[Problem, str], tuple[Problem, str]]:
-    """(problem, golden answer) twice: an honest one, and one whose harness fails on odd seeds."""
+    """Two pairs of problem and golden answer; the second problem's harness fails with odd seeds."""
     first, second = starter_specs("train", 2, seed=3)
     moody = problem_of(second)
     path = next(path for path, text in moody.harness.items() if "\n@cocotb.test()\n" in text)
@@ -39,7 +39,7 @@ def problems() -> tuple[tuple[Problem, str], tuple[Problem, str]]:
 
 @pytest.fixture
 def graded(tmp_path):
-    """A run whose eight rollouts (golden, golden again, empty, golden of an evaluation; per problem) were graded with seed 2."""
+    """A run with eight rollouts graded with seed 2; per problem: golden, golden again, empty, and golden in an evaluation."""
     history = History(tmp_path / "history.duckdb")
     config = load_config("demo", [f"run.name={RUN}", f"run.history={history.path}", "grading.seed=2"])
     history.start_run(RunRecord(name=RUN, config=config.model_dump(mode="json")))
@@ -49,9 +49,8 @@ def graded(tmp_path):
         grader = Grader(executor, seed=2)
         rows, rollouts = [], []
         for problem, golden in pairs:
-            for sample, text in enumerate(
-                (f"```verilog\n{golden}```",) * 2 + ("I do not know.",) + (f"```verilog\n{golden}```",)
-            ):
+            right = f"```verilog\n{golden}```"
+            for sample, text in enumerate((right, right, "I do not know.", right)):
                 place = {"purpose": "evaluation", "evaluation": "e"} if sample == 3 else {}
                 rollout = a_rollout(run=RUN, step=sample, problem_id=problem.id, sample=sample, text=text, **place)
                 verdict = grader.grade(problem, extract_answer(rollout.text, problem.targets))
@@ -70,7 +69,7 @@ def ask(history: History, name: str) -> list[dict]:
     return history.query(query.sql, query.bind({}, RUN)).to_pylist()
 
 
-def test_another_seed_tells_which_verdicts_hang_on_it_and_leaves_the_old_ones(graded):
+def test_another_seed_shows_which_verdicts_depend_on_it_and_keeps_the_old_ones(graded):
     before = graded.query("SELECT * FROM verdicts ORDER BY rollout")
     label = asyncio.run(regrade(RUN, str(graded.path), seed=3))
     assert label.startswith("bubblewrap-")
@@ -78,12 +77,8 @@ def test_another_seed_tells_which_verdicts_hang_on_it_and_leaves_the_old_ones(gr
     moody = problems()[1][0].id
     changed = ask(graded, "changed-verdicts")
     assert [(r["was"], r["now"]) for r in changed] == [("passed", "tests_failed")] * 3
-    assert {r["rollout"] for r in changed} == {
-        r["rollout"]
-        for r in graded.query(
-            "SELECT rollout FROM verdicts WHERE problem_id = ? AND outcome = 'passed'", [moody]
-        ).to_pylist()
-    }
+    passed = "SELECT rollout FROM verdicts WHERE problem_id = ? AND outcome = 'passed'"
+    assert {r["rollout"] for r in changed} == {r["rollout"] for r in graded.query(passed, [moody]).to_pylist()}
     ((counted),) = ask(graded, "regrades")
     assert (counted["label"], counted["rollouts"], counted["changed"]) == (label, 8, 3)
     stored = graded.query("SELECT DISTINCT seed FROM regrades").column(0).to_pylist()
@@ -91,7 +86,7 @@ def test_another_seed_tells_which_verdicts_hang_on_it_and_leaves_the_old_ones(gr
     assert graded.query("SELECT * FROM verdicts ORDER BY rollout").equals(before)
 
 
-def test_the_same_tools_and_seed_give_the_same_verdicts_and_a_label_goes_on(graded):
+def test_the_same_tools_and_seed_give_the_same_verdicts_and_a_label_resumes(graded):
     asyncio.run(regrade(RUN, str(graded.path), label="again", choice=Choice(purpose="train", first_step=1)))
     first = graded.query("SELECT rollout, graded_at FROM regrades ORDER BY rollout").to_pylist()
     assert len(first) == 4
@@ -102,8 +97,8 @@ def test_the_same_tools_and_seed_give_the_same_verdicts_and_a_label_goes_on(grad
     assert ask(graded, "changed-verdicts") == []
 
 
-def test_what_cannot_be_graded_is_no_verdict_and_is_tried_again(graded, monkeypatch):
-    """A simulator that is gone: the flow fails with the reason, and the same label goes on when it is back."""
+def test_a_failure_of_grading_is_no_verdict_and_is_retried(graded, monkeypatch):
+    """Without a simulator the flow fails with the reason, and the same label resumes when it is back."""
     from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 
     def gone(self, job):
@@ -118,7 +113,7 @@ def test_what_cannot_be_graded_is_no_verdict_and_is_tried_again(graded, monkeypa
     assert graded.query("SELECT count(*) AS n FROM regrades").to_pylist() == [{"n": 8}]
 
 
-def test_a_choice_that_makes_no_sense_is_refused(graded):
+def test_an_image_without_docker_and_an_empty_choice_are_refused(graded):
     config = load_config("demo", [f"run.name={RUN}"])
     with pytest.raises(ConfigError, match="uses no image"):
         asyncio.run(regrade(RUN, str(graded.path), image="x"))

@@ -1,9 +1,8 @@
-"""kill -9 in the middle of an epoch, then the same command: the run goes on and ends as if nothing had happened."""
+"""kill -9 in the middle of an epoch, then the same command: the run resumes with the result of an undisturbed run."""
 
 import os
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -12,10 +11,6 @@ from tests.command import command
 from tests.waiting import wait_for
 
 LAST = "SELECT count(*) AS n FROM rollouts WHERE run = 'killed' AND purpose = 'train' AND step = 3"
-
-
-def environment(tmp_path: Path) -> dict[str, str]:
-    return {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect")}
 
 
 @pytest.mark.slow
@@ -28,19 +23,20 @@ def test_after_kill_9_the_same_command_ends_with_the_rollouts_and_weights_of_an_
         "run.epochs=1",
         "problems.sources.0.train=8",
     )
+    environment = {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect")}
     calm = command("train", "demo", sets=small_run("calm", *fixed))
     out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    done = subprocess.run(calm, env=environment(tmp_path), check=True, timeout=1800, **out)
+    done = subprocess.run(calm, env=environment, check=True, timeout=1800, **out)
     for line in (*(f"step   {n}/4  reward" for n in range(1, 5)), "Run calm: held-out problems"):
-        assert done.stdout.count(line) == 1, (line, done.stdout)  # also where Prefect listens to the same logger
+        assert done.stdout.count(line) == 1, (line, done.stdout)  # although Prefect handles the same logger
 
     killed = command("train", "demo", sets=small_run("killed", *fixed))
     reader = History(tmp_path / "history.duckdb", read_only=True)
-    process = subprocess.Popen(killed, env=environment(tmp_path), start_new_session=True)
+    process = subprocess.Popen(killed, env=environment, start_new_session=True)
     wait_for(lambda: reader.query(LAST).to_pylist()[0]["n"], "a rollout of the last step", while_runs=process)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    subprocess.run(killed, env=environment(tmp_path), check=True, timeout=1800)
+    subprocess.run(killed, env=environment, check=True, timeout=1800)
 
     def rollouts(run):
         sql = """

@@ -1,4 +1,4 @@
-"""A student that is its own teacher: who scores, behind which prompt, and that nothing of it reaches what is sampled from or trained on."""
+"""A student that is its own teacher: which weights score, after which prompt, and that hints reach neither sampling nor training."""
 
 import asyncio
 from collections import defaultdict
@@ -14,7 +14,7 @@ from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.history.store import History
 from rtl_core.problems.starter import starter_problems
 from rtl_core.tinymodels import model_path
-from tests.flows import recording_backend as noted
+from tests.flows import recording_backend as recorded
 from tests.flows.conftest import QUICK
 from tests.nouns import a_rollout
 
@@ -29,7 +29,7 @@ SELF = (
 
 
 def without_teacher(settings: list[str], folder: Path) -> str:
-    """The demo's configuration as a file that names no teacher, which no override can take away."""
+    """Write the demo's configuration without a teacher, which no override can remove."""
     from rtl_core.config.load import shipped_configs
 
     lines = shipped_configs()["demo"].read_text(encoding="utf-8").splitlines()
@@ -40,7 +40,7 @@ def without_teacher(settings: list[str], folder: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
-def test_the_golden_answer_is_shown_to_who_scores_and_to_nobody_else(small_run, tmp_path):
+def test_only_the_scorer_sees_the_golden_answer(small_run, tmp_path):
     from rtl_distill.flows.train import train
 
     settings = small_run("own", *SELF, "learning.warm_start_steps=1", "learning.warm_start_source=golden")
@@ -58,18 +58,18 @@ def test_the_golden_answer_is_shown_to_who_scores_and_to_nobody_else(small_run, 
         row["hint"] == "golden" and row["teacher"] == "student" and row["shown"] > row["n_prompt"] for row in rows
     )
 
-    # The frozen weights are those that the warm start left; they are the student's and stay until the end.
+    # The frozen weights are the student's after the warm start and are kept until the end.
     first, *_ = history.trained_steps("own")
-    assert {weights.path for weights, _, _ in noted.SCORED} == {first.sampler_path}
-    assert {weights.policy for weights, _, _ in noted.SCORED} == {"student"}
+    assert {weights.path for weights, _, _ in recorded.SCORED} == {first.sampler_path}
+    assert {weights.policy for weights, _, _ in recorded.SCORED} == {"student"}
     assert first.sampler_path is not None
 
-    texts = [tokenizer.decode(prompt) for _, prompt, _ in noted.SCORED]
+    texts = [tokenizer.decode(prompt) for _, prompt, _ in recorded.SCORED]
     assert all(any(code in text for code in golden.values()) for text in texts)
-    learnt = [datum for loss, datum in noted.TRAINED if loss != "cross_entropy"]
-    assert learnt
-    unhinted = {prompt for _, prompt in noted.SAMPLED}
-    for datum in learnt:
+    trained = [datum for loss, datum in recorded.TRAINED if loss != "cross_entropy"]
+    assert trained
+    unhinted = {prompt for _, prompt in recorded.SAMPLED}
+    for datum in trained:
         assert tuple(datum.prompt_P) in unhinted
     for prompt in unhinted:
         text = tokenizer.decode(prompt)
@@ -78,7 +78,7 @@ def test_the_golden_answer_is_shown_to_who_scores_and_to_nobody_else(small_run, 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
-def test_a_verdict_is_the_hint_where_none_of_the_group_passed(small_run, tmp_path):
+def test_a_verdict_is_the_hint_if_none_of_the_group_passed(small_run, tmp_path):
     from rtl_distill.flows.train import train
 
     settings = small_run(
@@ -99,10 +99,10 @@ def test_a_verdict_is_the_hint_where_none_of_the_group_passed(small_run, tmp_pat
             assert row["hint"] == (None if row["passed"] else "passed" if solved else "verdict")
     assert {"passed", "verdict"} <= {row["hint"] for row in rows}
     paths = {state.step: state.sampler_path for state in history.trained_steps("told")}
-    assert {weights.path for weights, _, _ in noted.SCORED} == {None, *list(paths.values())[:-1]}
+    assert {weights.path for weights, _, _ in recorded.SCORED} == {None, *list(paths.values())[:-1]}
 
 
-def test_without_a_hint_an_answer_has_its_reward_alone():
+def test_without_a_hint_an_answer_has_only_its_reward():
     config = load_config("demo", ["learning.algorithm=self_distillation"], environment={})
     rollout = a_rollout(tokens_T=(2, 3), logprobs_T=(-0.5, -1.0), text="")
     alone = StoredRollout(rollout)

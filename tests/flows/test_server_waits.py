@@ -1,4 +1,4 @@
-"""A Prefect server that is busy for a while costs a run time and a line, and no traceback."""
+"""A Prefect server that is busy for a while costs a run time and one log line, without a traceback."""
 
 import asyncio
 import logging
@@ -18,24 +18,24 @@ from tests.command import run
 
 @contextmanager
 def busy_for(refusals):
-    """The address of a server that refuses so many requests before it serves one."""
+    """The URL of a server that refuses `refusals` requests before it serves one."""
     left = iter(range(refusals))
     with answering(lambda *_: (503 if next(left, None) is not None else 200, {"Retry-After": "0"}, b"{}")) as url:
         yield url
 
 
 async def ask(url: str) -> int:
-    async with PrefectHttpxAsyncClient(base_url=url, timeout=300) as client:  # a busy machine is no busy server
+    async with PrefectHttpxAsyncClient(base_url=url, timeout=300) as client:  # the machine may be slow
         return (await client.get("/")).status_code
 
 
 @pytest.mark.parametrize(("refusals", "lines"), [(1, 0), (4, 1)])
-def test_a_server_that_is_busy_for_long_is_told_of_once_a_minute(refusals, lines, monkeypatch, caplog):
+def test_a_server_that_is_busy_for_long_gives_a_warning_once_a_minute(refusals, lines, monkeypatch, caplog):
     client = logging.getLogger("prefect.client")
     monkeypatch.setattr(client, "level", client.level)
     monkeypatch.setattr(client, "filters", list(client.filters))
     monkeypatch.setattr(logs, "_told", [])
-    logs.tell_server_waits()
+    logs.warn_of_busy_server()
     with busy_for(refusals) as url:
         assert asyncio.run(ask(url)) == 200
     told = [record.getMessage() for record in caplog.records if record.name == "rtl_distill"]
@@ -43,16 +43,16 @@ def test_a_server_that_is_busy_for_long_is_told_of_once_a_minute(refusals, lines
     assert all("waiting for Prefect's server" in line and "503" in line for line in told)
 
 
-def test_what_stays_busy_is_worth_trying_again():
+def test_the_error_of_a_busy_server_is_transient():
     with busy_for(1000) as url, pytest.raises(PrefectHTTPStatusError) as caught:
         asyncio.run(ask(url))
     assert is_transient(caught.value)
 
 
 @pytest.mark.usefixtures("prefect")
-def test_a_task_that_waits_for_its_next_attempt_says_for_what(monkeypatch, caplog):
+def test_a_task_that_waits_for_its_next_attempt_logs_the_reason(monkeypatch, caplog):
     monkeypatch.setattr(steps, "PAUSES_S", (0.01, 0.02, 0.03))
-    monkeypatch.setattr(steps, "TOLD_FROM_S", 0.02)
+    monkeypatch.setattr(steps, "LOGGED_FROM_S", 0.02)
     attempts = []
 
     async def sample(problem_id):
@@ -63,13 +63,13 @@ def test_a_task_that_waits_for_its_next_attempt_says_for_what(monkeypatch, caplo
 
     with caplog.at_level("INFO", logger="rtl_distill"):
         assert asyncio.run(steps.step_task("sample group", "sample {problem_id}")(sample)("p1")) == 4
-    waits = [record.message for record in caplog.records if "tried again" in record.message]
-    why = "sample p1: a sample has the token 861; it is tried again in about"
+    waits = [record.message for record in caplog.records if "next attempt" in record.message]
+    why = "sample p1: a sample has the token 861; next attempt in about"
     assert waits == [f"{why} 0.02 s", f"{why} 0.03 s"]
 
 
 @pytest.mark.usefixtures("prefect")
-def test_a_task_that_takes_long_is_named(monkeypatch, caplog):
+def test_a_task_that_takes_long_is_logged(monkeypatch, caplog):
     monkeypatch.setattr(session, "TELL_S", 0.0)
 
     async def sample(problem_id):
@@ -78,12 +78,12 @@ def test_a_task_that_takes_long_is_named(monkeypatch, caplog):
     with caplog.at_level("INFO", logger="rtl_distill"):
         asyncio.run(steps.step_task("sample group", "sample {problem_id}")(sample)("p1"))
         session._tell_long()
-    (told,) = [record.message for record in caplog.records if "at work" in record.message]
-    assert told.startswith("still at work: sample p1 (")
+    (told,) = [record.message for record in caplog.records if "in progress" in record.message]
+    assert told.startswith("still in progress: sample p1 (")
 
 
 @pytest.mark.slow
-def test_a_command_whose_server_stays_busy_ends_in_a_sentence(tmp_path):
+def test_a_command_whose_server_stays_busy_ends_with_one_sentence(tmp_path):
     with busy_for(10**6) as url:
         busy = {"PREFECT_API_URL": f"{url}/api", "PREFECT_CLIENT_MAX_RETRIES": "1"}
         done = run("train", "demo", sets=[f"run.directory={tmp_path}"], env=busy, cwd=tmp_path, timeout=300)

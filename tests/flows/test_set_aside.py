@@ -1,4 +1,4 @@
-"""A step on whose answers trainer and sampler disagree is sampled anew: once by itself, then by a command."""
+"""A step on whose answers trainer and sampler disagree is sampled again: once automatically, then by a command."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ COUNT = "SELECT purpose, step, count(*) AS n FROM rollouts WHERE purpose IN ('tr
 
 
 @pytest.mark.slow
-def test_a_poisoned_step_is_sampled_anew_once_by_itself_and_then_by_a_command(small_run, tmp_path, monkeypatch):
+def test_a_drifting_step_is_sampled_again_once_automatically_and_then_by_a_command(small_run, tmp_path, monkeypatch):
     from rtl_distill.flows.train import train
 
     backend = "backend.name=tests.flows.drifting_backend:BACKEND"

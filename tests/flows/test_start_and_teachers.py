@@ -1,4 +1,4 @@
-"""A run that starts from another one's weights, with two teachers: one of them saved weights, each for the problems of its source."""
+"""A run that starts from another run's weights, with two teachers, each for the problems of its source; one is saved weights."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def two_sources(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
-def test_it_begins_with_those_weights_and_each_teacher_scores_its_own_problems(small_run, tmp_path):
+def test_it_starts_from_those_weights_and_each_teacher_scores_its_own_problems(small_run, tmp_path):
     from rtl_distill.flows.evaluate import evaluate, evaluate_model
     from rtl_distill.flows.train import train
 
@@ -63,11 +63,11 @@ start_from = "{last.state_path}"\n[tinker.teachers]\ncvdp = "teacher"\n[promptin
     settings = [*keys, "run.epochs=1", "curriculum.problems_per_step=7"]
     asyncio.run(train(str(file), settings))
 
-    # Step 0 is the other run's end: the same problems and seeds give the same answers.
-    begun, ended = (history.query(TEXTS, place).to_pylist() for place in (["second", 0], ["first", last.step + 1]))
-    assert begun == ended
+    # Step 0 is the end of the other run: the same problems and seeds give the same answers.
+    started, ended = (history.query(TEXTS, place).to_pylist() for place in (["second", 0], ["first", last.step + 1]))
+    assert started == ended
     assert history.query(TEXTS, ["first", 0]).to_pylist() != ended
-    # Before the first step the student is its own teacher where that is these weights, and the other model's pupil elsewhere.
+    # Before the first step the student equals the teacher that is these weights, and differs from the other one.
     own, other = (
         next(row for row in history.query(SCORES).to_pylist() if row["source"] == s) for s in ("starter", "cvdp")
     )
@@ -78,7 +78,7 @@ start_from = "{last.state_path}"\n[tinker.teachers]\ncvdp = "teacher"\n[promptin
     names = {row["name"] for row in history.query("SELECT name FROM step_metrics WHERE run = 'second'").to_pylist()}
     assert {"tokens/teacher/prefill", "tokens/teacher-cvdp/prefill"} <= names
 
-    # Evaluated by themselves on a file of problems, the other run's weights are that run's student.
+    # The other run's weights can be evaluated on a file of problems, as that run's student.
     assert asyncio.run(base_model_of(load_config("demo", keys, environment={}), last.sampler_path)) == "student"
     alone = [
         f"problems.sources=[{{kind = 'cvdp', path = '{tmp_path / 'cvdp.jsonl'}'}}]",
@@ -90,7 +90,7 @@ start_from = "{last.state_path}"\n[tinker.teachers]\ncvdp = "teacher"\n[promptin
     (found,) = history.evaluations("alone")
     assert (found.status, found.n_problems) == ("done", 4)
 
-    # The weights that it came from may go: it has its own copy, also to be evaluated at step 0 later.
+    # The original weights may be deleted: the run has its own copy, also for a later evaluation at step 0.
     shutil.rmtree(tmp_path / "first")
     asyncio.run(train(str(file), [*settings, "run.epochs=2"]))
     assert len(history.trained_steps("second")) == 2
@@ -102,7 +102,7 @@ start_from = "{last.state_path}"\n[tinker.teachers]\ncvdp = "teacher"\n[promptin
 
 
 def refusal(tmp_path: Path, *overrides: str) -> str:
-    """What opening a run and taking its start says."""
+    """The error of opening a run and taking its starting weights."""
 
     async def run() -> None:
         async with open_session(demo(tmp_path, *SAME, *overrides)) as session:
@@ -114,7 +114,7 @@ def refusal(tmp_path: Path, *overrides: str) -> str:
 
 
 @pytest.mark.slow
-def test_weights_that_do_not_fit_or_are_not_there_are_refused_in_a_sentence(tmp_path):
+def test_weights_that_do_not_fit_or_are_missing_are_refused_with_one_sentence(tmp_path):
     async def save():
         async with open_session(demo(tmp_path, *SAME, "run.name=saved")) as session:
             found = await (await session.policy.backend.open_trainer(None)).save("some", None)
@@ -122,15 +122,12 @@ def test_weights_that_do_not_fit_or_are_not_there_are_refused_in_a_sentence(tmp_
 
     state, sampler = asyncio.run(save())
     start = f"tinker.start_from={state}"
-    assert "has rank 8, and tinker.lora_rank is 16; set tinker.lora_rank = 8" in refusal(
-        tmp_path, start, "tinker.lora_rank=16"
-    )
-    assert f"{state} was trained on 'student', and the student is 'teacher'" in refusal(
-        tmp_path, start, "tinker.student=teacher"
-    )
-    assert f"tinker.start_from: no run in {tmp_path} has {state}-none" in refusal(tmp_path, f"{start}-none")
-    assert f"tinker.teacher: no run in {tmp_path} has {sampler}-none" in refusal(
-        tmp_path, f"tinker.teacher={sampler}-none"
-    )
+    for overrides, words in (
+        ((start, "tinker.lora_rank=16"), "has rank 8, and tinker.lora_rank is 16; set tinker.lora_rank = 8"),
+        ((start, "tinker.student=teacher"), f"{state} was trained on 'student', and the student is 'teacher'"),
+        ((f"{start}-none",), f"tinker.start_from: no run in {tmp_path} has {state}-none"),
+        ((f"tinker.teacher={sampler}-none",), f"tinker.teacher: no run in {tmp_path} has {sampler}-none"),
+    ):
+        assert words in refusal(tmp_path, *overrides)
     found = refusal(tmp_path, 'tinker.teachers={cvpd = "teacher"}')
     assert found == "tinker.teachers: no problem of this run is from cvpd; its problems are from starter"

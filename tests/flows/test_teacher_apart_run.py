@@ -1,4 +1,4 @@
-"""A run whose teacher is served elsewhere goes on when that service dies and comes back."""
+"""A run whose teacher is on another service goes on when that service dies and is restarted."""
 
 import asyncio
 import json
@@ -18,9 +18,7 @@ SCORED = "SELECT step, teacher, count(*) AS n FROM teacher_scores WHERE run = 'a
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
-def test_every_step_is_scored_by_the_teacher_of_the_other_service_which_died_in_between(
-    small_run, tmp_path, monkeypatch
-):
+def test_every_step_is_scored_although_the_teachers_service_dies_once(small_run, tmp_path, monkeypatch):
     from rtl_distill.flows.evaluate import evaluate
     from rtl_distill.flows.train import train
 
@@ -48,7 +46,7 @@ def test_every_step_is_scored_by_the_teacher_of_the_other_service_which_died_in_
     policies = {evaluation.policy for evaluation in history.evaluations("apart")}
     assert policies == {"student", "teacher"}
 
-    # The teacher's service is gone: the student alone can still be evaluated.
+    # Without the teacher's service, the student can still be evaluated.
     key = asyncio.run(evaluate("apart", str(history.path), samples=1))
     found = history.evaluation(key)
     assert found is not None

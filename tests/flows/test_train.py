@@ -1,4 +1,4 @@
-"""The train flow, whole and small: real Prefect, real Tinker protocol, real simulators, real database."""
+"""A small run of the complete train flow: real Prefect, Tinker protocol, simulators and database."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("prefect")
 
 
 def holder_of(folder: Path) -> dict[str, Any]:
-    """What the run's lock tells of its last flow run."""
+    """What the run's lock stores about its last flow run."""
     return json.loads((folder / "lock").read_text())
 
 
@@ -23,7 +23,7 @@ def count(history: History, sql: str) -> int:
     return history.query(sql).to_pylist()[0]["n"]
 
 
-def test_a_run_ends_with_every_rollout_graded_scored_and_trained_and_again_does_nothing(small_run, tmp_path):
+def test_a_run_grades_scores_and_trains_every_rollout_and_a_repeat_does_nothing(small_run, tmp_path):
     from rtl_distill.flows.train import train
 
     looking = ("learning.doubtful=mask", "learning.doubtful_share=10")
@@ -36,7 +36,7 @@ def test_a_run_ends_with_every_rollout_graded_scored_and_trained_and_again_does_
     scored = "SELECT count(*) AS n FROM rollouts ANTI JOIN teacher_scores USING (rollout) WHERE purpose = 'train'"
     assert count(history, scored) == 0
     passes = "SELECT rollout, result FROM verdicts LEFT JOIN audits USING (rollout) WHERE outcome = 'passed' AND verdicts.purpose = 'train'"
-    assert {row["result"] for row in history.query(passes).to_pylist()} <= {"equal", "same"}, "each was looked at"
+    assert {row["result"] for row in history.query(passes).to_pylist()} <= {"equal", "same"}, "each was audited"
     unvalidated = "SELECT count(*) AS n FROM rollouts JOIN run_problems USING (run, problem_id) ANTI JOIN validations USING (fingerprint)"
     assert count(history, unvalidated) == 0
     assert [state.status for state in history.steps("small")] == ["trained"] * 4
@@ -59,13 +59,37 @@ def test_a_run_ends_with_every_rollout_graded_scored_and_trained_and_again_does_
 
 
 @pytest.mark.slow
-def test_a_run_that_exists_refuses_another_reward_unless_told(small_run, tmp_path):
+def test_an_existing_run_refuses_another_reward_unless_accepted(small_run, tmp_path):
     from rtl_distill.flows.train import train
 
     asyncio.run(train("demo", small_run("fixed", "run.epochs=1", "evaluation.teacher=false")))
     changed = small_run("fixed", "run.epochs=1", "evaluation.teacher=false", "reward.weights={tests = 1.0}")
     with pytest.raises(ConfigError, match=r"(?s)reward\.weights: was .*--accept-changes"):
         asyncio.run(train("demo", changed))
-    # More epochs are no other experiment.
+    # More epochs are allowed.
     asyncio.run(train("demo", small_run("fixed", "evaluation.teacher=false")))
     assert len(History(tmp_path / "history.duckdb").steps("fixed")) == 4
+
+
+@pytest.mark.slow
+def test_an_evaluation_prevented_by_a_crash_is_made_when_the_run_resumes(small_run, tmp_path, monkeypatch):
+    from rtl_distill.flows import train as module
+
+    overrides = small_run("gap", "run.epochs=1", "evaluation.every=1", "evaluation.teacher=false")
+    evaluate = module.evaluate_policy
+
+    async def crash(session, plan, *more):
+        if plan.step == 1:
+            raise RuntimeError("as if killed here")
+        await evaluate(session, plan, *more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "evaluate_policy", crash)
+        with pytest.raises(RuntimeError, match="as if killed"):
+            asyncio.run(module.train("demo", overrides))
+    history = History(tmp_path / "history.duckdb")
+    assert [state.status for state in history.steps("gap")] == ["trained", "planned"]
+    assert [e.step for e in history.evaluations("gap")] == [0]
+    asyncio.run(module.train("demo", overrides))
+    assert [state.status for state in history.steps("gap")] == ["trained", "trained"]
+    assert sorted(e.step for e in history.evaluations("gap") if e.status == "done") == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""A run that waits for credit (402) says so, and Ctrl-C ends it at once."""
+"""A run that waits for credit (402) says so, and Ctrl-C ends it immediately."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ def test_ctrl_c_ends_a_wait_for_credit(small_run, tmp_path):
     with service, Proxy(service.base_url, [unpaid]) as proxy:
         named = [f"tinker.{name}={path}" for name, path in models.items()]
         overrides = small_run("unpaid", f"tinker.base_url={proxy.url}", *named)
-        # A shell that starts the tests in the background has them ignore it.
+        # A shell that starts the tests in the background makes them ignore SIGINT.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         run = subprocess.Popen(
             command("train", "demo", sets=overrides),

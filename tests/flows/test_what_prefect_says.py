@@ -1,4 +1,4 @@
-"""A command's terminal shows its progress and real errors, and nothing of how Prefect goes about its work."""
+"""A command's terminal shows its progress and real errors, and no internals of Prefect."""
 
 import asyncio
 import io
@@ -27,16 +27,16 @@ logging.getLogger("prefect.server").critical("the server is broken")
 """
 
 
-def test_what_the_command_says_itself_is_left_out_and_real_errors_are_told():
+def test_prefects_copies_of_the_commands_errors_are_suppressed_and_real_errors_are_shown():
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_LOGGING")}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=300)
     assert "an event was lost" not in done.stderr
-    assert "whole traceback" not in done.stderr  # the command says what ended it, once
+    assert "whole traceback" not in done.stderr  # the command itself reports what ended it
     assert "the database is broken" in done.stderr
     assert "the server is broken" in done.stderr
 
 
-def test_a_server_that_takes_no_artifacts_is_told_of_once(monkeypatch):
+def test_a_server_that_refuses_artifacts_is_reported_once(monkeypatch):
     said: list[str] = []
 
     async def refuse(*_, **__):
@@ -51,7 +51,7 @@ def test_a_server_that_takes_no_artifacts_is_told_of_once(monkeypatch):
 
     monkeypatch.setattr(artifacts, "acreate_progress_artifact", refuse)
     asyncio.run(two_steps())
-    assert said == ["Prefect's pages lag behind: ConnectionError: no server"]
+    assert said == ["Prefect's pages are not up to date: ConnectionError: no server"]
 
 
 def test_a_warning_of_the_project_is_a_line_among_the_others():

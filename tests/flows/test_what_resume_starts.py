@@ -1,4 +1,4 @@
-"""Which runs the flow `resume` starts again: what the history's columns say decides, not the message for people."""
+"""Which runs the flow `resume` restarts: the history's columns decide, not the message."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from rtl_core.history import connection, schema
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.run.lock import lock_path
-from rtl_distill.flows.resume import resume, wants_to_run
+from rtl_distill.flows.resume import resume, should_restart
 from tests.conftest import REPOSITORY
 
 
@@ -30,22 +30,22 @@ from tests.conftest import REPOSITORY
     ],
 )
 @pytest.mark.parametrize("message", [None, "stopped by a signal", "cancelled in Prefect"])
-def test_a_killed_run_and_one_that_a_signal_ended_are_started_again(tmp_path, status, ended_by, starts, message):
+def test_runs_that_were_killed_or_ended_by_a_signal_are_restarted(tmp_path, status, ended_by, starts, message):
     config = load_config("demo", [f"run.directory={tmp_path}", "run.name=r"], environment={})
     record = RunRecord(name="r", status=status, ended_by=ended_by, message=message)
     here = {"deployment": "train/nightly", "host": socket.gethostname()}
-    assert wants_to_run(record, config, here) is starts
-    assert not wants_to_run(record, config, {**here, "host": "elsewhere"})
-    assert not wants_to_run(record, config, {**here, "deployment": ""})
+    assert should_restart(record, config, here) is starts
+    assert not should_restart(record, config, {**here, "host": "elsewhere"})
+    assert not should_restart(record, config, {**here, "deployment": ""})
 
 
-def test_a_worker_of_compose_keeps_its_host_name_when_its_container_is_made_anew():
+def test_a_worker_of_compose_keeps_its_host_name_when_its_container_is_recreated():
     services = yaml.safe_load((REPOSITORY / "deployments" / "compose.yaml").read_text())["services"]
-    assert services["worker"]["hostname"], "wants_to_run compares host names, and a new container has a new one"
+    assert services["worker"]["hostname"], "should_restart compares host names, and a new container has a new one"
 
 
 def a_dead_run(history: History, name: str, deployment: str) -> None:
-    """A run that a process of the deployment had begun, and that no process holds."""
+    """Record a run that the deployment had started and whose lock no process holds."""
     config = load_config("demo", [f"run.directory={history.path.parent}", f"run.name={name}"], environment={})
     history.start_run(RunRecord(name=name, status="running", config=config.model_dump(mode="json")))
     lock = lock_path(config)
@@ -54,8 +54,8 @@ def a_dead_run(history: History, name: str, deployment: str) -> None:
     lock.write_text(json.dumps(holder), encoding="utf-8")
 
 
-def swept(history: History) -> list[str]:
-    """What the flow starts, with a deployment `train/here` on the server."""
+def restarted(history: History) -> list[str]:
+    """Run the flow with a deployment `train/here` on the server; returns the names of the restarted runs."""
     from rtl_distill.flows.train import train
 
     async def work():
@@ -66,21 +66,21 @@ def swept(history: History) -> list[str]:
 
 
 @pytest.mark.usefixtures("prefect")
-def test_a_run_whose_deployment_is_gone_is_told_and_keeps_no_other_run_from_going_on(tmp_path, caplog):
+def test_a_run_whose_deployment_is_gone_is_reported_and_does_not_block_other_runs(tmp_path, caplog):
     history = History(tmp_path / "history.duckdb")
     a_dead_run(history, "older", "train/here")
     a_dead_run(history, "newer", "train/gone")
     with caplog.at_level(logging.INFO, "rtl_distill"):
-        assert swept(history) == ["older"]
-    assert "the server does not have its deployment train/gone any more" in caplog.text
+        assert restarted(history) == ["older"]
+    assert "the server no longer has its deployment train/gone" in caplog.text
     assert "`rtl-distill resume newer`" in caplog.text
 
 
 @pytest.mark.usefixtures("prefect")
-def test_runs_of_an_older_release_go_on_after_an_upgrade(tmp_path, monkeypatch):
+def test_runs_of_an_older_release_are_restarted_after_an_upgrade(tmp_path, monkeypatch):
     history = History(tmp_path / "history.duckdb")
     a_dead_run(history, "r", "train/here")
     steps = {**schema.migrations(), schema.current_version() + 1: "ALTER TABLE runs ADD COLUMN note VARCHAR"}
     monkeypatch.setattr(schema, "migrations", lambda: steps)
     connection.forget_checks()
-    assert swept(history) == ["r"]
+    assert restarted(history) == ["r"]

@@ -17,7 +17,7 @@ from rtl_core.errors import ProblemError
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.verdict_file import VerdictFile
 from rtl_core.observe.progress import progress
-from rtl_core.rollouts.grade_file import FileGrading, grade_file
+from rtl_core.rollouts.verdict_records import FileGrading, grade_file
 from rtl_core.types.verdict import Stage
 from rtl_distill.cli.console import ConsoleProgress
 from tests.waiting import wait_for

@@ -158,7 +158,7 @@ def ours(bench: Bench, tmp_path: Path, *overrides: str) -> Recording:
     """Train one step as a run does, from stored rollouts to the service."""
     config = load_config("demo", [*EQUAL, *overrides], environment={})
     batch = Batch("train", 0, 0, 0, tuple(bench.groups), 3)
-    batch.take_up(stored for group in bench.groups.values() for stored in group)
+    batch.add(stored for group in bench.groups.values() for stored in group)
     algorithm = algorithm_of(config, batch)
     for problem in bench.groups:
         credited(batch, problem, algorithm)

@@ -1,4 +1,4 @@
-"""Episodes without tools, in which the grader's words follow an answer that failed: real service, simulators and database."""
+"""Episodes without tools, in which the grader's feedback follows a failed answer: real service, simulators and database."""
 
 import asyncio
 from collections import Counter
@@ -36,7 +36,7 @@ def settings(folder: Path, *more: str) -> RunConfig:
 
 
 def as_fed(chat: ToolChat, turns: Sequence[Turn]) -> tuple[list[int], list[bool]]:
-    """Tokens behind the prompt, turn by turn, and which of them were sampled."""
+    """Tokens after the prompt, turn by turn, and which of them were sampled."""
     tokens: list[int] = []
     own: list[bool] = []
     for turn in turns:
@@ -50,7 +50,7 @@ def as_fed(chat: ToolChat, turns: Sequence[Turn]) -> tuple[list[int], list[bool]
 
 
 @pytest.mark.slow
-def test_what_failed_is_answered_again_after_the_graders_words_and_nothing_is_graded_twice(tmp_path, monkeypatch):
+def test_a_failed_answer_is_followed_by_feedback_and_another_attempt_and_nothing_is_graded_twice(tmp_path, monkeypatch):
     graded: Counter[str] = Counter()
 
     def count(session):
@@ -73,7 +73,7 @@ def test_what_failed_is_answered_again_after_the_graders_words_and_nothing_is_gr
         assert rollout.text == turns[-1].reply.text
         first = grader.cache.get(grader.key(problem, answer_to(problem, turns[0].reply.text)))
         if first is None:
-            first = grader.grade(problem, answer_to(problem, turns[0].reply.text))  # no file: not kept
+            first = grader.grade(problem, answer_to(problem, turns[0].reply.text))  # without a file: not cached
             assert first.outcome is Outcome.NO_ANSWER or rollout.ended == "cut"
         assert stored.verdict is not None
         if rollout.n_turns == 1:
@@ -82,7 +82,7 @@ def test_what_failed_is_answered_again_after_the_graders_words_and_nothing_is_gr
             assert turns[0].results[0].text == f"{feedback(first, 1500)}\n{ASK}"
             assert history.messages(rollout.key)[1].who == "user"
         seen[rollout.n_turns, stored.verdict.passed] += 1
-    assert seen[1, True], "no answer passed at once"
+    assert seen[1, True], "no answer passed at the first attempt"
     assert seen[2, True] + seen[2, False], "no answer failed"
     assert max(graded.values()) == 1
     metrics = {r["name"]: r["value"] for r in history.query("SELECT name, value FROM step_metrics").to_pylist()}
@@ -117,7 +117,7 @@ async def evaluated(history: Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_turn_that_is_recorded_is_not_sampled_again_and_a_grader_that_fails_says_nothing(tmp_path, monkeypatch):
+def test_a_recorded_turn_is_not_sampled_again_and_a_failing_grader_gives_no_feedback(tmp_path, monkeypatch):
     config = settings(tmp_path, "problems.sources.0.train=1", "curriculum.problems_per_step=1", "grading.retries=1")
 
     async def played(most, broken=False):
@@ -146,7 +146,7 @@ def test_a_turn_that_is_recorded_is_not_sampled_again_and_a_grader_that_fails_sa
     assert asked == sum(stored.rollout.n_turns or 0 for stored in step.rollouts.values()) - recorded
 
 
-def test_evaluations_tell_what_had_passed_by_each_turn_those_of_earlier_versions_too(tmp_path):
+def test_pass_rates_by_turn_are_reported_also_for_evaluations_of_earlier_versions(tmp_path):
     history = History(tmp_path / "h.duckdb")
 
     def answer(evaluation, sample, passed, **more):

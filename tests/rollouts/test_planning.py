@@ -1,4 +1,4 @@
-"""What a run that is taken up again, or that samples ahead, plans: with a real session and history, without a service."""
+"""Planning of a run that is resumed or samples ahead: with a real session and history, without a service."""
 
 import asyncio
 import itertools
@@ -21,7 +21,7 @@ Found = TypeVar("Found")
 def in_session(
     tmp_path: Path, overrides: tuple[str, ...], work: Callable[[Session], Awaitable[Found]], *, accept: bool = False
 ) -> Found:
-    """What `work` finds in the session of a run of 16 problems, 4 a step, with its plan."""
+    """Result of `work` in the planned session of a run with 16 problems, 4 per step."""
     steps = ("learning.warm_start_steps=0", "learning.warm_start_problems=4", "curriculum.problems_per_step=4")
     config = demo(tmp_path, "run.name=r", "run.epochs=1", *steps, *overrides, train=16)
 
@@ -44,7 +44,7 @@ async def train_two(session: Session) -> None:
     await session.recorder.settle()
 
 
-def test_an_evaluation_that_comes_late_asks_the_weights_of_its_step(tmp_path):
+def test_a_late_evaluation_samples_from_the_weights_of_its_step(tmp_path):
     in_session(tmp_path, (), train_two)
 
     async def planned(session):
@@ -57,7 +57,7 @@ def test_an_evaluation_that_comes_late_asks_the_weights_of_its_step(tmp_path):
     assert found == [None, "tinker://x/sampler_weights/1", "tinker://x/sampler_weights/2"]
 
 
-def test_what_is_taken_up_again_keeps_the_places_of_its_problems(tmp_path):
+def test_a_resumed_run_keeps_the_order_of_its_problems(tmp_path):
     async def places(session):
         return {p.problem_id: p.position for p in session.history.problems_of("r") if p.split == "train"}
 
@@ -66,7 +66,7 @@ def test_what_is_taken_up_again_keeps_the_places_of_its_problems(tmp_path):
     assert in_session(tmp_path, (), places) == first
 
 
-def test_what_was_accepted_holds_for_whoever_starts_the_run_next(tmp_path):
+def test_accepted_changes_hold_for_later_starts_of_the_run(tmp_path):
     async def rate(session):
         record = session.history.run("r")
         assert record is not None
@@ -78,20 +78,20 @@ def test_what_was_accepted_holds_for_whoever_starts_the_run_next(tmp_path):
     assert in_session(tmp_path, changed, rate) == 1e-4
 
 
-def test_steps_that_are_sampled_ahead_draw_other_problems_than_those_under_way(tmp_path):
+def test_steps_sampled_ahead_draw_other_problems_than_the_steps_in_progress(tmp_path):
     async def drawn(session):
         return [(await planning.batch_of(session, state)).problem_ids for state in list(session.weights.steps)[:2]]
 
-    # One pool: by weight a step may also draw the only problem of another one again.
+    # One pool: with several, a step may draw the only problem of another pool again.
     one_pool = ("curriculum.order=pools", "learning.staleness=1", "curriculum.pool_weights={normal = 1.0}")
     first, second = in_session(tmp_path, one_pool, drawn)
     assert len({*first, *second}) == 8
-    # Taken up again, it meets the same plan.
+    # A resumed run has the same plan.
     assert in_session(tmp_path, one_pool, drawn) == [first, second]
 
 
 @pytest.mark.parametrize("order", ["easy_to_hard", "pools"])
-def test_a_problem_that_turns_out_unfit_is_never_drawn_and_its_place_is_filled(tmp_path, order):
+def test_an_unfit_problem_is_never_drawn_and_its_place_is_filled(tmp_path, order):
     asked: list[str] = []
 
     async def drawn(session):
@@ -124,7 +124,7 @@ def test_a_problem_that_turns_out_unfit_is_never_drawn_and_its_place_is_filled(t
     assert in_session(tmp_path, settings, planned) == found
 
 
-def test_where_every_problem_turns_out_unfit_the_run_says_why(tmp_path):
+def test_a_run_whose_problems_are_all_unfit_says_why(tmp_path):
     async def drawn(session):
         async def validated(problem_ids):
             session.unfit |= dict.fromkeys(problem_ids, "broken: the golden answer fails")
@@ -135,9 +135,9 @@ def test_where_every_problem_turns_out_unfit_the_run_says_why(tmp_path):
     in_session(tmp_path, (), drawn)
 
 
-def test_no_step_is_sampled_from_weights_within_the_warm_start(tmp_path):
+def test_no_later_step_is_sampled_from_weights_of_the_warm_start(tmp_path):
     async def seen(session):
-        parts = [[state.step for state in part] for part in planning.todo(session, 0)]
+        parts = [[state.step for state in part] for part in planning.remaining_steps(session, 0)]
         return parts, [planning.policy_step(session, state) for state in session.weights.steps]
 
     ahead = ("learning.staleness=2", "learning.warm_start_steps=1", "learning.warm_start_source=golden")
@@ -146,7 +146,7 @@ def test_no_step_is_sampled_from_weights_within_the_warm_start(tmp_path):
     assert steps == [0, 1, 1, 1]
 
 
-def test_supervised_steps_imitate_the_problems_that_have_an_answer_to_imitate(tmp_path):
+def test_supervised_steps_take_problems_with_an_answer_to_imitate(tmp_path):
     async def planned(session):
         return [
             [session.problems[one].has_whole_golden for one in state.problem_ids] for state in session.weights.steps
@@ -166,7 +166,7 @@ def test_supervised_steps_imitate_the_problems_that_have_an_answer_to_imitate(tm
 
     steps = of(4, golden)
     assert steps == [[True] * 4, [True] * 4, [False] * 4, [False] * 4]
-    # The teacher answers any problem.
+    # A teacher can answer any problem.
     assert sorted(itertools.chain(*of(4))) == [False] * 12 + [True] * 4
-    with pytest.raises(ProblemError, match="no problem that is fit to train on has a known-good answer"):
+    with pytest.raises(ProblemError, match="no problem that is fit to train on has one"):
         of(0, golden)

@@ -1,4 +1,4 @@
-"""Verdict records are graded again, and each change is named."""
+"""Verdict records are graded again, and each difference is reported."""
 
 import json
 from pathlib import Path
@@ -12,8 +12,8 @@ from rtl_core.grading.verdict_record import sealed
 from rtl_core.history.records import RunRecord, StepPlan
 from rtl_core.history.store import History
 from rtl_core.problems.starter import starter_problems
-from rtl_core.rollouts.grade_file import graded_record, key_of
-from rtl_core.rollouts.reproducing import records_of, reproduce
+from rtl_core.rollouts.datums import golden_response
+from rtl_core.rollouts.verdict_records import graded_record, key_of, records_of, reproduce
 from rtl_core.run.graders import grader_of
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
@@ -25,14 +25,14 @@ Records = list[dict[str, Any]]
 
 
 def wrong(problem: Problem) -> Answer:
-    """The golden answer with an output that is stuck."""
+    """The golden answer, changed so that it ends the simulation."""
     ((path, text),) = (problem.golden or {}).items()
     return Answer(files={path: text.replace("endmodule", "  initial $finish;\nendmodule")})
 
 
 @pytest.fixture(scope="module")
 def records(grader):
-    """Of each problem the golden answer, one that ends the simulation, and none."""
+    """Records of the golden answer, a wrong one and no answer to each problem."""
     answers = [(p, a) for p in PROBLEMS for a in (Answer(files=p.golden or {}), wrong(p), Answer(error="no code"))]
     lines = [AnswerLine(0, problem, number, answer) for number, (problem, answer) in enumerate(answers)]
     return [graded_record(grader, line, key_of(grader, line)) for line in lines]
@@ -44,13 +44,13 @@ def found_in(folder: Path, records: Records, problems: list[Problem] = PROBLEMS)
     return [claim.found for claim in reproduce(path, problems)]
 
 
-def test_untouched_records_are_equal(records, tmp_path):
+def test_unchanged_records_are_reproduced(records, tmp_path):
     assert {record["passed"] for record in records} == {True, False}
     assert found_in(tmp_path, records) == [[]] * len(records)
 
 
 @pytest.mark.slow
-def test_each_altered_field_is_named(records, tmp_path):
+def test_each_altered_field_is_reported(records, tmp_path):
     right = records[0]
     other = {"outcome": "tests_failed", "tests_passed": 0, "reasons": ["no"], "wall_s": 0.1, "seed": 7, "sample": 4}
     tools = {**right["tools"], "iverilog": "13.0"}
@@ -70,7 +70,7 @@ def test_each_altered_field_is_named(records, tmp_path):
     assert found_in(tmp_path, [{**right, "note": "x"}, without]) == [[("altered", "note")], [("altered", "reasons")]]
 
 
-def test_what_is_sealed_anew_is_found_out_by_grading(records, tmp_path):
+def test_a_false_record_with_a_valid_digest_is_found_by_grading(records, tmp_path):
     paid = sealed({**records[1], "outcome": "passed", "passed": True})
     moved = sealed({**records[0], "conditions": {**records[0]["conditions"], "seed": 5}})
     (outcome,), (key,) = found_in(tmp_path, [paid, moved])
@@ -79,7 +79,7 @@ def test_what_is_sealed_anew_is_found_out_by_grading(records, tmp_path):
     assert key[1].startswith("key")
 
 
-def test_another_harness_and_a_problem_that_is_not_there_are_told(records, tmp_path):
+def test_another_harness_and_a_missing_problem_are_reported(records, tmp_path):
     first = PROBLEMS[0]
     harness = {path: text + "\n# changed\n" if path.endswith(".py") else text for path, text in first.harness.items()}
     problems = [first.model_copy(update={"harness": harness})]
@@ -89,7 +89,7 @@ def test_another_harness_and_a_problem_that_is_not_there_are_told(records, tmp_p
     assert [kind for kind, _ in unknown] == ["unknown problem"]
 
 
-def test_lines_that_are_no_records_are_told_with_their_number(records, tmp_path):
+def test_malformed_lines_are_reported_with_their_number(records, tmp_path):
     path = tmp_path / "verdicts.jsonl"
     bare = {name: value for name, value in records[2].items() if name not in ("sums", "digest")}
     odd = records[2] | {"id": "\ud800", "stages": {"tests": "passed"}}
@@ -104,16 +104,14 @@ def test_lines_that_are_no_records_are_told_with_their_number(records, tmp_path)
     assert "malformed: stages.tests: " in done.stdout
 
 
-def test_the_records_of_a_run_come_from_its_history_and_are_equal(grader, tmp_path):
+def test_records_of_a_run_come_from_its_history_and_are_reproduced(grader, tmp_path):
     config = load_config("demo", ["run.name=r"])
     history, own = History(tmp_path / "h.duckdb"), grader_of(config, grader.executor)
     history.start_run(RunRecord(name="r", config=config.model_dump(mode="json")))
     history.record_problems("r", [(problem, "train", None) for problem in PROBLEMS])
     history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=tuple(problem.id for problem in PROBLEMS))])
     for problem in PROBLEMS:
-        ((_, text),) = (problem.golden or {}).items()
-        answer = f"```verilog\n{text}\n```"
-        rollout = a_rollout(problem_id=problem.id, text=answer)
+        rollout = a_rollout(problem_id=problem.id, text=golden_response(problem))
         history.record_rollouts([rollout])
         history.record_verdicts([(rollout.key, own.grade(problem, Answer(files=problem.golden or {})), None)])
     own.close()

@@ -1,4 +1,4 @@
-"""Work that may be stopped and repeated: how many items at one time, what is written, and that nothing holds up the end."""
+"""Commands that may be stopped and repeated: concurrency, writes, and an end that nothing delays."""
 
 import asyncio
 import threading
@@ -8,29 +8,29 @@ import pytest
 
 from rtl_core.grading.executors import Executor
 from rtl_core.rollouts import resumable
-from rtl_core.rollouts.resumable import NowAndThen, Tally, daemon_threads, work_off
+from rtl_core.rollouts.resumable import PeriodicWriter, Tally, daemon_threads, process_all
 
 
-def test_items_are_taken_in_order_as_places_become_free():
-    begun: list[int] = []
-    at_work = most = 0
+def test_items_are_taken_in_order_as_workers_become_free():
+    started: list[int] = []
+    running = most = 0
 
     async def work(item):
-        nonlocal at_work, most
-        begun.append(item)
-        at_work += 1
-        most = max(most, at_work)
+        nonlocal running, most
+        started.append(item)
+        running += 1
+        most = max(most, running)
         await asyncio.sleep(0)
-        at_work -= 1
+        running -= 1
 
     tally = Tally("items", 12, 2)
-    asyncio.run(work_off(iter(range(5)), work, tally, at_once=3, size=lambda _: 2))
-    assert begun == [0, 1, 2, 3, 4]
+    asyncio.run(process_all(iter(range(5)), work, tally, concurrency=3, size=lambda _: 2))
+    assert started == [0, 1, 2, 3, 4]
     assert most == 3
     assert tally.done == 12
 
 
-def test_the_first_error_ends_what_is_under_way_and_is_raised_as_it_is():
+def test_the_first_error_cancels_the_others_and_is_raised_unchanged():
     ended: list[str] = []
 
     async def work(item):
@@ -42,18 +42,18 @@ def test_the_first_error_ends_what_is_under_way_and_is_raised_as_it_is():
             ended.append(item)
 
     with pytest.raises(ValueError, match="as it is"):
-        asyncio.run(work_off(["good", "bad", "never"], work, Tally("items", 3), at_once=2))
+        asyncio.run(process_all(["good", "bad", "never"], work, Tally("items", 3), concurrency=2))
     assert ended == ["good"]
 
 
-def test_rows_are_written_now_and_then_and_the_rest_at_the_end(monkeypatch):
+def test_rows_are_written_periodically_and_the_rest_at_the_end(monkeypatch):
     written: list[list[int]] = []
 
     async def write(rows):
         written.append(rows)
 
     async def go():
-        found = NowAndThen[int](write)
+        found = PeriodicWriter[int](write)
         await found.add(1, 2)
         assert written == []
         monkeypatch.setattr(resumable, "WRITE_EVERY_S", -1.0)
@@ -64,7 +64,7 @@ def test_rows_are_written_now_and_then_and_the_rest_at_the_end(monkeypatch):
     asyncio.run(go())
 
 
-def test_what_hangs_ends_with_its_executor():
+def test_a_hanging_call_ends_with_its_executor():
     closed = threading.Event()
 
     class Hangs:

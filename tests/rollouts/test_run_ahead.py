@@ -1,4 +1,4 @@
-"""The pipeline of steps: bounded, in order, with nothing lost when it stops or fails, and as fast as its longest stage."""
+"""The pipeline of steps: bounded, in order, without losses when it stops or fails, and as fast as its longest stage."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -36,7 +36,7 @@ def run_in_virtual_time(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 class Log:
-    """What was begun and ended, in order."""
+    """Records what starts and ends, in order."""
 
     def __init__(self, prepare_s: float = 0.0, finish_s: float = 0.0) -> None:
         self.events: list[tuple[str, int]] = []
@@ -67,7 +67,7 @@ def run(log: Log, items: int, ahead: int, stop: Callable[[int], str | None] = la
     )
 
 
-def test_without_staleness_one_step_comes_after_the_other():
+def test_without_staleness_steps_run_one_after_the_other():
     log = Log()
     assert run(log, 3, 0) is None
     one = ["prepare", "prepared", "finish", "after"]
@@ -75,14 +75,14 @@ def test_without_staleness_one_step_comes_after_the_other():
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 2, 3])
-def test_every_item_is_finished_once_in_order_and_none_is_prepared_further_ahead(ahead):
+def test_items_are_finished_once_in_order_and_prepared_no_further_ahead_than_allowed(ahead):
     log = Log(prepare_s=0.002, finish_s=0.001)
     run(log, 12, ahead)
     assert log.trained == list(range(12))
     assert {item: min(item, ahead) for item in range(12)} == log.behind
 
 
-def test_the_next_is_prepared_while_one_is_finished_and_while_what_follows_it_runs():
+def test_the_next_item_is_prepared_during_finish_and_after():
     log = Log(prepare_s=0.002, finish_s=0.002)
     run(log, 4, 1)
     order = log.events.index
@@ -92,23 +92,23 @@ def test_the_next_is_prepared_while_one_is_finished_and_while_what_follows_it_ru
         assert order(("finish", item)) < order(("prepare", item + 2)) < order(("finish", item + 1))
 
 
-def test_a_reason_to_stop_lets_what_is_being_prepared_end_and_trains_no_more():
+def test_after_a_reason_to_stop_preparations_end_and_nothing_more_is_trained():
     log = Log(prepare_s=0.002)
     assert run(log, 10, 2, lambda _: "paused" if log.trained == [0, 1] else None) == "paused"
     assert log.trained == [0, 1]
-    begun = [item for event, item in log.events if event == "prepare"]
+    started = [item for event, item in log.events if event == "prepare"]
     ended = [item for event, item in log.events if event == "prepared"]
-    assert begun == ended == [0, 1, 2, 3]
+    assert started == ended == [0, 1, 2, 3]
 
 
-def test_the_reason_is_asked_with_the_number_of_items_under_way():
+def test_stop_receives_the_number_of_items_in_progress():
     log, asked = Log(), []
     run(log, 4, 2, lambda under_way: asked.append(under_way))
     assert asked[:3] == [0, 1, 2]
     assert run(Log(), 4, 2, lambda _: "never") == "never"
 
 
-def test_an_error_comes_out_in_its_turn_and_the_later_ones_are_cancelled():
+def test_an_error_is_raised_in_order_and_later_items_are_cancelled():
     log = Log(prepare_s=0.002)
     cancelled = []
 
@@ -134,8 +134,8 @@ SAMPLE, GRADE, SCORE, TRAIN, GROUPS = 44.0, 30.0, 10.0, 31.0, 8
 
 
 def seconds_a_step(ahead: int, *, spread: float, steps: int = 48) -> float:
-    """Mean time from one finished step to the next. The answers of a step's groups come at even distances over the last `spread`
-    of its sampling; one group is graded at a time, and one scored; steps are sampled side by side."""
+    """Mean time from one finished step to the next. The answers of a step's groups arrive evenly over the last `spread` of its
+    sampling; one group is graded at a time, and one scored; steps are sampled concurrently."""
     ends: list[float] = []
 
     async def run() -> None:
@@ -167,21 +167,20 @@ def seconds_a_step(ahead: int, *, spread: float, steps: int = 48) -> float:
     return (ends[-1] - ends[steps // 2 - 1]) / (steps - steps // 2)
 
 
-def test_without_overlap_a_step_is_what_its_stages_add_up_to():
-    # All answers come at the end: 44 sampling, 30 grading (scoring goes beside it), 31 training.
-    assert seconds_a_step(0, spread=0.0) == pytest.approx(SAMPLE + GRADE + TRAIN)
-    # Half of the sampling time is graded in already: 22 s until the first group, 30 s of grading, 31 s of training.
-    assert seconds_a_step(0, spread=0.5) == pytest.approx(SAMPLE / 2 + GRADE + TRAIN)
-
-
-def test_with_a_staleness_of_one_a_step_takes_no_longer_than_its_longest_stage():
-    # Two steps share 83 s, and no stage that only one step at a time may use is longer.
-    assert seconds_a_step(1, spread=0.5) == pytest.approx((SAMPLE / 2 + GRADE + TRAIN) / 2)
-    assert seconds_a_step(1, spread=0.5) <= 1.15 * SAMPLE
-
-
-def test_staleness_gains_until_training_itself_is_the_bound():
-    # Even if nothing overlapped within a step, two share 105 s; with three, training one after the other is what is left.
-    assert seconds_a_step(1, spread=0.0) == pytest.approx((SAMPLE + GRADE + TRAIN) / 2)
-    for ahead in (2, 3):
-        assert seconds_a_step(ahead, spread=0.0) == pytest.approx((SAMPLE + GRADE + TRAIN) / 3 if ahead == 2 else TRAIN)
+@pytest.mark.parametrize(
+    ("ahead", "spread", "expected"),
+    [
+        # All answers arrive at the end: 44 sampling, 30 grading (in parallel with scoring), 31 training.
+        (0, 0.0, SAMPLE + GRADE + TRAIN),
+        # Grading starts halfway through sampling: 22 s until the first group, 30 s of grading, 31 s of training.
+        (0, 0.5, SAMPLE / 2 + GRADE + TRAIN),
+        # Two steps share 83 s, and no stage that serves one step at a time takes longer.
+        (1, 0.5, (SAMPLE / 2 + GRADE + TRAIN) / 2),
+        # Without overlap within a step, two share 105 s; with four, sequential training is the limit.
+        (1, 0.0, (SAMPLE + GRADE + TRAIN) / 2),
+        (2, 0.0, (SAMPLE + GRADE + TRAIN) / 3),
+        (3, 0.0, TRAIN),
+    ],
+)
+def test_a_step_takes_its_share_of_the_stages_until_training_is_the_bottleneck(ahead, spread, expected):
+    assert seconds_a_step(ahead, spread=spread) == pytest.approx(expected)

@@ -43,7 +43,7 @@ async def sampled(session: Session) -> list[tuple[str, Outcome, str]]:
     return [(s.rollout.text, s.verdict.outcome, " ".join(s.verdict.reasons)) for s in found if s.verdict]
 
 
-def test_an_answer_within_an_open_thought_is_none_and_reads_so_from_the_history_alone(data, tmp_path):
+def test_an_answer_that_ends_within_a_thought_is_no_answer_also_when_read_from_the_history(data, tmp_path):
     config = settings(
         data, tmp_path, "run.name=thinks", "learning.warm_start_steps=1", "learning.warm_start_source=golden"
     )
@@ -73,7 +73,7 @@ def test_an_answer_within_an_open_thought_is_none_and_reads_so_from_the_history_
         assert answer.error == "the response ends within its thoughts"
 
 
-def test_without_thinking_the_same_model_is_graded_by_what_it_writes(data, tmp_path):
+def test_without_thinking_the_same_model_is_graded_by_its_text(data, tmp_path):
     config = settings(data, tmp_path, "run.name=direct", "prompting.thinking=false")
 
     async def run():
@@ -86,7 +86,7 @@ def test_without_thinking_the_same_model_is_graded_by_what_it_writes(data, tmp_p
     asyncio.run(run())
 
 
-def test_what_the_template_cannot_do_ends_the_run_before_anything_is_sampled(data, tmp_path):
+def test_a_setting_that_the_template_lacks_ends_the_run_before_anything_is_sampled(data, tmp_path):
     config = settings(data, tmp_path, "run.name=effort", "prompting.reasoning_effort=low")
 
     async def run():

@@ -1,4 +1,4 @@
-"""The embedded service behind a proxy in this process, which answers what a cloud may: refusals, other lists of models, silence."""
+"""The embedded service behind a proxy in this process that imitates a cloud: refusals, other lists of models, silence."""
 
 import asyncio
 import json
@@ -15,24 +15,24 @@ Model = dict[str, Any]
 
 
 class Front(Proxy):
-    """Passes requests on to a service, unless it is told what to answer."""
+    """Forwards requests to a service, unless an answer is set."""
 
     def __init__(self, service: LocalTinker) -> None:
         super().__init__(service.base_url)
         self._key = service.api_key
         self.status: int | None = None
-        """What every request is answered with, if not by the service."""
+        """Status of every answer; None: forward requests."""
         self.busy = 0
-        """How many requests are answered with 503 before the others pass."""
+        """Number of requests that are answered with 503 before the others are forwarded."""
         self.silent = False
-        """Whether nothing is answered."""
+        """Whether requests get no answer."""
         self.list_models: Callable[[list[Model]], list[Model]] = lambda models: models
         self.token: str | None = None
-        """The token that a key is exchanged for, as the cloud does; with it, and no more with the key, models are listed."""
+        """The token for which a key is exchanged, as in the cloud; then only the token gives access, not the key."""
         self.page: bytes | None = None
-        """What every request is answered with, if that is a web page."""
+        """A web page that answers every request."""
         self.asked: list[str] = []
-        """Path of every request."""
+        """Paths of all requests."""
 
     async def serve(self, request: Request) -> Response:
         path = request.url.path

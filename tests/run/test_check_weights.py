@@ -1,4 +1,4 @@
-"""`rtl-distill check` asks for the saved weights that a configuration names, on the embedded service and on one with a URL."""
+"""`rtl-distill check` checks the saved weights that a configuration names, on the embedded service and on one with a URL."""
 
 import asyncio
 from pathlib import Path
@@ -16,13 +16,13 @@ from tests.run.test_check import check as said_by_check
 
 
 def check(overrides: list[str]) -> tuple[int, dict[str, dict[str, Any]]]:
-    """The exit code of the command, and its lines by what they are about."""
+    """The exit code of the command, and its lines by `about`."""
     code, lines = said_by_check(overrides)
     return code, {line["about"]: line for line in lines}
 
 
 def saved(overrides: list[str]) -> tuple[str, str]:
-    """State and sampler weights of a fresh adapter."""
+    """State and sampler weights of a new adapter."""
 
     async def run() -> tuple[str, str]:
         config = load_config("demo", [*overrides, "run.name=first"], environment={})
@@ -35,7 +35,7 @@ def saved(overrides: list[str]) -> tuple[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("embedded", [True, False])
-def test_what_is_there_fits_or_is_gone_is_a_line_each(embedded, tmp_path, monkeypatch):
+def test_saved_weights_that_fit_do_not_fit_or_are_missing_have_a_line_each(embedded, tmp_path, monkeypatch):
     for name in ("TINKER_BASE_URL", "TINKER_CREDENTIAL_CMD", "PREFECT_API_URL"):
         monkeypatch.delenv(name, raising=False)
     places = [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", "tinker.lora_rank=8"]
@@ -70,7 +70,7 @@ def ask_for_each(places: list[str], student: str, folder: Path) -> None:
         assert f"{path}-none" in lines[key]["text"]
         assert "rtl-distill checkpoints" in lines[key]["remedy"]
 
-    # A run that has begun has its own copy of what it started from.
+    # A run that has started has its own copy of its starting weights.
     History(folder / "h.duckdb").start_run(RunRecord(name="demo", start_state="tinker://own/weights/start"))
     code, lines = check([*places, f"tinker.start_from={state}-none"])
     assert (code, lines["tinker.start_from"]["level"]) == (0, "warning"), lines

@@ -1,4 +1,4 @@
-"""What the model card says of the teacher."""
+"""What the model card says about the teacher."""
 
 import pytest
 
@@ -27,7 +27,7 @@ from rtl_core.run.model_card import model_card
         ),
     ],
 )
-def test_the_card_names_the_teacher_that_a_run_learnt_from(tmp_path, overrides, words):
+def test_the_card_describes_how_a_run_learned_from_its_teacher(tmp_path, overrides, words):
     history = History(tmp_path / "history.duckdb")
     history.start_run(RunRecord(name="carded"))
     config = load_config("demo", ["run.name=carded", "learning.warm_start_steps=0", *overrides], environment={})

@@ -1,4 +1,4 @@
-"""A merged export is one plain model that computes what was served, or nothing is written."""
+"""A merged export is one plain model that computes what was served; otherwise nothing is written."""
 
 import asyncio
 import json
@@ -21,8 +21,7 @@ from rtl_core.errors import PolicyError
 from rtl_core.history.records import EvaluationRecord, RunRecord, StepPlan, StepRecord
 from rtl_core.history.store import History
 from rtl_core.localtinker.lora import AdapterBank, LoraSpec, write_adapter
-from rtl_core.run.as_served import Difference, difference, require_same, sampled_by
-from rtl_core.run.export import export_merged
+from rtl_core.run.export import Difference, difference, export_merged, recorded_answers, require_same
 from rtl_core.run.merging import load_model, merged, save_model
 from rtl_core.tinymodels import model_path
 from tests.command import invoke
@@ -35,14 +34,14 @@ STEPS = 2
 
 @dataclass(frozen=True)
 class Trained:
-    """A run of two steps, of which the second's weights have answers in the history and the first's have none."""
+    """A run of two steps; the history has answers of the second's weights and none of the first's."""
 
     history: History
     config: RunConfig
 
 
 def train(folder: Path, *overrides: str) -> Trained:
-    """Two steps through the embedded service, recorded as a run records them."""
+    """Train two steps with the embedded service and record them as a run does."""
     places = ("run.name=two", f"run.directory={folder}", f"run.history={folder / 'h.duckdb'}", "tinker.lora_rank=8")
     config = load_config("demo", [*places, *overrides], environment={})
     history = History(config.run.history)
@@ -85,7 +84,7 @@ def run(tmp_path_factory):
 
 
 def export(run: Trained, folder: Path, step: str = "last", **more: object) -> list[str]:
-    """The lines that an export tells."""
+    """The log lines of an export."""
     told: list[str] = []
     asyncio.run(export_merged(run.history, run.config, step, folder, told.append, **more))  # type: ignore[arg-type]
     return told
@@ -106,11 +105,11 @@ for prompt, tokens in answers:
 
 
 @pytest.mark.slow
-def test_the_merged_folder_is_loaded_by_transformers_alone_and_computes_what_was_served(run, tmp_path):
+def test_the_merged_folder_is_loaded_by_plain_transformers_and_computes_what_was_served(run, tmp_path):
     told = export(run, tmp_path / "out", dtype="float32")
-    assert "those of the base model alone by" in told[-1]
-    assert "little" not in told[-1]
-    served = sampled_by(run.history, run.config, STEPS, any_temperature=True)
+    assert "those of the base model by" in told[-1]
+    assert "too little" not in told[-1]
+    served = recorded_answers(run.history, run.config, STEPS, any_temperature=True)
     assert len(served) == 4
     asked = json.dumps([[list(one.prompt_P), list(one.tokens_T)] for one in served])
     found = subprocess.run(
@@ -122,12 +121,12 @@ def test_the_merged_folder_is_loaded_by_transformers_alone_and_computes_what_was
         "README.md", "chat_template.jinja", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
     ]  # fmt: skip
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
-    with pytest.raises(PolicyError, match="is there already"):
+    with pytest.raises(PolicyError, match="exists already"):
         export(run, tmp_path / "out")
 
 
 @pytest.mark.slow
-def test_it_has_the_dtype_of_the_base_or_the_one_that_is_named(run, tmp_path):
+def test_it_has_the_dtype_of_the_base_or_the_given_one(run, tmp_path):
     for named, dtype in ((None, "float16"), ("bfloat16", "bfloat16")):
         export(run, tmp_path / dtype, dtype=named)
         assert json.loads((tmp_path / dtype / "config.json").read_text())["dtype"] == dtype
@@ -136,14 +135,14 @@ def test_it_has_the_dtype_of_the_base_or_the_one_that_is_named(run, tmp_path):
 
 
 def test_weights_without_answers_in_the_history_are_scored_by_the_service(run, tmp_path):
-    assert sampled_by(run.history, run.config, 1, any_temperature=True) == []
+    assert recorded_answers(run.history, run.config, 1, any_temperature=True) == []
     told = export(run, tmp_path / "out", step="1", dtype="float32")
     assert "the embedded service is started" in told[1]
     assert "tokens of 4 answers" in told[-1]
 
 
 def altered(source: Path, folder: Path) -> Path:
-    """The same model but for one row of one layer."""
+    """The same model except for one row of one layer."""
     shutil.copytree(source, folder)
     tensors = load_file(folder / "model.safetensors")
     tensors["model.layers.0.self_attn.v_proj.weight"][0] += 0.5
@@ -151,21 +150,21 @@ def altered(source: Path, folder: Path) -> Path:
     return folder
 
 
-def test_another_base_than_the_trained_one_is_refused_and_nothing_is_written(run, tmp_path):
+def test_a_base_other_than_the_trained_one_is_refused_and_nothing_is_written(run, tmp_path):
     for dtype in ("float32", "float16"):
         with pytest.raises(PolicyError, match="is not the one that was served") as refused:
             export(run, tmp_path / "out", base=altered(model_path("student"), tmp_path / dtype), dtype=dtype)
         assert refused.value.exit_code == 2
     with pytest.raises(PolicyError, match="the adapter does not fit the base model"):
         export(run, tmp_path / "out", base=model_path("teacher"))
-    with pytest.raises(PolicyError, match="holds no model with weights"):
+    with pytest.raises(PolicyError, match="contains no model with weights"):
         export(run, tmp_path / "out", base=tmp_path)
     assert sorted(place.name for place in tmp_path.iterdir()) == ["float16", "float32"]
 
 
-def test_a_merged_folder_that_was_damaged_is_found(run, tmp_path):
+def test_a_damaged_merged_folder_is_detected(run, tmp_path):
     export(run, tmp_path / "out", dtype="float32")
-    served = sampled_by(run.history, run.config, STEPS, any_temperature=True)
+    served = recorded_answers(run.history, run.config, STEPS, any_temperature=True)
     require_same(difference(load_model(tmp_path / "out"), served), exact=True)
     damaged = altered(tmp_path / "out", tmp_path / "damaged")
     with pytest.raises(PolicyError, match="nats at most"):
@@ -174,10 +173,10 @@ def test_a_merged_folder_that_was_damaged_is_found(run, tmp_path):
         require_same(Difference(float("nan"), float("nan"), 1, 1), exact=False)
 
 
-def test_where_the_weights_of_the_base_are_is_asked_for(run, tmp_path):
+def test_an_unknown_folder_of_the_base_is_an_error(run, tmp_path):
     tinker = run.config.tinker.model_copy(update={"base_url": "http://127.0.0.1:9"})
     elsewhere = Trained(run.history, run.config.model_copy(update={"tinker": tinker}))
-    with pytest.raises(PolicyError, match=r"(?s)'student'.* are not known on this machine.*--base FOLDER"):
+    with pytest.raises(PolicyError, match=r"(?s)'student'.* were not found on this machine.*--base FOLDER"):
         export(elsewhere, tmp_path / "out")
 
 
@@ -192,7 +191,7 @@ def test_where_the_weights_of_the_base_are_is_asked_for(run, tmp_path):
     ],
 )
 @pytest.mark.parametrize("tied", [True, False])
-def test_adapters_of_every_rank_and_target_are_merged_also_of_a_tied_head(spec, tied, tmp_path):
+def test_adapters_of_every_rank_and_target_are_merged_also_with_a_tied_head(spec, tied, tmp_path):
     model = load_model(model_path("student"), "float32")
     assert model.config.tie_word_embeddings
     if not tied:
@@ -221,7 +220,7 @@ def test_adapters_of_every_rank_and_target_are_merged_also_of_a_tied_head(spec, 
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_tensors_that_no_layer_takes_are_refused(tmp_path):
+def test_adapters_with_other_layers_or_more_than_a_low_rank_term_are_refused(tmp_path):
     model = load_model(model_path("student"), "float32")
     bank = AdapterBank(model)
     bank.add("one", LoraSpec(4, 0))
@@ -231,20 +230,14 @@ def test_tensors_that_no_layer_takes_are_refused(tmp_path):
     save_file({**tensors, **more}, tmp_path / "adapter_model.safetensors")
     with pytest.raises(PolicyError, match=r"1 of \d+ tensors of the adapter fit no layer.*experts"):
         merged(load_model(model_path("student"), "float32"), tmp_path)
-
-
-def test_an_adapter_that_is_more_than_a_low_rank_term_is_refused(tmp_path):
-    model = load_model(model_path("student"), "float32")
-    bank = AdapterBank(model)
-    bank.add("one", LoraSpec(4, 0))
-    write_adapter(tmp_path, bank.tensors("one"), LoraSpec(4, 0), "")
+    write_adapter(tmp_path, tensors, LoraSpec(4, 0), "")
     config = json.loads((tmp_path / "adapter_config.json").read_text())
     (tmp_path / "adapter_config.json").write_text(json.dumps({**config, "use_dora": True, "rank_pattern": {}}))
-    with pytest.raises(PolicyError, match="no plain LoRA: its configuration sets use_dora"):
+    with pytest.raises(PolicyError, match="not plain LoRA: its configuration sets use_dora"):
         merged(model, tmp_path)
 
 
-def test_the_card_is_one_that_the_hub_reads_with_the_figures_of_these_weights(run, tmp_path):
+def test_the_card_has_the_hubs_front_matter_and_the_figures_of_these_weights(run, tmp_path):
     wrong = invoke("checkpoints", "two", "--merged")
     assert (wrong.exit_code, "--export" in wrong.output) == (2, True)
     place = ("--export", tmp_path / "out", "--db", run.history.path)
@@ -252,7 +245,7 @@ def test_the_card_is_one_that_the_hub_reads_with_the_figures_of_these_weights(ru
     assert done.exit_code == 0, done.output
     card = ModelCard.load(tmp_path / "out" / "README.md")
     assert (card.data.library_name, card.data.license, card.data.pipeline_tag) == ("transformers", "apache-2.0", "text-generation")  # fmt: skip
-    assert card.data.get("base_model") is None  # `student` is no name of the hub
+    assert card.data.get("base_model") is None  # `student` is not a name on the hub
     for words in (
         "| after 2 steps, these weights | 25.0 % [12.5, 50.0] |",
         "| student | 2 | heldout |  | 0.250 | 0.125 to 0.500 |",
@@ -265,7 +258,7 @@ def test_the_card_is_one_that_the_hub_reads_with_the_figures_of_these_weights(ru
 
 
 @pytest.mark.slow
-def test_a_language_model_of_135_million_parameters_is_exported_as_it_was_served(smollm2, tmp_path):
+def test_a_language_model_of_135_million_parameters_is_exported_as_served(smollm2, tmp_path):
     folder = json.dumps(str(smollm2))
     names = ("tinker.student=smol", "tinker.teacher=smol", f"tinker.local_models={{smol = {folder}}}")
     told = export(train(tmp_path, *names), tmp_path / "out", dtype="float32")

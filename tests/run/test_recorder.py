@@ -1,4 +1,4 @@
-"""The recorder: one transaction for rows that come close together, and no run that goes on unrecorded."""
+"""The recorder: rows put within a short time are written in one transaction, and no run goes on unrecorded."""
 
 import asyncio
 from contextlib import AbstractContextManager
@@ -18,7 +18,7 @@ def rollout(problem: str, sample: int) -> Rollout:
     return a_rollout(problem_id=problem, sample=sample, prompt_P=(1, 2), tokens_T=(3, 4), logprobs_T=(-0.5, -0.25))
 
 
-def begun(tmp_path: Path, kind: type[History] = History) -> History:
+def started(tmp_path: Path, kind: type[History] = History) -> History:
     """A history with the run `r`."""
     history = kind(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r"))
@@ -26,7 +26,7 @@ def begun(tmp_path: Path, kind: type[History] = History) -> History:
 
 
 class CountingHistory(History):
-    """Counts its transactions of many rows."""
+    """Counts its transactions with many rows."""
 
     batches = 0
 
@@ -36,7 +36,7 @@ class CountingHistory(History):
 
 
 def test_rows_are_committed_together_when_settled(tmp_path):
-    history = begun(tmp_path, CountingHistory)
+    history = started(tmp_path, CountingHistory)
     recorder = Recorder(history, interval_s=60)
 
     async def groups():
@@ -50,8 +50,8 @@ def test_rows_are_committed_together_when_settled(tmp_path):
     assert history.batches == 1
 
 
-def test_rows_are_written_after_the_interval_without_being_asked(tmp_path):
-    history = begun(tmp_path)
+def test_rows_are_written_after_the_interval_without_settle(tmp_path):
+    history = started(tmp_path)
     recorder = Recorder(history, interval_s=0.01)
 
     async def wait():
@@ -65,8 +65,8 @@ def test_rows_are_written_after_the_interval_without_being_asked(tmp_path):
     assert asyncio.run(wait())
 
 
-def test_the_writer_rests_so_that_it_takes_its_share_of_the_time_only(tmp_path):
-    history = begun(tmp_path)
+def test_the_writer_rests_so_that_it_takes_only_its_share_of_the_time(tmp_path):
+    history = started(tmp_path)
     recorder = Recorder(history, interval_s=0.001, share=1e-6)
 
     async def two_groups():
@@ -81,8 +81,8 @@ def test_the_writer_rests_so_that_it_takes_its_share_of_the_time_only(tmp_path):
     assert asyncio.run(two_groups()) == (1, 2)
 
 
-def test_rows_are_written_beside_other_work_and_there_when_it_ends(tmp_path):
-    history = begun(tmp_path)
+def test_rows_are_written_during_other_work_and_committed_at_its_end(tmp_path):
+    history = started(tmp_path)
     recorder = Recorder(history, interval_s=60)
 
     async def train(fails):
@@ -107,63 +107,60 @@ def test_rows_are_written_beside_other_work_and_there_when_it_ends(tmp_path):
     assert len(history.rollouts_of("r", 0)) == 2
 
 
-async def beside_other_work(recorder: Recorder) -> None:
+async def settling(recorder: Recorder) -> None:
     async with recorder.settling():
         pass
 
 
-async def with_the_next_rows(recorder: Recorder) -> None:
+async def put_again(recorder: Recorder) -> None:
     for _ in range(30_000):  # minutes: the machine may be busy
         await asyncio.sleep(0.01)
         recorder.put("record_rollouts", [rollout("b", 0)])
 
 
-@pytest.mark.parametrize(
-    ("told", "interval_s"), [(Recorder.settle, 60), (beside_other_work, 60), (with_the_next_rows, 0.0)]
-)
-def test_a_failed_write_is_told_to_whoever_comes_next(tmp_path, told, interval_s):
+@pytest.mark.parametrize(("call", "interval_s"), [(Recorder.settle, 60), (settling, 60), (put_again, 0.0)])
+def test_a_failed_write_is_raised_by_the_next_call(tmp_path, call, interval_s):
     path = tmp_path / "h.duckdb"
     path.write_text("this is not a database")
 
     async def write():
         recorder = Recorder(History(path), interval_s=interval_s)
         recorder.put("record_rollouts", [rollout("a", 0)])
-        await told(recorder)
+        await call(recorder)
 
     with pytest.raises(HistoryError):
         asyncio.run(write())
 
 
-def test_what_is_put_when_a_failure_is_told_is_written_with_the_next_attempt(tmp_path):
+def test_rows_put_when_a_failure_is_raised_are_written_by_the_next_attempt(tmp_path):
     class BusyOnce(CountingHistory):
-        """Its first transaction of many rows finds the file taken."""
+        """Its first transaction with many rows finds the file locked."""
 
         def batch(self):
             found = super().batch()
             if self.batches == 1:
-                raise HistoryError("the file is taken")
+                raise HistoryError("the file is locked")
             return found
 
-    history = begun(tmp_path, BusyOnce)
+    history = started(tmp_path, BusyOnce)
     recorder = Recorder(history, interval_s=0.0)
-
     put = []
 
-    async def put_until_told():
+    async def put_until_raised():
         for sample in range(30_000):
             put.append(sample)
             recorder.put("record_rollouts", [rollout("a", sample)])
             await asyncio.sleep(0.01)
 
     async def work():
-        with pytest.raises(HistoryError, match="taken"):
-            await put_until_told()
+        with pytest.raises(HistoryError, match="locked"):
+            await put_until_raised()
         await recorder.settle()
-        assert sorted(one.rollout.sample for one in history.rollouts_of("r", 0)) == put
+        assert sorted(stored.rollout.sample for stored in history.rollouts_of("r", 0)) == put
 
     asyncio.run(work())
 
 
-def test_an_unknown_method_is_an_error_not_a_silent_loss(tmp_path):
+def test_an_unknown_method_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="record_dreams"):
         Recorder(History(tmp_path / "h.duckdb")).put("record_dreams", [1])

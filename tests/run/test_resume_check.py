@@ -1,4 +1,4 @@
-"""What a run may not change when it goes on."""
+"""What a resumed run may not change."""
 
 import asyncio
 from pathlib import Path
@@ -16,8 +16,8 @@ from rtl_core.run.session import open_session
 TOOLS = {"iverilog": "13.0", "cocotb": "2.0.1", "image": "sha256:1"}
 
 
-def begun_by_an_older_release(path: Path, config: RunConfig, *, without: tuple[str, ...]) -> History:
-    """A history whose run was begun when some keys of `[learning]` and all of `[health]` did not exist."""
+def from_older_release(path: Path, config: RunConfig, *, without: tuple[str, ...] = ()) -> History:
+    """A history whose run was started when some keys of `[learning]` and all of `[health]` did not exist."""
     record = run_record(config, LoadedProblems(), TOOLS)
     stored = dict(record.config)
     stored["learning"] = {key: value for key, value in stored["learning"].items() if key not in without}
@@ -27,17 +27,23 @@ def begun_by_an_older_release(path: Path, config: RunConfig, *, without: tuple[s
     return history
 
 
-def test_keys_that_have_come_since_a_run_began_are_a_change_where_they_are_not_at_their_defaults(tmp_path):
+def check(config: RunConfig, history: History, tools: dict[str, str] = TOOLS, *, accept: bool = False) -> None:
+    check_unchanged(config, LoadedProblems(), history, tools, accept_changes=accept)
+
+
+def test_keys_added_since_a_run_started_are_a_change_unless_they_have_their_defaults(tmp_path):
     config = load_config("demo", environment={})
-    history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=("staleness", "truncated"))
-    check_unchanged(config, LoadedProblems(), history, TOOLS, accept_changes=False)
+    history = from_older_release(tmp_path / "h.duckdb", config, without=("staleness", "truncated"))
+    check(config, history)
     stale = load_config("demo", ["learning.staleness=1"], environment={})
     with pytest.raises(ConfigError, match=r"learning\.staleness: was 0, is 1"):
-        check_unchanged(stale, LoadedProblems(), history, TOOLS, accept_changes=False)
-    check_unchanged(stale, LoadedProblems(), history, TOOLS, accept_changes=True)
+        check(stale, history)
+    check(stale, history, accept=True)
+    # Safe ranges may change from start to start.
+    check(load_config("demo", ['health.ranges={"optim/entropy" = {min = 0.1}}'], environment={}), history)
 
 
-def test_a_run_of_an_older_release_goes_on_if_it_had_no_further_turns_and_can_be_read_if_it_had(tmp_path):
+def test_a_run_of_an_older_release_resumes_without_refinement_turns_and_stays_readable_with_them(tmp_path):
     config, other = (
         load_config("demo", [f"run.name=of-{turns}", "episode.feedback_chars=900"], environment={}) for turns in (1, 2)
     )
@@ -48,9 +54,9 @@ def test_a_run_of_an_older_release_goes_on_if_it_had_no_further_turns_and_can_be
         stored["refinement"] = {"turns": turns, "improvement_weight": 0.5, "style": "chat", "feedback_chars": 900}
         history.start_run(record.model_copy(update={"config": stored}))
         assert config_of(history, one.run.name).episode.feedback_chars == 900
-    check_unchanged(config, LoadedProblems(), history, TOOLS, accept_changes=False)
+    check(config, history)
     with pytest.raises(ConfigError, match=r"refinement\.turns: was 2; further turns are now episodes"):
-        check_unchanged(other, LoadedProblems(), history, TOOLS, accept_changes=False)
+        check(other, history)
     left = tmp_path / "config.toml"
     left.write_text(to_toml(config) + "\n[refinement]\nturns = 1\nfeedback_chars = 400\n")
     assert load_config(left, environment={}) == config
@@ -59,49 +65,41 @@ def test_a_run_of_an_older_release_goes_on_if_it_had_no_further_turns_and_can_be
         load_config(left, environment={})
 
 
-def test_other_tools_are_a_change_and_another_image_with_the_same_ones_is_none(tmp_path):
+def test_other_tools_are_a_change_but_another_image_with_the_same_tools_is_not(tmp_path):
     config = load_config("demo", environment={})
-    history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=())
-    check_unchanged(config, LoadedProblems(), history, {**TOOLS, "image": "sha256:2"}, accept_changes=False)
+    history = from_older_release(tmp_path / "h.duckdb", config)
+    check(config, history, {**TOOLS, "image": "sha256:2"})
     other = {"iverilog": "12.0", "cocotb": "2.0.1", "yosys": "0.66"}
     with pytest.raises(ConfigError, match=r"iverilog, which judges answers: was 13\.0, is 12\.0") as refused:
-        check_unchanged(config, LoadedProblems(), history, other, accept_changes=False)
-    assert "yosys, which judges answers: was not there, is 0.66" in str(refused.value)
-    check_unchanged(config, LoadedProblems(), history, other, accept_changes=True)
-
-
-def test_safe_ranges_may_change_from_start_to_start(tmp_path):
-    config = load_config("demo", environment={})
-    history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=())
-    watched = load_config("demo", ['health.ranges={"optim/entropy" = {min = 0.1}}'], environment={})
-    check_unchanged(watched, LoadedProblems(), history, TOOLS, accept_changes=False)
+        check(config, history, other)
+    assert "yosys, which judges answers: was missing, is 0.66" in str(refused.value)
+    check(config, history, other, accept=True)
 
 
 @pytest.mark.parametrize("loss", ["cispo", "ppo", "importance_sampling"])
-def test_a_run_that_was_begun_with_the_bounds_of_an_older_release_goes_on_with_them(tmp_path, loss):
-    """Then 0.8 and 1.2 were the defaults with every loss, and were stored."""
+def test_a_run_with_the_clip_bounds_of_an_older_release_resumes_with_them(tmp_path, loss):
+    """Older releases stored the defaults 0.8 and 1.2 with every loss."""
     config = load_config("demo", [f"learning.loss={loss}"], environment={})
     older = config.model_copy(
         update={"learning": config.learning.model_copy(update={"clip_low": 0.8, "clip_high": 1.2})}
     )
-    history = begun_by_an_older_release(tmp_path / "h.duckdb", older, without=())
-    goes_on = as_begun(config, history)
-    check_unchanged(goes_on, LoadedProblems(), history, TOOLS, accept_changes=False)
-    assert goes_on == older
-    assert goes_on.learning.loss_settings == (
+    history = from_older_release(tmp_path / "h.duckdb", older)
+    resumed = as_begun(config, history)
+    check(resumed, history)
+    assert resumed == older
+    assert resumed.learning.loss_settings == (
         {} if loss == "importance_sampling" else {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
     )
-    # What a file says counts, as a change.
-    said = as_begun(load_config("demo", [f"learning.loss={loss}", "learning.clip_low=0"]), history)
-    assert (said.learning.clip_low, said.learning.clip_high) == (0.0, 1.2)
+    # A value in the file counts as a change.
+    changed = as_begun(load_config("demo", [f"learning.loss={loss}", "learning.clip_low=0"]), history)
+    assert (changed.learning.clip_low, changed.learning.clip_high) == (0.0, 1.2)
     with pytest.raises(ConfigError, match=r"learning\.clip_low: was 0\.8, is 0\.0"):
-        check_unchanged(said, LoadedProblems(), history, TOOLS, accept_changes=False)
+        check(changed, history)
 
 
-def test_a_new_run_has_the_bounds_of_its_loss_and_keeps_them(tmp_path):
+def test_a_new_run_has_the_clip_bounds_of_its_loss_and_keeps_them(tmp_path):
     config = load_config("demo", ["learning.loss=cispo"], environment={})
-    history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=())
-    assert as_begun(config, history) == config
+    assert as_begun(config, from_older_release(tmp_path / "h.duckdb", config)) == config
     assert config.learning.loss_settings == {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}
 
 
@@ -114,7 +112,7 @@ def on_agentic_problems(data: Path, folder: Path, *more: str) -> RunConfig:
 
 
 def split_when_opened(config: RunConfig) -> tuple[str, dict[str, str]]:
-    """Opens the run, as every start of it does: how it is split, and each problem's side as the history then has it."""
+    """Open the run; returns how it is split, and each problem's side in the history."""
 
     async def opened() -> str:
         async with open_session(config, with_policy=False) as session:
@@ -128,7 +126,7 @@ def split_when_opened(config: RunConfig) -> tuple[str, dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_a_run_begun_before_splits_by_design_goes_on_with_the_same_problems_on_the_same_sides(data, tmp_path):
+def test_a_run_started_before_splits_by_design_resumes_with_the_same_split(data, tmp_path):
     config = on_agentic_problems(data, tmp_path)
     before = load_problems(config.problems.sources, config.run.seed, "id")
     record = run_record(config, before, {})
@@ -140,14 +138,14 @@ def test_a_run_begun_before_splits_by_design_goes_on_with_the_same_problems_on_t
     assert split_when_opened(config) == ("id", sides)
     assert config_of(history, config.run.name).problems.split == "id"
     assert 'split = "id"' in (config.run.folder / "config.toml").read_text()
-    # The file that the run itself leaves goes on, too, and so does a third start.
+    # The configuration in the run's folder also resumes it, and so does a third start.
     assert split_when_opened(load_config(config.run.folder / "config.toml", environment={})) == ("id", sides)
     with pytest.raises(ConfigError, match=r"problems\.split: was 'id', is 'design'"):
         split_when_opened(on_agentic_problems(data, tmp_path, "problems.split=design"))
 
 
 @pytest.mark.slow
-def test_a_new_run_is_split_by_design_and_goes_on_so(data, tmp_path):
+def test_a_new_run_is_split_by_design_and_resumes_with_that_split(data, tmp_path):
     config = on_agentic_problems(data, tmp_path)
     how, sides = split_when_opened(config)
     assert how == "design"

@@ -9,7 +9,7 @@ from rtl_core.errors import WeightsGoneError
 from rtl_core.history.records import EvaluationRecord, RunRecord, StepPlan, StepRecord, StepState
 from rtl_core.history.store import History
 from rtl_core.reporting.evaluations import own_evaluations
-from rtl_core.run.retention import Retention, best, kept, secure
+from rtl_core.run.retention import Retention, best_steps, keep_final_weights, kept_steps
 
 
 def trained(count: int) -> list[StepState]:
@@ -34,48 +34,38 @@ def evaluated(scores: dict[int, float], policy: str = "student") -> list[Evaluat
     ]
 
 
-def test_the_newest_and_the_best_by_held_out_pass_rate_stay():
-    # The evaluation after 4 steps is of what step 3 left; the one after 0 steps is of no saved weights.
+def test_the_newest_and_the_best_by_held_out_pass_rate_are_kept():
+    # The evaluation after 4 steps is of the weights of step 3; the one after 0 steps is of no saved weights.
     scores = evaluated({0: 0.9, 2: 0.1, 4: 0.6, 6: 0.5}) + evaluated({8: 1.0}, policy="teacher")
-    assert kept(trained(10), scores, Retention(keep_last=2, keep_best=1)) == {3, 8, 9}
-    assert kept(trained(10), scores, Retention(keep_last=2, keep_best=2)) == {3, 5, 8, 9}
-
-
-def test_what_is_kept_as_the_best_is_told_with_the_evaluation_that_decided():
-    scores = evaluated({2: 0.1, 4: 0.6, 6: 0.5})
-    found = best(trained(10), scores, 2)
+    assert kept_steps(trained(10), scores, Retention(keep_last=2, keep_best=1)) == {3, 8, 9}
+    assert kept_steps(trained(10), scores, Retention(keep_last=2, keep_best=2)) == {3, 5, 8, 9}
+    found = best_steps(trained(10), scores, 2)
     assert {step: evaluation.pass_at_1 for step, evaluation in found.items()} == {3: 0.6, 5: 0.5}
-    assert best(trained(10), scores, 0) == {}
+    assert best_steps(trained(10), scores, 0) == {}
 
 
-def test_an_evaluation_under_other_conditions_says_nothing_of_which_weights_are_best(tmp_path):
+def test_evaluations_under_other_conditions_do_not_decide_which_weights_are_best(tmp_path):
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r", config={"problems": {"sources": [{"kind": "cvdp"}]}}))
     own, second = evaluated({2: 0.4, 4: 0.3})
     other = ({"template": "full"}, {"temperature": 0.2}, {"top_p": 0.7}, {"max_tokens": 9}, {"split": "test"})
-    records = [
-        own,
-        second,
-        *(second.model_copy(update={"key": str(i), "pass_at_1": 0.9, **change}) for i, change in enumerate(other)),
-    ]
+    records = [own, second]
+    records += [second.model_copy(update={"key": str(i), "pass_at_1": 0.9, **change}) for i, change in enumerate(other)]
     for record in records:
         history.record_evaluation(record)
     assert {r.key: r.conditions for r in history.evaluations("r")} == {r.key: r.conditions for r in records}
     assert own_evaluations(history, "r") == [own, second]
-    assert kept(trained(6), own_evaluations(history, "r"), Retention(keep_last=1, keep_best=1)) == {1, 5}
+    assert kept_steps(trained(6), own_evaluations(history, "r"), Retention(keep_last=1, keep_best=1)) == {1, 5}
 
 
-def test_the_newest_is_never_given_up_and_milestones_stay():
-    assert kept(trained(7), [], Retention(keep_last=0, keep_best=0)) == {6}
-    assert kept(trained(7), [], Retention(keep_last=1, keep_best=0, keep_every=3)) == {2, 5, 6}
-    assert kept([], [], Retention()) == set()
+def test_the_newest_step_milestones_and_the_earlier_of_equally_good_weights_are_kept():
+    assert kept_steps(trained(7), [], Retention(keep_last=0, keep_best=0)) == {6}
+    assert kept_steps(trained(7), [], Retention(keep_last=1, keep_best=0, keep_every=3)) == {2, 5, 6}
+    assert kept_steps([], [], Retention()) == set()
+    assert kept_steps(trained(6), evaluated({2: 0.5, 4: 0.5}), Retention(keep_last=1, keep_best=1)) == {1, 5}
 
 
-def test_among_equally_good_weights_the_earlier_are_kept():
-    assert kept(trained(6), evaluated({2: 0.5, 4: 0.5}), Retention(keep_last=1, keep_best=1)) == {1, 5}
-
-
-def test_the_final_weights_are_kept_although_those_of_the_best_step_are_gone(tmp_path, caplog):
+def test_the_final_weights_are_kept_even_if_those_of_the_best_step_are_gone(tmp_path, caplog):
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r", config={"problems": {"sources": [{"kind": "starter"}]}}))
     history.plan_epoch("r", 0, [StepPlan(step=step, problem_ids=("p",)) for step in range(3)])
@@ -99,11 +89,11 @@ def test_the_final_weights_are_kept_although_those_of_the_best_step_are_gone(tmp
         run="r",
         history=history,
         config=load_config("demo", [f"run.directory={tmp_path}"], environment={}),
-        weights=SimpleNamespace(tidied=set()),
+        weights=SimpleNamespace(deleted=set()),
         loaded=SimpleNamespace(heldout=[]),
         policy=SimpleNamespace(backend=Service()),
     )
     with caplog.at_level(logging.INFO, "rtl_distill"):
-        asyncio.run(secure(session))
+        asyncio.run(keep_final_weights(session))
     assert found == {"tinker://t/weights/2", "tinker://t/sampler_weights/2"}
-    assert "the weights after 1 step are not on the service any more" in caplog.text
+    assert "the weights after 1 step are no longer on the service" in caplog.text

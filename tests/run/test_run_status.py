@@ -1,4 +1,4 @@
-"""What a run's row says of how the run ended."""
+"""The status of a run in its row, and the holder in its lock."""
 
 import asyncio
 import os
@@ -12,13 +12,14 @@ import pytest
 from rtl_core.errors import InfrastructureError
 from rtl_core.history.store import History
 from rtl_core.run import session, status
+from rtl_core.run.lock import read_holder, run_lock
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session, open_session
 from tests.nouns import demo
 
 
 def end_of(folder: Path, block: Callable[[Session], None], raises: type[BaseException]) -> tuple[str, str | None]:
-    """Status and end of a run whose work was `block`, which ends with an error of that type."""
+    """Run `block`, which raises an error of type `raises`, in a run; returns the run's `status` and `ended_by`."""
 
     async def run() -> None:
         async with open_session(demo(folder), with_policy=False) as session, status.run_status(session):
@@ -31,11 +32,11 @@ def end_of(folder: Path, block: Callable[[Session], None], raises: type[BaseExce
 
 
 def fail(session: Session) -> None:
-    raise ValueError("something of ours is wrong")
+    raise ValueError("a bug")
 
 
 def fail_of_a_signal(session: Session) -> None:
-    """As Prefect does where the signal finds it with a task that it has not set up yet."""
+    """As Prefect fails if the signal arrives before it has set up a task."""
     os.kill(os.getpid(), signal.SIGTERM)
     raise ValueError("Task run is not set")
 
@@ -45,12 +46,12 @@ def fail_of_a_request(session: Session) -> None:
     raise ValueError("Task run is not set")
 
 
-def test_an_error_is_a_failure(tmp_path):
+def test_an_error_gives_the_status_failed(tmp_path):
     assert end_of(tmp_path, fail, ValueError) == ("failed", None)
 
 
 @pytest.mark.parametrize(("block", "ended_by"), [(fail_of_a_signal, "signal"), (fail_of_a_request, "request")])
-def test_an_error_that_a_cancellation_made_is_a_cancellation(tmp_path, block, ended_by):
+def test_an_error_caused_by_a_cancellation_gives_the_status_cancelled(tmp_path, block, ended_by):
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:
         assert end_of(tmp_path, block, asyncio.CancelledError) == ("cancelled", ended_by)
@@ -58,7 +59,7 @@ def test_an_error_that_a_cancellation_made_is_a_cancellation(tmp_path, block, en
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_full_disk_at_one_sign_of_life_ends_no_later_ones(monkeypatch):
+def test_a_full_disk_at_one_heartbeat_does_not_stop_later_ones(monkeypatch):
     beats = []
 
     class Disk:
@@ -77,3 +78,17 @@ def test_a_full_disk_at_one_sign_of_life_ends_no_later_ones(monkeypatch):
     monkeypatch.setattr(session, "HEARTBEAT_S", 0.0)
     asyncio.run(three_beats())
     assert beats[:3] == ["r", "r", "r"]
+
+
+def test_a_visitor_keeps_the_deployment_in_the_lock_and_a_command_removes_it(tmp_path):
+    path = tmp_path / "lock"
+
+    async def hold(holder):
+        async with run_lock(path, holder, print):
+            return read_holder(path)
+
+    first = asyncio.run(hold({"flow_run": "a", "deployment": "train/nightly"}))
+    assert (first["pid"], first["deployment"]) == (os.getpid(), "train/nightly")
+    assert asyncio.run(hold({})) == first
+    by_hand = asyncio.run(hold({"flow_run": None, "deployment": None}))
+    assert by_hand == {**first, "flow_run": None, "deployment": None} == read_holder(path)

@@ -17,7 +17,7 @@ from rtl_core.grading.grader import Grader
 from rtl_core.grading.verdict_record import changed_fields
 from rtl_core.http_server import listen, serve
 from rtl_core.problems.starter import starter_problems
-from rtl_core.rollouts.reproducing import reproduce
+from rtl_core.rollouts.verdict_records import reproduce
 from rtl_core.serving import app as http
 from rtl_core.serving.grading_queue import MOST_FAILED, GradingQueue, VerdictStore
 from tests.command import invoke

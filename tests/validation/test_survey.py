@@ -28,7 +28,7 @@ async def validate_all(session: Session, level: object) -> survey.Survey:
     under_way = survey.begin(session, level)
     for problem_id in under_way.waiting:
         await under_way.validate(problem_id)
-    await under_way.found.flush()
+    await under_way.writer.flush()
     return under_way
 
 
@@ -67,7 +67,7 @@ def test_a_failing_executor_is_retried_and_then_the_problem_is_skipped_unrecorde
                 await under_way.validate(problem_id)
         await under_way.validate(problem_id)
         assert under_way.records[problem_id].status == "unsupported"
-        await under_way.found.flush()
+        await under_way.writer.flush()
         under_way.mark_unfit()
         assert "the executor failed 3 times" in session.unfit[problem_id]
         assert session.history.query("SELECT count(*) AS n FROM validations").to_pylist() == [{"n": 0}]

@@ -1,1 +1,1 @@
-"""Checks before a run. `rtl-distill check` makes all of them (preflight.py); a run itself leaves out what it does anyway."""
+"""Checks before a run. `rtl-distill check` runs all of them (preflight.py); a run skips those that its own start makes redundant."""

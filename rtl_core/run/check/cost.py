@@ -1,4 +1,4 @@
-"""What a run will use, beside what there is: dollars, hours, and room on the disk."""
+"""Checks of what a run will use against what is available: dollars, hours and disk space."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rtl_core.cost.estimate import Prompts, duration
+from rtl_core.cost.estimate import Estimate, Prompts, duration
 from rtl_core.cost.tokens import total_dollars
 from rtl_core.errors import ConfigError
 from rtl_core.reporting.text import counted
@@ -18,76 +18,72 @@ from rtl_core.types.finding import Finding
 from rtl_core.types.problem import Problem
 
 ROLLOUT_BYTES, TOKEN_BYTES = 3_000, 16
-"""What a rollout takes in the history: its verdict and keys, and for each token its id, two log-probabilities and its text."""
+"""Bytes in the history per rollout (verdict and keys) and per token (id, two log-probabilities and text)."""
 SPARE_BYTES = 200_000_000
-"""For the report, logs and the copy that a migration or a snapshot makes."""
+"""For the report, logs and the copy made by a migration or a snapshot."""
 
 
 def cost(known: Known) -> Iterator[Finding]:
-    """The most that the run can cost, what it likely will, and whether the budget covers it."""
+    """Maximum and likely cost of the run, and whether the budget covers it."""
     config, found = known.config, _forecast(known)
     try:
         prices_of(config)
     except ConfigError as error:
         yield Finding("cost", "wrong", error.message, error.hint)
         return
-    most, likely = (total_dollars(one.usage, found.prices) for one in (found.most, found.likely))
-    hours = "about {}, {} if it uses the most".format(*map(duration, found.hours()))
+    most, likely = (total_dollars(estimate.usage, found.prices) for estimate in (found.most, found.likely))
+    hours = "about {}, {} at most".format(*map(duration, found.hours()))
     origin = f"measured over {counted(found.answers, 'answer')}" if found.answers else "assumed"
     steps = f"{counted(found.most.steps, 'step')}, {found.most.rollouts:,} answers at most; lengths and speed {origin}"
     if most is None or likely is None:
-        if known.config.tinker.all_local:
+        if config.tinker.all_local:
             yield Finding("cost", "ok", f"no dollars with the embedded service; {hours}; {steps}")
         else:
             text = f"the price list of {found.prices.as_of} has no price for these models; {hours}; {steps}"
-            yield Finding(
-                "cost", "warning", text, "copy rtl_core/cost/prices.toml, add them, and name it with cost.prices"
-            )
+            remedy = "copy rtl_core/cost/prices.toml, add them, and name the copy with cost.prices"
+            yield Finding("cost", "warning", text, remedy)
         return
     text = f"at most ${most:,.2f}, likely ${likely:,.2f}; {hours}; {steps}"
     budget = config.cost.budget_usd
     if budget is None and config.run.purpose == "train" and not config.tinker.all_local:
-        yield Finding(
-            "cost",
-            "wrong",
-            f"{text}; no budget stops it",
-            f"say what it may cost, such as `--set cost.budget_usd={math.ceil(likely)}`: it stops before the step that would exceed that",
-        )
+        example = f"`--set cost.budget_usd={math.ceil(likely)}`"
+        remedy = f"set what it may cost, such as {example}: the run stops before the step that would exceed that"
+        yield Finding("cost", "wrong", f"{text}; no budget limits it", remedy)
     elif budget is not None and budget < most:
-        stops = "likely before its end" if budget < likely else "should it use the most"
-        yield Finding(
-            "cost",
-            "warning",
-            f"{text}; the budget of ${budget:,.2f} stops it {stops}",
-            "raise cost.budget_usd, or let it: the same command goes on with more",
-        )
+        stops = "likely before its end" if budget < likely else "if it costs the maximum"
+        remedy = "raise cost.budget_usd now or later: the same command then resumes the run"
+        yield Finding("cost", "warning", f"{text}; the budget of ${budget:,.2f} stops it {stops}", remedy)
     else:
         yield Finding("cost", "ok", text + ("" if budget is None else f"; the budget of ${budget:,.2f} covers that"))
 
 
 def disk(known: Known) -> Iterator[Finding]:
-    """Whether the run can write, and free space against what it will: its history, and the weights that an embedded service keeps."""
+    """Whether the run's folders are writable, and free space against the history and the weights kept by an embedded service."""
     config, found = known.config, _forecast(known)
     kept = config.checkpoints.keep_last + config.checkpoints.keep_best + 2
     if config.checkpoints.keep_every:
         kept += found.most.steps // config.checkpoints.keep_every
-    places = {config.run.history.parent: [0.0, 0.0], config.run.directory: [0.0, 0.0]}
-    for one, index in ((found.likely, 0), (found.most, 1)):
-        tokens = sum(model.sample for model in one.usage.values())
-        places[config.run.history.parent][index] += one.rollouts * ROLLOUT_BYTES + tokens * TOKEN_BYTES + SPARE_BYTES
-        places[config.run.directory][index] += known.readiness.checkpoint_bytes * min(kept, found.most.steps + 2)
-    folders = {_existing(place) for place in places}
-    for there in sorted(folder for folder in folders if not os.access(folder, os.W_OK)):
+    weights = known.readiness.checkpoint_bytes * min(kept, found.most.steps + 2)
+
+    def history_bytes(estimate: Estimate) -> float:
+        tokens = sum(model.sample for model in estimate.usage.values())
+        return estimate.rollouts * ROLLOUT_BYTES + tokens * TOKEN_BYTES + SPARE_BYTES
+
+    needs: list[tuple[Path, float, float]] = [
+        (_existing(config.run.history.parent), history_bytes(found.likely), history_bytes(found.most)),
+        (_existing(config.run.directory), weights, weights),
+    ]
+    for folder in sorted({folder for folder, _, _ in needs if not os.access(folder, os.W_OK)}):
         remedy = "change its permissions, or set run.directory and run.history to another folder"
-        yield Finding("disk", "wrong", f"nothing can be written in {there}", remedy)
-    by_device: dict[int, tuple[Path, list[float]]] = {}
-    for place, needed in places.items():
-        there = _existing(place)
-        _, sum_of = by_device.setdefault(there.stat().st_dev, (there, [0.0, 0.0]))
-        sum_of[:] = [sum_of[0] + needed[0], sum_of[1] + needed[1]]
-    for there, (likely, most) in by_device.values():
-        free = shutil.disk_usage(there).free
-        text = f"{_size(free)} free at {there}; the run writes about {_size(likely)}, {_size(most)} at most"
+        yield Finding("disk", "wrong", f"{folder} is not writable", remedy)
+    by_device: dict[int, tuple[Path, float, float]] = {}
+    for folder, likely, most in needs:
+        device = folder.stat().st_dev
+        first, sum_likely, sum_most = by_device.get(device, (folder, 0.0, 0.0))
+        by_device[device] = (first, sum_likely + likely, sum_most + most)
+    for folder, likely, most in by_device.values():
+        free = shutil.disk_usage(folder).free
+        text = f"{_size(free)} free at {folder}; the run writes about {_size(likely)}, {_size(most)} at most"
         if free > most:
             yield Finding("disk", "ok", text)
         else:
@@ -98,15 +94,15 @@ def disk(known: Known) -> Iterator[Finding]:
 def _forecast(known: Known) -> Forecast:
     def prompts(problems: Sequence[Problem]) -> Prompts:
         kept = [problem for problem in problems if problem.id in known.prompts]
-        counted = [(float(len(known.prompts[problem.id].tokens_P)), problem.source) for problem in kept]
-        return Prompts.of([(tokens, tokens, source) for tokens, source in counted])
+        lengths = [(float(len(known.prompts[problem.id].tokens_P)), problem.source) for problem in kept]
+        return Prompts.of([(tokens, tokens, source) for tokens, source in lengths])
 
     train, heldout = prompts(known.loaded.train), prompts(known.loaded.heldout)
     return forecast(known.config, train, heldout, history=known.history, prices=known.prices)
 
 
 def _existing(path: Path) -> Path:
-    """The folder itself, or the nearest above it that is there."""
+    """Return the folder itself or its nearest existing parent."""
     path = path.resolve()
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
 

@@ -1,4 +1,4 @@
-"""What this machine has for a run: problems to read, a sandbox with its tools, a Prefect server where one is named."""
+"""Checks of this machine: the problems, the sandbox with its tools, the history file, and the Prefect server if one is named."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 
 import httpx
 
-from rtl_core.backend.base import Provider, check_same_tokens, wanted_models
+from rtl_core.backend.base import check_same_tokens
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError, RtlDistillError
 from rtl_core.grading.executors import Executor
@@ -31,11 +31,11 @@ CONNECT_S = 5.0
 
 
 def problems_of(config: RunConfig) -> LoadedProblems:
-    """The problems of a run, read and split.
+    """Load and split the problems of a run.
 
     Raises:
         ProblemError: none can be read.
-        ConfigError: a teacher is named for a source that no problem is from. A misspelt one would go to the other teacher.
+        ConfigError: a teacher is named for a source without problems; if misspelt, another teacher would be used silently.
     """
     loaded = load_problems(
         config.problems.sources,
@@ -53,7 +53,7 @@ def problems_of(config: RunConfig) -> LoadedProblems:
 
 
 def data(loaded: LoadedProblems, unfit: Mapping[str, str]) -> Iterator[Finding]:
-    """How many problems each source gave, and what of them cannot be used."""
+    """Number of problems by source, and problems that cannot be used."""
     train, heldout = (Counter(p.source for p in split) for split in (loaded.train, loaded.heldout))
     for source in sorted(train | heldout):
         yield Finding("data set", "ok", f"{source}: {train[source]} to train on, {heldout[source]} held out")
@@ -62,64 +62,55 @@ def data(loaded: LoadedProblems, unfit: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("data set", "wrong", text, "raise heldout_fraction (or heldout) of a source, or add a source")
     if loaded.left_out:
         first = loaded.left_out[0]
-        text = f"{len(loaded.left_out)} left out that cannot be graded here, such as {first.id}: {first.reason}"
+        text = f"{len(loaded.left_out)} left out because they cannot be graded here, such as {first.id}: {first.reason}"
         yield Finding("data set", "ok", text)
     if unfit:
         text = f"{len(unfit)} problems have no prompt, such as {next(iter(unfit.values()))}"
         yield Finding("data set", "warning", text, "raise prompting.max_prompt_tokens")
     if loaded.broken:
         text = f"{counted(len(loaded.broken), 'line')} cannot be read, such as {loaded.broken[0]}"
-        yield Finding("data set", "warning", text, "mend or fetch the file; `rtl-distill problems list` names all")
+        yield Finding("data set", "warning", text, "repair or fetch the file; `rtl-distill problems list` names all")
 
 
 def sandbox(config: RunConfig) -> tuple[list[Finding], Executor | None]:
-    """Start the executor and prove that it works. Returns findings and the executor, which the caller closes; None where other machines grade."""
+    """Start the executor and check it. Returns findings and the executor, which the caller closes; None if other machines grade."""
     if isinstance(config.grading.workers, str):
         host, _, port = config.grading.workers.removeprefix("dask://").rpartition(":")
         try:
             socket.create_connection((host, int(port)), CONNECT_S).close()
         except OSError as error:
             text = f"the Dask scheduler at {host}:{port} does not answer: {error.strerror or error}"
-            return [
-                Finding("executor", "wrong", text, "start `dask scheduler` there, or set grading.workers to a number")
-            ], None
-        return [Finding("executor", "ok", f"Dask workers of {host}:{port}; a run refuses those with other tools")], None
+            remedy = "start `dask scheduler` there, or set grading.workers to a number"
+            return [Finding("executor", "wrong", text, remedy)], None
+        text = f"Dask workers of {host}:{port}; a run refuses workers whose tools differ"
+        return [Finding("executor", "ok", text)], None
     executor = executor_of(config)
     tools = executor.tools()
     words = ", ".join(f"{tool} {text[:19]}" for tool, text in tools.items())
     findings = [Finding("executor", "ok", f"{executor.name}: {words}")]
     icarus = tools.get("iverilog", "").split(".")[0]
     if icarus.isdigit() and int(icarus) < IMAGE_ICARUS:
-        text = f"Icarus {tools['iverilog']} is older than the simulation image's {IMAGE_ICARUS} and judges some answers otherwise"
+        text = f"Icarus {tools['iverilog']} is older than the simulation image's {IMAGE_ICARUS} and judges some answers differently"
         findings.append(Finding("executor", "warning", text, "rtl-distill toolchain install"))
     return findings, executor
 
 
 def tools(loaded: LoadedProblems, executor: Executor) -> Iterator[Finding]:
-    """Problems whose harness needs what the executor lacks."""
-    if executor.derives_images:  # and installs what a harness asks for
+    """Problems whose harness needs a tool or module that the executor lacks."""
+    if executor.derives_images:  # with the requirements of each harness
         return
     available = executor.tools()
-    lacking: dict[str, list[str]] = {}
+    missing: dict[str, list[str]] = defaultdict(list)
     for problem in loaded.every:
-        for what in missing_requirements(problem.harness, available, executor.has_module):
-            lacking.setdefault(what, []).append(problem.id)
-    for what, ids in lacking.items():
-        yield Finding(
-            "tools",
-            "warning",
-            f"{len(ids)} problems, such as {ids[0]}, need {what}, which is not here: they are not graded",
-            "rtl-distill toolchain install",
-        )
-
-
-def tokenizers(config: RunConfig, provider: Provider) -> dict[str, Tokenizer]:
-    """Key of the configuration -> the tokenizer of its model."""
-    return {key: provider.tokenizer(config, name) for key, name in wanted_models(config).items()}
+        for requirement in missing_requirements(problem.harness, available, executor.has_module):
+            missing[requirement].append(problem.id)
+    for requirement, ids in missing.items():
+        text = f"{len(ids)} problems, such as {ids[0]}, need {requirement}, which is missing here: they are not graded"
+        yield Finding("tools", "warning", text, "rtl-distill toolchain install")
 
 
 def parity(config: RunConfig, tokenizers: dict[str, Tokenizer], prepared: Prepared) -> Iterator[Finding]:
-    """Whether every model reads the prompts as the student does."""
+    """Whether every model tokenizes the prompts like the student."""
     _, *others = tokenizers.items()
     for key, tokenizer in others:
         try:
@@ -127,11 +118,11 @@ def parity(config: RunConfig, tokenizers: dict[str, Tokenizer], prepared: Prepar
         except RtlDistillError as error:
             yield Finding("tokenizer", "wrong", f"{key}: {error.message}", error.hint)
         else:
-            yield Finding("tokenizer", "ok", f"{key} and student: one vocabulary, one chat template")
+            yield Finding("tokenizer", "ok", f"{key} and student: same vocabulary, same chat template")
 
 
 def history(config: RunConfig) -> Iterator[Finding]:
-    """A file in the place of the run's history that no run can go on with. One of an older schema is migrated when a run begins."""
+    """Whether the run's history file, if there is one, can be used. An older schema is migrated when a run starts."""
     path = config.run.history
     if path.exists():
         try:
@@ -142,7 +133,7 @@ def history(config: RunConfig) -> Iterator[Finding]:
 
 
 async def prefect() -> Finding:
-    """The Prefect server that PREFECT_API_URL names; without one a run starts its own."""
+    """Check the Prefect server that PREFECT_API_URL names; without one a run starts its own."""
     ours, url = version("prefect"), os.environ.get("PREFECT_API_URL", "").rstrip("/")
     if not url:
         return Finding("prefect", "ok", f"{ours}, with a temporary server (PREFECT_API_URL is not set)")
@@ -161,13 +152,13 @@ async def prefect() -> Finding:
         remedy = "start it (`make deploy-local`, or `prefect server start`), or unset PREFECT_API_URL"
         return Finding("prefect", "wrong", f"the server at {url} does not answer: {why}", remedy)
     if answer.status_code in (401, 403):
-        text = f"the server at {url} refuses us ({answer.status_code})"
+        text = f"the server at {url} refuses access ({answer.status_code})"
         return Finding("prefect", "wrong", text, "set PREFECT_API_KEY or PREFECT_API_AUTH_STRING")
     theirs = ""
     with contextlib.suppress(ValueError):
         theirs = str(answer.json()) if answer.is_success else ""
     if not theirs:
-        text = f"{url} is no Prefect API ({answer.status_code})"
+        text = f"{url} is not a Prefect API ({answer.status_code})"
         return Finding("prefect", "wrong", text, "PREFECT_API_URL ends in /api, such as http://127.0.0.1:4200/api")
     if theirs.split(".")[:2] != ours.split(".")[:2]:
         text = f"the server at {url} is Prefect {theirs}, this is {ours}"

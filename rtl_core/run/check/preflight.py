@@ -1,4 +1,4 @@
-"""All checks before a run: those that look at its prompts, and `preflight`, which asks everything without a run."""
+"""All checks before a run: those on its prompts, and `preflight`, which runs everything without a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from rtl_core.algorithms.base import chosen
-from rtl_core.backend.base import Readiness
+from rtl_core.backend.base import Readiness, wanted_models
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.errors import RtlDistillError
@@ -22,39 +22,37 @@ from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 
 HUB_S, ENGINE_S = 30, 45
-"""How long a hub may take to give tokenizers, and a Docker engine to start a container. What this machine alone does is waited for."""
+"""Timeouts in seconds for tokenizers from a hub and for a Docker engine to start a container. Local work has no timeout."""
 Result = TypeVar("Result")
 
 
 def small_pays(known: Known) -> Iterator[Finding]:
-    """A weak harness pays designs that leave something out, and these are small."""
+    """Whether a reward for small designs meets harnesses that pass incomplete ones, which are small."""
     problems = known.config.problems
     if known.config.reward.pays_size and (problems.weak_ceiling or not problems.require_golden):
         weak = "weak harnesses (problems.weak_ceiling)" if problems.weak_ceiling else "problems without a golden answer"
-        yield Finding(
-            "reward", "warning", f"small or fast designs are paid, and {weak} train, which may pay what leaves something out",
-            "follow passes/doubtful, or look at the passes with rtl-distill audit",
-        )  # fmt: skip
+        text = f"small or fast designs earn more, and training uses {weak}, which may reward incomplete designs"
+        yield Finding("reward", "warning", text, "watch passes/doubtful, or audit the passes with rtl-distill audit")
 
 
 CHECKS: tuple[Callable[[Known], Iterable[Finding]], ...] = (context, sizes, known_good, small_pays, disk, cost)
 
 
 def before_sampling(known: Known) -> Iterator[Finding]:
-    """What is found once problems have prompts and before anything is sampled."""
+    """Run the checks that need prompts, before anything is sampled."""
     for check in CHECKS:
         yield from check(known)
 
 
 async def preflight(config: RunConfig, missing: RtlDistillError | None) -> list[Finding]:
-    """Check everything that a run needs, each thing once, in a minute at most.
+    """Check everything that a run needs, each thing once, in at most a minute.
 
     Args:
-        missing: the error of files that the configuration names and that are not there, if some are.
+        missing: the error for configured files that do not exist, if any.
     """
     chosen(config)
     provider = backend_of(config)
-    # What both threads below would import, and what the clock shall not count.
+    # Both threads below would import it; its import time must not count towards their timeouts.
     import transformers  # noqa: F401
 
     def read() -> LoadedProblems:
@@ -63,11 +61,14 @@ async def preflight(config: RunConfig, missing: RtlDistillError | None) -> list[
         return machine.problems_of(config)
 
     async def served() -> tuple[Readiness, dict[str, Tokenizer] | Finding | None]:
-        """What the backend says, and then the tokenizers; None where it has no model for them or is out of reach, as a hub then is."""
-        said = await provider.check(config)
-        if any(finding.level == "wrong" for finding in said.findings):
-            return said, None
-        return said, await within(HUB_S, "tokenizer", lambda: machine.tokenizers(config, provider))
+        """Check the backend, then load the tokenizers; None if the backend lacks a model or is out of reach (then a hub is too)."""
+        readiness = await provider.check(config)
+        if any(finding.level == "wrong" for finding in readiness.findings):
+            return readiness, None
+        models = wanted_models(config).items()
+        return readiness, await within(
+            HUB_S, "tokenizer", lambda: {key: provider.tokenizer(config, name) for key, name in models}
+        )
 
     (readiness, tokenizers), loaded, graders, server = await asyncio.gather(
         served(),
@@ -102,7 +103,7 @@ async def preflight(config: RunConfig, missing: RtlDistillError | None) -> list[
 
 
 async def within(seconds: int | None, about: str, work: Callable[[], Result]) -> Result | Finding:
-    """Do `work` in a thread. Returns its result, or a finding when it fails or takes too long (then it is left running)."""
+    """Run `work` in a thread. Returns its result, or a finding if it fails or times out (then it is left running)."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
     outcome: list[Result | Finding] = []
 
@@ -111,16 +112,16 @@ async def within(seconds: int | None, about: str, work: Callable[[], Result]) ->
             outcome.append(work())
         except RtlDistillError as error:
             outcome.append(Finding(about, "wrong", error.message, error.hint))
-        except Exception as error:  # a table with this line says more than none
+        except Exception as error:  # the table of findings should appear in any case
             outcome.append(Finding(about, "wrong", f"{type(error).__name__}: {error}", "see docs/operations.md"))
-        with contextlib.suppress(RuntimeError):  # nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
             loop.call_soon_threadsafe(done.set)
 
-    # A daemon: the process does not wait for it when it ends.
+    # A daemon thread: the process does not wait for it at exit.
     threading.Thread(target=run, name=f"check {about}", daemon=True).start()
     try:
         async with asyncio.timeout(seconds):
             await done.wait()
     except TimeoutError:
-        return Finding(about, "wrong", f"no answer within {seconds} s", "check the network, or what it waits for")
+        return Finding(about, "wrong", f"no answer within {seconds} s", "check the network or the service")
     return outcome[0]

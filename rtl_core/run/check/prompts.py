@@ -1,4 +1,4 @@
-"""The prompts of a run, what else is known of it before anything is sampled, and whether sizes and settings fit the models."""
+"""The prompts of a run, and checks of whether sizes and settings fit the models before anything is sampled."""
 
 from __future__ import annotations
 
@@ -19,40 +19,43 @@ from rtl_core.types.problem import Problem
 from rtl_core.types.tokenizer import Tokenizer
 
 COMPARED = 16
-"""So many prompts are rendered by every teacher's chat template, too."""
+"""Number of prompts that are also rendered with every teacher's chat template."""
 THINKING_TOKENS = 24_576
-"""Room for an answer with its thoughts: below it models of this size are cut in the middle of a thought."""
+"""Tokens for an answer with thoughts: with fewer, models of this size are often cut in the middle of a thought."""
 PLAIN_TOKENS = 8_192
-"""Room for an answer without thoughts."""
+"""Tokens for an answer without thoughts."""
 CUT_SHARE = 0.25
-"""Share of cut answers that a thinking model reaches on hard problems although nothing is wrong."""
+"""Share of truncated answers that is normal for a thinking model on hard problems."""
 NAMED = 5
-"""How many problems are named."""
+"""Maximum number of problems named in a finding."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a run sends: the student's chat, the same in words, the prompts by problem id, and why other problems have none."""
+    """The prompts of a run."""
 
     chat: Chat
     rendering: str
+    """The chat format in words."""
     prompts: dict[str, Prompt] = field(default_factory=dict)
+    """Mapping of problem id to prompt."""
     unfit: dict[str, str] = field(default_factory=dict)
+    """Mapping of problem id to the reason for having no prompt."""
 
     @property
     def samples(self) -> list[list[Message]]:
-        """The messages that are compared between models."""
+        """Messages that are compared between models."""
         return [prompt.messages for prompt in list(self.prompts.values())[:COMPARED]]
 
 
 def prepare(
     config: RunConfig, problems: Iterable[Problem], student: Tokenizer, teachers: Mapping[str, Tokenizer] | None = None
 ) -> Prepared:
-    """Check the chat templates against the settings, build every prompt, and compare with the teachers (name -> tokenizer).
+    """Check the chat templates against the settings, build every prompt, and compare with the teachers' tokenizers (by name).
 
     Raises:
-        ConfigError: a chat template cannot do what `prompting` sets.
-        PolicyError: a tokenizer has no chat template or no token that ends a turn, or a teacher reads other tokens than the student.
+        ConfigError: a chat template does not support a setting of `prompting`.
+        PolicyError: a tokenizer has no chat template or no end-of-turn token, or a teacher's tokens differ from the student's.
     """
     section = config.prompting
     chat = section.chat(student, config.tinker.student)
@@ -69,26 +72,26 @@ def prepare(
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a run before anything is sampled."""
+    """Everything known about a run before anything is sampled."""
 
     config: RunConfig
     readiness: Readiness
     prompts: Mapping[str, Prompt]
-    """Problem id -> its prompt, of those that have one."""
+    """Mapping of problem id to prompt."""
     loaded: LoadedProblems = field(default_factory=LoadedProblems)
     history: History | None = None
-    """The run's history where it is open; None: it is looked for at its place."""
+    """The run's history if it is open; None: opened at its configured path."""
     prices: Prices | None = None
-    """The run's prices where they are known; None: the configuration's list."""
+    """The run's prices if they are known; None: the configured list."""
     unfit: Mapping[str, str] = field(default_factory=dict)
-    """Problem id -> why it has no prompt."""
+    """Mapping of problem id to the reason for having no prompt."""
 
 
 def context(known: Known) -> Iterator[Finding]:
-    """Prompt and answer within the longest sequence that each model takes.
+    """Whether prompt and answer fit the context of each model.
 
-    Wrong is what the run would come to send: a problem's prompt and an answer. Budgets that no prompt uses up are a warning: this run
-    sends no longer prompts, another might.
+    An error if an actual prompt with its answer does not fit. Only a warning if just the configured limits exceed the context: no
+    prompt of this run is that long.
     """
     config = known.config
     budget, answer = config.prompting.max_prompt_tokens, config.longest_answer
@@ -113,7 +116,7 @@ def context(known: Known) -> Iterator[Finding]:
             text = f"{sum_of}; too long with an answer: {names} (the longest prompt has {longest:,})"
             yield Finding("context", "wrong", f"{key}: {text}", lower)
         elif budget + answer > limit:
-            text = f"{key}: {sum_of}; the longest prompt has {longest:,}, so that this run fits"
+            text = f"{key}: {sum_of}; the longest prompt has {longest:,}, so this run fits"
             yield Finding("context", "warning", text, lower)
         else:
             text = f"{key}: prompts of up to {longest:,} and answers of up to {answer:,} of {limit:,} tokens"
@@ -121,51 +124,44 @@ def context(known: Known) -> Iterator[Finding]:
 
 
 def sizes(known: Known) -> Iterator[Finding]:
-    """Whether answers have room for what the model is told to do, and what happens to those that have not."""
+    """Whether `sampling.max_tokens` suits the thinking mode, and what happens to truncated answers."""
     config = known.config
-    thinking = config.prompting.thinking  # None: the habit of the template, which is told apart (`template`)
+    thinking = config.prompting.thinking  # None: the template's default, reported by another finding (`template`)
     answer, cut = config.sampling.max_tokens, config.health.ranges.get("env/all/truncated")
     warnings: list[tuple[str, str]] = []
     if thinking:
         if answer < THINKING_TOKENS:
-            text = (
-                f"with prompting.thinking an answer of sampling.max_tokens = {answer:,} often ends within its thoughts"
-            )
+            text = f"with prompting.thinking, answers limited to sampling.max_tokens = {answer:,} often end within their thoughts"
             remedy = f'set sampling.max_tokens = {THINKING_TOKENS} and learning.truncated = "mask", or prompting.thinking = false'
             warnings.append((text, remedy))
         if config.learning.truncated != "mask":
-            text = f'with prompting.thinking and learning.truncated = "{config.learning.truncated}" answers learn from where they were cut'
+            text = f'with prompting.thinking and learning.truncated = "{config.learning.truncated}", truncated answers are trained on'
             warnings.append((text, 'set learning.truncated = "mask"'))
         if cut is not None and cut.max is not None and cut.max < CUT_SHARE:
-            text = f"health.ranges stops the run when {cut.max:.0%} of the answers are cut, which prompting.thinking reaches on hard problems"
+            text = f"health.ranges stops the run when {cut.max:.0%} of the answers are truncated, which is normal with prompting.thinking on hard problems"
             warnings.append((text, f'raise the maximum of "env/all/truncated" to {CUT_SHARE} or more'))
     elif thinking is False and answer > 2 * PLAIN_TOKENS:
-        text = f"without thinking an answer needs no sampling.max_tokens = {answer:,}; one that never ends is paid to its limit"
+        text = f"without thinking, sampling.max_tokens = {answer:,} is not needed; an answer that never ends costs the full limit"
         warnings.append((text, f"set sampling.max_tokens = {PLAIN_TOKENS}"))
     for text, remedy in warnings:
         yield Finding("sizes", "warning", text, remedy)
 
 
 def known_good(known: Known) -> Iterator[Finding]:
-    """Whether there are golden answers to imitate, and to show a student that is its own teacher."""
+    """Whether there are golden answers to imitate, or to show to a self-teacher."""
     learning, train = known.config.learning, known.loaded.train
     without = sum(not problem.has_whole_golden for problem in train)
-    if not without:
-        return
     shows = learning.self_taught and learning.self_hint == "golden"
-    for needed, key, verb, other, consequence in (
-        (shows, "learning.self_hint", "shows", "verdict", "their answers learn from rewards alone"),
-        (
-            learning.imitates_golden,
-            "learning.warm_start_source",
-            "imitates",
-            "teacher",
-            "supervised steps repeat the others",
-        ),
+    imitates, source = learning.imitates_golden, "learning.warm_start_source"
+    for needed, key, other, consequence in (
+        (shows, "learning.self_hint", "verdict", "their answers learn from rewards alone"),
+        (imitates, source, "teacher", "supervised steps repeat the others"),
     ):
-        if needed and without == len(train):
-            words = f"none of the training problems has a known-good answer, which {key} = golden {verb}"
+        if not needed or not without:
+            continue
+        if without == len(train):
+            words = f"none of the training problems has a known-good answer, which {key} = golden needs"
             yield Finding(key, "wrong", words, f'set {key} = "{other}"')
-        elif needed and not known.config.problems.require_golden:  # with it, the run leaves these problems out
+        elif not known.config.problems.require_golden:  # with it, the run leaves these problems out
             words = f"{without} of {len(train)} training problems have no known-good answer: {consequence}"
             yield Finding(key, "warning", words)

@@ -1,4 +1,4 @@
-"""What the backend says of a run before it begins, of the saved weights that it names too, and how a run refuses to begin."""
+"""The backend's checks before a run, also of the saved weights that it names, and the refusal to start a run."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rtl_core.run.folder import has_begun
 from rtl_core.types.finding import Finding
 
 PATIENCE_S = 10.0
-"""How long a run asks again where what is wrong may pass."""
+"""Seconds for which transient errors are retried."""
 PAUSE_S = 3.0
 
 
 async def ready(provider: Provider, config: RunConfig, tell: Callable[[str], None]) -> Readiness:
-    """What the backend says before a run. Where it is merely busy or out of reach it is asked again for a while.
+    """Check the backend before a run, retrying for a while if it is busy or out of reach.
 
     Raises:
-        PolicyError: something is wrong that no time mends.
+        PolicyError: a permanent error.
         BackendUnavailableError: it is still busy or out of reach.
     """
     deadline = time.monotonic() + PATIENCE_S
@@ -32,16 +32,16 @@ async def ready(provider: Provider, config: RunConfig, tell: Callable[[str], Non
         if not wrong or not all(finding.passing for finding in wrong) or time.monotonic() > deadline:
             refuse_or_tell(found.findings, tell)
             return found
-        tell(f"{wrong[0].text}; asked again")
+        tell(f"{wrong[0].text}; trying again")
         await asyncio.sleep(PAUSE_S)
 
 
 def refuse_or_tell(findings: Iterable[Finding], tell: Callable[[str], None]) -> None:
-    """Tell what was found, and raise one error of all that is wrong.
+    """Log the findings, and raise one error for all that are wrong.
 
     Raises:
-        BackendUnavailableError: all of it may be right a moment later.
-        PolicyError: anything else is wrong.
+        BackendUnavailableError: all errors are transient.
+        PolicyError: some error is permanent.
     """
     wrong = []
     for finding in findings:
@@ -55,12 +55,12 @@ def refuse_or_tell(findings: Iterable[Finding], tell: Callable[[str], None]) -> 
     kind = BackendUnavailableError if all(finding.passing for finding in wrong) else PolicyError
     if len(wrong) == 1:
         raise kind(f"{wrong[0].about}: {wrong[0].text}", wrong[0].remedy)
-    lines = (f"  {one.about}: {one.text}" + (f"\n    -> {one.remedy}" if one.remedy else "") for one in wrong)
-    raise kind("\n".join(["the run cannot begin", *lines]))
+    lines = (f"  {f.about}: {f.text}" + (f"\n    -> {f.remedy}" if f.remedy else "") for f in wrong)
+    raise kind("\n".join(["the run cannot start", *lines]))
 
 
 def saved_weights(config: RunConfig, readiness: Readiness) -> Iterator[Finding]:
-    """Findings on the saved weights that the configuration names. A run that has begun has its own copy of those that it started from."""
+    """Findings on the saved weights that the configuration names. A run that has started has its own copy of its starting weights."""
     for key, found in readiness.saved.items():
         starts = key == "tinker.start_from"
         try:
@@ -71,7 +71,7 @@ def saved_weights(config: RunConfig, readiness: Readiness) -> Iterator[Finding]:
         except PolicyError as error:
             text = error.message.removeprefix(f"{key}: ")
             if starts and _has_begun(config):
-                yield Finding(key, "warning", f"{text}; this run has begun and has its own copy", error.hint)
+                yield Finding(key, "warning", f"{text}; this run has started and has its own copy", error.hint)
             else:
                 yield Finding(key, "wrong", text, error.hint)
         else:
@@ -84,5 +84,5 @@ def _has_begun(config: RunConfig) -> bool:
         return False
     try:
         return has_begun(History(config.run.history, read_only=True), config.run.name)
-    except HistoryError:  # one that cannot be read knows of no run
+    except HistoryError:  # a history that cannot be read has no run
         return False
