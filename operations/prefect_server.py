@@ -29,11 +29,9 @@ def _lock_at_begin() -> None:
     """
     from prefect.server.database.configurations import AioSqliteConfiguration
 
-    configuration: Any = AioSqliteConfiguration
-    begin = configuration.begin_transaction
-    configuration.begin_transaction = lambda self, session, with_for_update=False: begin(
-        self, session, with_for_update=True
-    )
+    sqlite: Any = AioSqliteConfiguration
+    begin = sqlite.begin_transaction
+    sqlite.begin_transaction = lambda self, session, with_for_update=False: begin(self, session, with_for_update=True)
 
 
 def _collect_garbage_apart() -> None:

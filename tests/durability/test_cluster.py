@@ -34,7 +34,7 @@ class Cluster:
         self.workers = [
             self._start("dask", "worker", "--no-nanny", "--nthreads", "2", "--no-dashboard") for _ in range(2)
         ]
-        wait_for(self.file.exists, "the scheduler")
+        wait_for(lambda: self.file.exists() and self.file.read_text().endswith("}"), "the scheduler")
         self.address = json.loads(self.file.read_text())["address"]
 
     def _start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
