@@ -247,7 +247,7 @@ async def audit_group(session: Session, batch: Batch, problem_id: str) -> None:
 
 
 def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) -> Counter[str]:
-    """Audit every answer whose verdict in `records` is a pass, and write the findings to `output`, one JSON object a line.
+    """Audit every answer whose verdict in `records` is a pass, and write the findings to `output`, one JSON object per line.
 
     Returns a mapping of result to number of answers.
 

@@ -137,7 +137,7 @@ def keep(
 
 
 def write(problems: Sequence[Problem], path: Path) -> None:
-    """Write problems as a CVDP file, one JSON object a line; read it with `kind = "cvdp"`."""
+    """Write problems as a CVDP file, one JSON object per line; read it with `kind = "cvdp"`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = (json.dumps(record_of(problem), ensure_ascii=False) + "\n" for problem in problems)
     path.write_text("".join(lines), encoding="utf-8")
