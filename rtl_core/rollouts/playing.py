@@ -185,10 +185,7 @@ def _converse(
         return rollout.model_copy(update={"text": reply.text, "stop_reason": "length" if reply.cut else "stop"})
     assert player.pool.executor is not None, "the pool was opened with tools"
     if session.config.learning.permute_results and rollout.purpose == "train":
-        # A control experiment: the files of another problem, always the same one for a rollout.
-        others = [other for other in session.loaded.train if other.id != rollout.problem_id]
-        rng = random.Random(f"permute-results/{session.config.run.seed}/{rollout.key}")
-        problem = problem.model_copy(update={"context": rng.choice(others).context})
+        problem = problem.model_copy(update={"context": permuted_context(session, rollout)})
     bounds = session.config.episode
     opening = single_shot if bounds.whole_answers else None
     episode = Episode(problem, player.pool.executor, bounds, list(turns), judge=judge, opening=opening)
@@ -203,6 +200,12 @@ def _converse(
                 "choose a model with a longer context, or set episode.explain = false for a model trained without instructions",
             )
     return rollout.model_copy(update=found)
+
+
+def permuted_context(session: Session, rollout: Rollout) -> dict[str, str]:
+    """Return the files of another training problem, always the same one for a rollout (`learning.permute_results`, a control)."""
+    others = [problem for problem in session.loaded.train if problem.id != rollout.problem_id]
+    return random.Random(f"permute-results/{session.config.run.seed}/{rollout.key}").choice(others).context
 
 
 def shown(episode: Episode) -> RenderableType:

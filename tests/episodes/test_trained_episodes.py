@@ -165,7 +165,7 @@ def test_in_the_control_an_episode_reads_another_problems_document(tmp_path):
             step = await begin(session)
             (problem_id, *_) = step.planned
             rollout = step.rollout(session.run, problem_id, 0, (), SampledAnswer([], [], "stop", ""))
-            files = playing._other_files(session, rollout), session.problems[problem_id].context
+            files = playing.permuted_context(session, rollout), session.problems[problem_id].context
             return [each["docs/specification.md"] for each in files]
 
     other, own = asyncio.run(read())

@@ -116,5 +116,5 @@ def test_a_long_validation_reports_what_is_running(prefect, overrides, monkeypat
         asyncio.run(flow.validate("demo", overrides, "full", 4, 2))
     finally:
         progress.reset(before)
-    told = [line for line in lines if " of 4 problems validated; at work: " in line]
+    told = [line for line in lines if " of 4 problems validated; in progress: " in line]
     assert any("honest (" in line for line in told), lines
