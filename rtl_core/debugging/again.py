@@ -31,7 +31,7 @@ class Case:
     problem: Problem
     config: RunConfig
     known_good: KnownGood = field(default_factory=KnownGood)
-    """Times of known-good answers in the history."""
+    """CPU seconds of known-good answers in the history."""
 
     @property
     def answer(self) -> Answer:
@@ -59,9 +59,8 @@ def open_case(history: History, key: str) -> Case:
 def grade_again(case: Case, executor: Watched, *, stage: Stage | None = None) -> Verdict:
     """The verdict of the current tools on a case, with the run's limits and seeds. `stage`: the last one to grade; None: the run's."""
     section, rollout = case.config.grading, case.stored.rollout
-    grader = grader_of(case.config, executor, case.known_good)
     last = stage or Stage(section.last_stage(rollout.purpose, rollout.step))
-    with closing(grader):
+    with closing(grader_of(case.config, executor, case.known_good)) as grader:
         return grader.grade(case.problem, case.answer, last)
 
 

@@ -60,7 +60,7 @@ class Waves:
     check: Check | None
     """The first failing check; None if no check failed, as in a simulation that never ends."""
     failed_at: int
-    """Time of the last change of a signal before the failing check, or at all."""
+    """Time of the last change of a signal up to the failing check; of the last one at all if its time is unknown."""
     begin: int
     end: int
     step_s: float

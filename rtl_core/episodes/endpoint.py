@@ -82,7 +82,7 @@ class Endpoint:
 
 
 def check_reachable(url: str) -> None:
-    """Check that a server accepts connections, whatever it answers. Raises BackendUnavailableError after ten seconds."""
+    """Check that a server accepts a connection within ten seconds, whatever it answers. Raises BackendUnavailableError."""
     try:
         httpx.get(url, timeout=10)
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:

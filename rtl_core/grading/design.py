@@ -26,7 +26,7 @@ from rtl_core.prompting.verilog_text import BOUNDARY, Module, bare, modules
 from rtl_core.types.problem import Problem
 
 PASSES = 3
-"""More than one: a helper of a bench has no other user once the bench is removed."""
+"""Passes over a file. A helper of a bench can be removed only in a pass after the bench."""
 
 _HDL = (".v", ".sv")
 _WORD = re.compile(r"[A-Za-z_][\w$]*")

@@ -130,7 +130,7 @@ def never_changed(results: Sequence[StepResult]) -> bool:
 
 
 def pacer(results: Sequence[StepResult]) -> str:
-    """The input that the harness changed most, see `Session.pacer`; empty if no simulation had one."""
+    """The first simulation's input that changed often, see `Session.pacer`; empty if no simulation had one."""
     return next((session.pacer for result in results for session in result.sessions if session.pacer), "")
 
 

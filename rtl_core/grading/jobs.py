@@ -137,7 +137,7 @@ def activity_check(
 ) -> tuple[dict[str, str], Step] | None:
     """Return the harness files and the command of the activity check; None if no output or no input's width is known.
 
-    `sources` are absolute paths inside the workspace; `pacer` is the input that the harness changed most, or empty.
+    `sources` are absolute paths inside the workspace; `pacer` is an input, see `Session.pacer`, or empty.
     """
     inputs = [(port.name, port.width) for port in ports if port.direction == "input" and port.width]
     clock = pacer if (pacer, 1) in inputs else ""

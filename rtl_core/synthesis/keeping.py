@@ -91,7 +91,7 @@ def candidates(
 def far_enough(
     made: Iterable[Problem], train: Sequence[Problem], heldout: Sequence[Problem], dropped: Counter[str]
 ) -> list[Problem]:
-    """Candidates without copies of existing problems, copies of each other, and near-duplicates (n-grams) of held-out ones."""
+    """Drop copies of existing problems, copies of each other, and near-duplicates (n-grams) of held-out ones; return the rest."""
     seen = {problem.fingerprint for problem in (*train, *heldout)}
     fresh = []
     for problem in made:

@@ -75,7 +75,7 @@ def find_golden(
 def with_golden(problem: Problem, files: Mapping[str, str], grader: Grader) -> Problem:
     """Copy of the problem with a found golden answer, and with the answer's interface if the problem's is incomplete.
 
-    The interface is read in the grader's sandboxed process, because a model wrote the text.
+    The interface is read in the grader's analysis process, which has limits, because a model wrote the text.
     """
     interface = problem.interface
     if interface is not None and any(p.width is None or p.direction is None for p in interface.ports):

@@ -106,7 +106,7 @@ class AroundGolden:
     """The golden answer's module inside another module with the same name and ports, where its output `q` is the wire `q__right`."""
 
     def __init__(self, problem: Problem, files: Mapping[str, str] | None = None):
-        """Wrap the golden answer. `files` replaces the answer's other files. Raises ValueError if its text cannot be parsed."""
+        """Wrap the golden answer's module. `files`: all files of the answers, by default the golden ones. Raises ValueError if it cannot be parsed."""
         interface, golden = problem.interface, problem.golden or {}
         if interface is None:
             raise ValueError("the interface of the top module is not known")

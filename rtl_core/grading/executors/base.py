@@ -62,8 +62,8 @@ class Job:
     """The harness' own Dockerfile; executors without images ignore it."""
     stop_at_failure: bool = False
     trusted: bool = True
-    """Whether the steps run only the harness' code or ours. If a model wrote it, its reports are ignored (`sessions`, `builds`
-    and `refused` stay empty), and it gets no channel to warm processes.
+    """Whether the commands of the steps are the harness' or ours. Reports of programs that a model wrote are ignored (`sessions`,
+    `builds` and `refused` stay empty), and they get no channel to warm processes.
     """
     waves: bool = False
     """Whether Icarus simulations dump waves; the results are the same but slower."""

@@ -133,7 +133,7 @@ def _step(step: Step, job: Job, toolchain: Toolchain) -> dict[str, Any]:
 def _environment(step: Step, job: Job, toolchain: Toolchain) -> dict[str, str]:
     environment = {**toolchain.environment(), **step.env}
     # Our `vvp` comes first: it checks the compiled program before it runs the real one.
-    # The second path is not spelled /guard, since test benches skip directories in /guard.
+    # The path of the waves' programs does not begin with /guard: rewritten test benches skip such directories.
     waves = f"/.{GUARD}/waves:" if job.waves else ""
     environment["PATH"] = f"{GUARD}/bin:{waves}{environment['PATH']}"
     older = toolchain.cocotb1 if job.cocotb == 1 else None
