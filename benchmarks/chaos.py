@@ -22,6 +22,7 @@ from pathlib import Path
 
 from benchmarks.common import command, marked, options, write_jsonl
 from benchmarks.soak.engine import Engine
+from rtl_core.grading.executors.docker import is_gone
 from rtl_core.problems.starter import starter_problems
 from rtl_core.synthesis.variants import record_of
 
@@ -139,7 +140,7 @@ def workspaces() -> list[Path]:
 def is_owned(folder: Path) -> bool:
     """Whether a workspace belongs to a living grader, which is another program's."""
     with contextlib.suppress(OSError, ValueError):
-        return Path(f"/proc/{int((folder / 'owner').read_text().split(':')[0])}").exists()
+        return not is_gone((folder / "owner").read_text())
     return False
 
 
