@@ -86,7 +86,7 @@ class LearningSection(Section):
     normalise_std: bool = False
     """Divide a group's advantages by their standard deviation."""
     replacements: int = Field(default=1, ge=0)
-    """How often a group with equal rewards may be replaced by another problem in its step. Without a KL such a group teaches nothing."""
+    """With λ = 0: how often a group with equal rewards, which teaches nothing, may be replaced by another problem in its step."""
     replace_with_kl: bool = False
     """Also with λ > 0, add another problem to the step for each group with equal rewards, which itself trains on the KL only. Has no effect
     if `reward_weight` is 0."""
@@ -201,7 +201,7 @@ class LearningSection(Section):
         return self.uses_kl if self.kl_schedule == "target" else self.kl_weight_at(step, steps) > 0
 
     def replaces_equal_at(self, step: int, steps: int) -> bool:
-        """Whether step `step` (from 0) of a run of `steps` replaces groups with equal rewards."""
+        """Whether another problem joins step `step` (from 0) of a run of `steps` for each group with equal rewards."""
         return self.reward_weight > 0 and (self.replace_with_kl or not self.uses_kl_at(step, steps))
 
     def kl_weight_at(self, step: int, steps: int) -> float:

@@ -53,8 +53,8 @@ class ProblemsSection(Section):
     validation_mutants: int = Field(default=2, ge=0)
     """Number of mutants of the golden answer that must fail before a problem is trained on. 0: skip this check."""
     validate_first: bool = False
-    """Validate all problems before sampling starts. Off: validate each problem before its first use and replace an unfit one by its
-    neighbour in the curriculum."""
+    """Validate all problems before sampling starts, so that the plan counts only fit ones. Off: validate each problem before its first use
+    and replace an unfit one by its neighbour in the curriculum."""
     weak_ceiling: float = Field(default=0.0, ge=0)
     """Maximum reward for problems whose harness is weak, that is, also passes wrong designs. 0: do not train on them. A value below the reward
     of a pass limits the influence of weak harnesses. Held-out problems are never weak."""

@@ -39,7 +39,7 @@ class TrainingModel:
     """A training client's adapter and optimizer. All methods run on the compute thread."""
 
     def __init__(self, model_id: str, base: ServedModel, spec: LoraSpec, *, micro_tokens: int) -> None:
-        """`micro_tokens`: limit of a pass, see `padded_passes` and `packed_passes`."""
+        """`micro_tokens`: limit of the tokens in a pass, see `padded_passes` and `packed_passes`."""
         self.model_id = model_id
         self.base = base
         self.spec = spec

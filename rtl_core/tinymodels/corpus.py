@@ -38,7 +38,7 @@ class Mixture:
 
 
 FAITHFUL = Mixture(compliant=0.97, textbook=0.015)
-"""The few answers that are not as specified keep the teacher's log-probabilities of a student's answers finite."""
+"""The few answers that are not as specified keep the teacher's log-probabilities of a student's answers moderate."""
 HABITUAL = Mixture(compliant=0.30, textbook=0.35)
 """The planted habit."""
 NARROW = Mixture(compliant=0.02, textbook=0.5, aspect=0.5)

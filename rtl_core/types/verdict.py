@@ -90,7 +90,7 @@ class Verdict(BaseModel):
     seed: int = 0
     wall_s: float = 0.0
     cpu_s: float = 0.0
-    """CPU seconds of all processes that grading started, plus the longest period in which all of them slept."""
+    """CPU seconds of all processes that grading started, plus for each step the longest time in which all its processes slept."""
     cpu_limit_s: float | None = None
     """CPU limit in seconds, if it was exceeded."""
     cached: bool = False

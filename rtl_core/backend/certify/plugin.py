@@ -36,7 +36,7 @@ CASE_S, WHOLE_S, CLEANING_S, CONNECT_S = 300.0, 3600.0, 60.0, 20.0
 ABSENT = (404, 405, 501)
 """HTTP statuses of a missing route."""
 ENOUGH = 3
-"""Number of 5xx or 409 responses of one route that end a case."""
+"""Number of 5xx or 409 responses of one route that end a case. A single one may be an accident."""
 MODULES = ("test_calls", "test_saved_weights", "test_numbers", "test_against_transformers", "test_faults")
 """Modules of cases in their order. Prerequisites of a case come earlier."""
 BLOCKED = (

@@ -151,8 +151,8 @@ def demand_close(bench: Bench, found: Tensors, expected: Tensors, what: str) -> 
     """Assert that the norm of the difference of two sets of tensors is small, relative to the norm of `expected`."""
     other = sorted(found.keys() ^ expected.keys())
     assert not other, f"the adapter has other tensors than the model's layers, such as {other[0] if other else ''}"
-    difference = sum(float(((found[key] - value) ** 2).sum()) for key, value in expected.items())
-    off = (difference / sum(float((value**2).sum()) for value in expected.values())) ** 0.5
+    length = sum(float((v**2).sum()) for v in expected.values())
+    off = (sum(float(((found[k] - v) ** 2).sum()) for k, v in expected.items()) / length) ** 0.5 if length else np.inf
     most = GRADIENT * bench.server.tolerance
     assert off <= most, f"{what} is off by {off:.1e} of its length (allowed: {most:g})"
     return f"off by {off:.1e} of its length"

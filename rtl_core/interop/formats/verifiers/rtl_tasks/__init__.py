@@ -4,7 +4,7 @@
     vf-validate rtl-tasks --runtime.type subprocess       checks that known-good answers pass and empty ones fail
     vf-eval rtl-tasks -m MODEL --env.agent.harness.id null
 
-The model's last reply is the answer. It is graded in the process of the environment's server, in the grader's own sandbox. The task's data
+The model's last reply is the answer. It is graded on the machine of the environment's server, in the grader's own sandbox. The task's data
 does not include harness and known-good answer, so traces do not contain them.
 """
 
