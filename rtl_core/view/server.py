@@ -222,8 +222,9 @@ def _static() -> dict[str, tuple[str, str]]:
     """Mapping of file name to (media type, text) of the static files."""
     kinds = {"css": "text/css", "js": "text/javascript"}
     found = {
-        file.name: (kinds[file.name.rpartition(".")[2]], file.read_text(encoding="utf-8"))
+        file.name: (kind, file.read_text(encoding="utf-8"))
         for file in (files("rtl_core.view") / "static").iterdir()
+        if (kind := kinds.get(file.name.rpartition(".")[2]))
     }
     colours = [
         f".fill-{role} {{ fill: var(--{role}); }} .line-{role} {{ stroke: var(--{role}); }} .ink-{role} {{ color: var(--{role}); }}"
