@@ -230,8 +230,7 @@ def _static() -> dict[str, tuple[str, str]]:
         f".fill-{role} {{ fill: var(--{role}); }} .line-{role} {{ stroke: var(--{role}); }} .ink-{role} {{ color: var(--{role}); }}"
         for role in PALETTE
     ]
-    found["colours.css"] = "text/css", "\n".join([css_variables(), code.style(), *colours])
-    return found
+    return {**found, "colours.css": ("text/css", "\n".join([css_variables(), code.style(), *colours]))}
 
 
 def serve(history: History, port: int, announce: Callable[[str], None]) -> None:
