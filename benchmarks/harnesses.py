@@ -76,7 +76,7 @@ Row = tuple[str, str, dict[str, tuple[Kind, str]], str]
 def rows_of(
     path: Path, executors: Mapping[str, Executor], limits: Limits, goldens: Path | None, only: Container[str] | None
 ) -> list[Row]:
-    """Grade a file's problems, or those in `only`. All problems: also those that are left out, and broken lines."""
+    """Grade a file's problems, or only those in `only`; without it also list the problems left out and the broken lines."""
     found = read_cvdp(path)
     problems = [problem for problem in found.problems if only is None or problem.id in only]
     rows: list[Row] = []

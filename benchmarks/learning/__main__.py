@@ -63,7 +63,7 @@ def main() -> None:
     if arguments.check:
         seeds = arguments.seeds or [0]
         cells = [(name, seed) for name in arguments.only for seed in seeds] if arguments.only else CHECKED
-        raise SystemExit(0 if check(ledger, arguments.directory, cells, arguments.jobs, tell) else 1)
+        raise SystemExit(0 if check(ledger, arguments.directory / "check", cells, arguments.jobs, tell) else 1)
     if not arguments.print_only:
         matrix.run(arguments.jobs, write, tell)
     if not ledger.tiers:

@@ -228,7 +228,7 @@ class Matrix:
 
 
 def check(ledger: Ledger, folder: Path, cells: Sequence[tuple[str, int]], jobs: int, tell: Tell) -> bool:
-    """Run cells again; whether each new pass@1 is within the 95 % interval (over problems) of its line. The ledger is not changed."""
+    """Empty `folder` and run cells again there; whether each new pass@1 is within its line's 95 % interval over problems."""
     if unknown := [f"{name}-{seed}" for name, seed in cells if (name, seed) not in ledger.cells]:
         raise SystemExit(f"{ledger.path} has no cell {', '.join(unknown)}: name others with --only and --seeds")
     shutil.rmtree(folder, ignore_errors=True)  # a kept cell would be compared with itself

@@ -100,13 +100,13 @@ def play(abuse: Abuse, problem: Problem, executor: Executor, grader: Grader) -> 
     spent = time.monotonic() - started
     results = [result for turn in episode.turns for result in turn.results]
     told = "\n".join(result.text for result in results)
-    verdict = grader.grade(problem, answer)
+    left, verdict = marked(MARK, "cmdline"), grader.grade(problem, answer)  # in this order
     checks = {
         "told of the harness": SECRET in told,
         f"not tried: {told[-300:]}": abuse.says not in told,
         "no witness": "clean []" not in told,
         "over time": max(result.seconds for result in results) > MOST_S and spent > 2 * MOST_S,
-        "left on this machine": bool(marked(MARK, "cmdline")),
+        "left on this machine": bool(left),
         "paid": verdict.passed,
         "infrastructure error": verdict.outcome is Outcome.INFRASTRUCTURE_ERROR,
         "other files left": not set(answer.files) <= set(problem.targets),

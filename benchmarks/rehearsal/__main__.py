@@ -8,8 +8,8 @@ say so in a sentence, and the same command is given again to resume, as a user w
     python -m benchmarks.rehearsal --only "402, no credit" "a poisoned step"
     python -m benchmarks.rehearsal --config cvdp [--problems FILE ...] [--chat-template FILE] [--executor docker]
 
-`--config cvdp` rehearses day one on the cloud: the shipped configuration with other names and sizes, and what the tiny models need
-(py). The exit code is 1 unless every fault went as the table says, and nothing was done twice or lost.
+`--config cvdp` rehearses day one on the cloud: the shipped configuration with other names and sizes, and what the tiny models need.
+The exit code is 1 unless every fault went as the table says, and nothing was done twice or lost.
 """
 
 import argparse

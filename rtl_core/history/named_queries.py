@@ -56,7 +56,7 @@ class NamedQuery:
 def named_queries() -> dict[str, NamedQuery]:
     """Mapping of name to query, ordered by name."""
     queries = {}
-    for file in (files("rtl_core.history") / "named").iterdir():
+    for file in (f for f in (files("rtl_core.history") / "named").iterdir() if f.name.endswith(".sql")):
         name, text = file.name.removesuffix(".sql"), file.read_text(encoding="utf-8")
         first, *lines = text.splitlines()
         declared = filter(None, (_PARAMETER.fullmatch(line.strip()) for line in lines))

@@ -76,7 +76,7 @@ class Filters(BaseModel):
     doubt: Name = ""
     """`audit`: passes that differ from the golden answer; `regrade`: verdicts that changed."""
     q: Name = ""
-    """A text that the answer contains, ignoring case."""
+    """A text that the answer contains, ignoring case, or the key of a rollout."""
     page: Page = 0
 
     def given(self) -> dict[str, Any]:

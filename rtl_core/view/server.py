@@ -222,15 +222,15 @@ def _static() -> dict[str, tuple[str, str]]:
     """Mapping of file name to (media type, text) of the static files."""
     kinds = {"css": "text/css", "js": "text/javascript"}
     found = {
-        file.name: (kinds[file.name.rpartition(".")[2]], file.read_text(encoding="utf-8"))
+        file.name: (kind, file.read_text(encoding="utf-8"))
         for file in (files("rtl_core.view") / "static").iterdir()
+        if (kind := kinds.get(file.name.rpartition(".")[2]))
     }
     colours = [
         f".fill-{role} {{ fill: var(--{role}); }} .line-{role} {{ stroke: var(--{role}); }} .ink-{role} {{ color: var(--{role}); }}"
         for role in PALETTE
     ]
-    found["colours.css"] = "text/css", "\n".join([css_variables(), code.style(), *colours])
-    return found
+    return {**found, "colours.css": ("text/css", "\n".join([css_variables(), code.style(), *colours]))}
 
 
 def serve(history: History, port: int, announce: Callable[[str], None]) -> None:
