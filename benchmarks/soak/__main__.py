@@ -96,7 +96,7 @@ class Soak:
         up(self.place, ROOT / "deployments/prefect.yaml", self.tell)
 
     def start(self, deployment: str, key: str, parameters: dict[str, Any], attempts: int) -> bool:
-        """Start a deployment's flow run, at most once for each key. A busy server on SQLite sometimes answers 503."""
+        """Start a deployment's flow run, at most once for each key. A server that is just restarted may not answer yet."""
         for attempt in range(attempts):
             with contextlib.suppress(httpx.HTTPError):
                 found = self._http.get(f"/deployments/name/{deployment}").raise_for_status().json()
