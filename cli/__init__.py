@@ -77,9 +77,8 @@ def register() -> None:
 def main() -> None:
     """Run the command line. User errors print one message and set the exit code; other errors keep their traceback."""
     register()
-    if isinstance(
-        sys.stdout, io.TextIOWrapper
-    ):  # like stderr: a character the terminal cannot encode must not end a run
+    # Like stderr: a character that the terminal cannot encode must not end a run.
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()

@@ -69,9 +69,8 @@ def query(
         given[name.strip()] = value
     if len(question.split()) == 1:
         named = named_query(question)
-        answer = history.query(
-            named.sql, named.bind(given, pick_run(history, run) if named.needs_run else None) or None
-        )
+        bound = named.bind(given, pick_run(history, run) if named.needs_run else None)
+        answer = history.query(named.sql, bound or None)
     else:
         if "$run" in question:
             given["run"] = pick_run(history, run)

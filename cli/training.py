@@ -213,9 +213,9 @@ def set_aside(run: RunArgument, db: DbOption = None) -> None:
     from rtl_core.run.folder import config_of
     from rtl_core.run.lock import is_held, lock_path
 
-    history = open_history(db, forward=True)
-    if is_held(lock_path(config_of(history, run))):
+    if is_held(lock_path(config_of(open_history(db), run))):
         raise HistoryError(f"run {run!r} is running", f"stop it first: rtl-distill pause {run}")
+    history = open_history(db, forward=True)
     step = next((state.step for state in history.steps(run) if state.status == "planned"), None)
     if step is None:
         raise HistoryError(f"{run!r} has no step that is planned and not trained: there is nothing to set aside")

@@ -8,6 +8,8 @@ import gc
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 START_S = 15.0
@@ -24,14 +26,21 @@ def prepare_server() -> None:
 def _lock_at_begin() -> None:
     """Let transactions on SQLite wait for the write lock when they begin.
 
-    SQLite refuses a write at once if the transaction has read and another one has written since. Prefect answers that with 503, and its client
-    repeats the request after two seconds.
+    SQLite refuses a write at once if another transaction wrote after this one read. Prefect answers 503, and its client repeats after 2 seconds.
     """
-    from prefect.server.database.configurations import AioSqliteConfiguration
+    from prefect.server.database.configurations import SQLITE_BEGIN_MODE, AioSqliteConfiguration
 
     sqlite: Any = AioSqliteConfiguration
     begin = sqlite.begin_transaction
-    sqlite.begin_transaction = lambda self, session, with_for_update=False: begin(self, session, with_for_update=True)
+
+    @asynccontextmanager
+    async def locked(self: Any, session: Any, with_for_update: bool = False) -> AsyncIterator[Any]:
+        async with begin(self, session, with_for_update=True) as transaction:
+            await session.connection()  # begins, and so takes the lock
+            SQLITE_BEGIN_MODE.set("DEFERRED")  # sessions within this one only read, and would wait for its lock
+            yield transaction
+
+    sqlite.begin_transaction = locked
 
 
 def _collect_garbage_apart() -> None:

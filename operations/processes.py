@@ -12,7 +12,7 @@ import signal
 from pathlib import Path
 
 OWNER = "RTL_DISTILL_OWNER"
-"""Variable of the mark. Version 0.1.0 uses another name and format, and would mistake these processes for orphans."""
+"""Variable of the mark. Not the name that version 0.1.0 reads, in another format: it would mistake these processes for orphans."""
 
 
 def namespace() -> int:

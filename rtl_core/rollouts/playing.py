@@ -165,9 +165,8 @@ def _converse(
     """Play one conversation and return its rollout. `known`: its messages that are already recorded."""
     problem, turns, place = session.problems[rollout.problem_id], to_turns(known), len(known)
     prompt, template = session.prompts.get(problem.id), session.config.prompting.template
-    single_shot = (
-        prompt.messages if prompt else build_messages(problem, template)
-    )  # an endpoint has no tokenized prompt
+    # For an endpoint no prompt was prepared, because its tokens are not counted.
+    single_shot = prompt.messages if prompt else build_messages(problem, template)
 
     def on_turn(turn: Turn) -> None:
         nonlocal place

@@ -42,14 +42,7 @@ from rtl_core.run.check.prompts import Known, context, prepare
 from rtl_core.run.check.readiness import ready, refuse_or_tell
 from rtl_core.run.folder import as_begun, check_unchanged, has_begun, run_record, write_config
 from rtl_core.run.forecast import prices_of
-from rtl_core.run.graders import (
-    Cluster,
-    ConversationPool,
-    executor_of,
-    grader_of,
-    graders_of,
-    open_conversation_pool,
-)
+from rtl_core.run.graders import Cluster, ConversationPool, executor_of, grader_of, graders_of, open_conversation_pool
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.signals import call_on_signal, cancel_later

@@ -44,12 +44,11 @@ def test_closing_the_executor_ends_the_running_job_and_leaves_no_process():
     job = Job(
         files={}, harness={}, steps=(Step("long", ("sleep", "3599.25"), cwd="/code"),), limits=Limits(wall_s=3600)
     )
-    with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(executor.run, job)
-        wait_for(lambda: running.done() or runs("sleep", "3599.25"), "the job to start")
-        assert not running.done()
-        executor.close()
-        assert isinstance(running.exception(timeout=300), InfrastructureError)
+    running = ThreadPoolExecutor(1).submit(executor.run, job)
+    wait_for(lambda: running.done() or runs("sleep", "3599.25"), "the job to start")
+    assert not running.done()
+    executor.close()
+    assert isinstance(running.exception(timeout=300), InfrastructureError)
     with pytest.raises(InfrastructureError):
         executor.run(job)
     wait_for(lambda: children() <= before, "the end of its processes")

@@ -145,7 +145,7 @@ def test_the_order_of_substitutes_does_not_depend_on_timing():
     assert first.planned == ("a", "b")
 
 
-def test_with_the_teacher_on_failed_answers_only_the_others_keep_their_reward():
+def test_a_teacher_of_failed_answers_leaves_the_others_only_their_reward():
     made = batch({"a": [1.0, 0.0]})
     for stored, outcome in zip(made.group("a"), (Outcome.PASSED, Outcome.TESTS_FAILED), strict=True):
         made.add([replace(stored, verdict=a_verdict(outcome))])

@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 
 def small_pays(known: Known) -> Iterator[Finding]:
-    """Whether a reward for small designs meets harnesses that pass incomplete ones, which are small."""
+    """Warn if small designs earn more and a harness may pass incomplete designs, which are small."""
     problems = known.config.problems
     if known.config.reward.pays_size and (problems.weak_ceiling or not problems.require_golden):
         weak = "weak harnesses (problems.weak_ceiling)" if problems.weak_ceiling else "problems without a golden answer"
