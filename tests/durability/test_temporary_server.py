@@ -89,4 +89,7 @@ def test_concurrent_writes_are_neither_refused_nor_held_up_for_sqlites_lock_time
 
         with ThreadPoolExecutor(6) as threads:
             assert max(threads.map(seconds, range(120))) < 55
+        # Prefect emits the event of a paused queue within the transaction that pauses it.
+        queue = post("/work_queues/", {"name": "q"})["id"]
+        client.patch(f"/work_queues/{queue}", json={"is_paused": True}, timeout=50).raise_for_status()
     server.communicate()
