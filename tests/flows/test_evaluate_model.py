@@ -74,7 +74,7 @@ def test_golden_answers_give_100_percent_and_the_same_command_repeats_nothing(ov
     assert (len(ASKED), ASKED[-1]["max_tokens"], ASKED[-1]["prompt"]) == (3, 100, lengths[0])
     empty = history.query("SELECT DISTINCT outcome FROM verdicts JOIN rollouts USING (rollout) WHERE n_tokens = 0")
     assert empty.to_pylist() == [{"outcome": "no_answer"}]
-    assert "counted as failed: 1 problem whose" in tables_of(history, "half")[-1].caption
+    assert "Counted as failed without an answer: 1 problem whose" in tables_of(history, "half")[-1].caption
 
     # `evaluate` accepts it like any run: another number of answers is another evaluation of the same run.
     asyncio.run(evaluate("half", str(tmp_path / "history.duckdb"), samples=1, other=Conditions(top_p=0.5)))
