@@ -52,7 +52,7 @@ from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Stage, Verdict
 
 LONG = ("cvdp_copilot_digital_dice_roller_0001", "cvdp_copilot_vga_controller_0001")
-"""Left out: they simulate for half a minute and more whoever runs them, which would dominate the measurement."""
+"""Left out: they simulate for half a minute or more on any grader, which would dominate the measurement."""
 GOLDENS = ROOT / "tests/fidelity/goldens"
 SETTLE_S = 2.0
 PHASES = ("screen and interface", "harness", "sandbox and rest", "whole")

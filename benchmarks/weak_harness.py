@@ -4,7 +4,7 @@
 
 Trains the demo on starter problems whose harnesses check only the first outputs of each test (`CHECKS`), and evaluates it on held-out problems
 with whole harnesses. Prints for each run the share of passes in the last quarter of its steps that the golden answer refutes (`rtl-distill
-audit`), the held-out pass rate, the share of passes that were looked at, and the seconds a step. The modes of a seed train side by side, so
+audit`), the held-out pass rate, the share of passes that were audited, and the seconds per step. The modes of a seed train side by side, so
 that these are comparable. A run that is in the folder is not repeated.
 """
 
@@ -81,7 +81,7 @@ def main() -> None:
         with ThreadPoolExecutor(len(arguments.modes)) as pool:
             paths = pool.map(partial(train, folder, seed=seed, asked=arguments), arguments.modes)
         rows += [(mode, seed, *figures(mode, path)) for mode, path in zip(arguments.modes, paths, strict=True)]
-    columns = ("undeserved passes, last quarter", "held-out before", "held-out after", "looked at", "seconds a step")
+    columns = ("undeserved passes, last quarter", "held-out before", "held-out after", "audited", "seconds a step")
     show(None, ("doubtful", "seed", *columns), rows, width=130)
 
 

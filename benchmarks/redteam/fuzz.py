@@ -276,7 +276,7 @@ def fuzz(grader: Grader, arguments: argparse.Namespace) -> tuple[Counter[str], l
 
 def main(argv: list[str] | None = None) -> int:
     parser = options(
-        __doc__, minutes=5.0, seed=0, cases=(int, "stop after so many cases"), first=(0, "number of the first case, to repeat one"), jobs=2,
+        __doc__, minutes=5.0, seed=0, cases=(int, "number of cases after which to stop"), first=(0, "number of the first case, to repeat one"), jobs=2,
         executor="bubblewrap", cold=(False, "bubblewrap without prepared processes"), output=Path("build/redteam"),
     )  # fmt: skip
     parser.add_argument("--kind", nargs="+", choices=tuple(KINDS), default=list(KINDS))

@@ -124,7 +124,7 @@ def _step(step: Step, job: Job, toolchain: Toolchain) -> dict[str, Any]:
         "argv": list(step.argv),
         "cwd": step.cwd,
         "env": environment,
-        # Variables of ours, so that a warm start can tell which ones the harness set.
+        # Our own variables, so that a warm start can tell which ones the harness set.
         "warm": job.cocotb == 2 and job.trusted,
         "own": [name for name, value in toolchain.environment().items() if environment.get(name) == value],
     }
