@@ -193,7 +193,7 @@ def kl_weight_of(session: Session, step: int) -> float:
     before = session.history.query(_LAST, [session.run, step]).to_pylist()
     if not before:
         return learning.kl_weight
-    weight, kl = before[0].values()
+    weight, kl = before[0]["weight"], before[0]["kl"]
     lowest, highest = learning.kl_weight_bounds
     return controlled_weight(weight, kl, learning.kl_target, gain=learning.kl_gain, lowest=lowest, highest=highest)
 
