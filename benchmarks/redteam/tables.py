@@ -9,8 +9,8 @@ With `variants` each row is used once for each of them. A row becomes an attack 
 - `primed`, a text that is graded first; `honest`: it must be paid.
 
 A key in capitals is a word: `@KEY` in another field is replaced by its value. The `[words]` of a file apply to all its tables. `@I` and `@O`
-are the `pins` of the problem's base, `@WRONG` and `@RIGHT` its designs. A text may be a list of pieces, in which `[text, n]` repeats that text n
-times, with `@N` its number. Long texts, up to megabytes, are made when they are needed.
+are the `pins` of the problem's base, `@WRONG` and `@RIGHT` its designs. A text may be a list of pieces, in which `[text, n]` repeats that text
+n times, with `@N` its number. Long texts, up to megabytes, are made when they are needed. `make test` tries the attacks named in `fast`.
 """
 
 import re

@@ -17,48 +17,10 @@ from benchmarks.redteam.attack import BASES, COUNTER, INC, PAID, UNPAID, Attack
 from benchmarks.redteam.catalogue import GROUPS, chosen
 from benchmarks.redteam.grading import Graded, confirmed, grade, grade_all, grader_for
 from benchmarks.redteam.problems import find
+from benchmarks.redteam.tables import read
 from rtl_core.types.verdict import Outcome
 
-FAST = {
-    "bench_channel": [
-        "path as the secret @ own/bench", "path as the secret @ own/loud", "path as the secret @ rtllm/counter_12",
-        "path by monitor @ ve/Prob031", "path taken apart @ own/bench", "plain verdict @ own/bench", "input tied by a switch @ ve/Prob027",
-        "data tied @ ve/Prob031", "errors cleared @ own/bench",
-    ],
-    "preprocessor": [
-        "dollar before a macro, $fopen @ cvdp/lfsr", "half a name before a macro, $finish @ ve/Prob031", "__slang__ not defined, $finish @ own/bench",
-        "__slang__ not defined, $fopen @ starter/counter", "SV_COV_START not defined, $fopen @ cvdp/lfsr", "undefineall of a name, $fopen @ cvdp/lfsr",
-        "open square bracket in an argument, $fopen @ cvdp/lfsr", "escaped call, $fopen @ cvdp/lfsr",
-        "escaped name with a comment in it, $finish @ own/bench", "name from another file @ own/pair", "included .txt @ own/pair",
-        "include of /etc/hostname @ cvdp/lfsr", "include of ../../src/bench.json @ cvdp/lfsr",
-    ],
-    "files": ["memory of the simulator, hidden @ starter/counter", "results written, hidden @ starter/counter", "old open task, hidden @ cvdp/lfsr", "file src/conftest.py @ cvdp/lfsr", "waves named by a condition @ cvdp/lfsr"],
-    "simulation_end": ["finish after one sample, hidden @ ve/Prob031", "finish after one sample @ own/loud", "final block @ own/bench", "stop @ cvdp/lfsr", "fatal with a harmless code @ cvdp/lfsr", "time unit: hundred seconds @ cvdp/lfsr"],
-    "weak_harness": [
-        "8-bit counter behind 14 bits @ starter/counter", "saturating counter @ starter/counter6", "parameter without effect @ starter/scaled",
-        "arbiter that ignores request 7 @ starter/arbiter", "clock echoed @ cvdp/lfsr", "one blip at the start @ cvdp/lfsr", "identity of one bit @ own/gray",
-        "identity of a local parameter @ own/gray",
-    ],
-    "infrastructure": ["$past as a value @ starter/counter", "$cast as a value @ cvdp/lfsr", "$asserton as a value @ starter/counter", "$typename as a value @ starter/counter", "quote in an enum literal @ cvdp/lfsr"],
-    "cache": ["NBSP at a line's end @ starter/counter", "VT at a line's end @ starter/counter", "FS at a line's end @ starter/counter", "NEL at a line's end @ starter/counter", "LS at a line's end @ starter/counter"],
-    "extraction": ["long: tildes before a grave @ cvdp/lfsr", "long: a word between blanks in a fence line @ cvdp/lfsr", "long: blanks in a fence line @ cvdp/lfsr", "conftest beside the answer @ cvdp/lfsr"],
-    "resources": [
-        "2^30 instances @ cvdp/lfsr", "module that doubles @ starter/counter", "module within itself @ ve/Prob031", "a thousand million wires @ cvdp/lfsr",
-        "a memory of 2^26 words @ ve/Prob031", "zero-delay ring @ cvdp/lfsr",
-        "endless output @ cvdp/lfsr", "waves of a huge vector @ cvdp/lfsr", "recursion @ cvdp/lfsr", "macros that multiply @ cvdp/lfsr",
-        "deep brackets @ cvdp/lfsr", "two megabytes @ cvdp/lfsr",
-    ],
-    "honest": [
-        "waves under COCOTB_SIM @ cvdp/lfsr", "lint pragma around VERILATOR @ cvdp/lfsr", "unnamed generate block @ cvdp/lfsr", "specify with setup and hold @ cvdp/lfsr",
-        "flush of the output @ cvdp/lfsr", "final report without synthesis @ cvdp/lfsr", "parameter check with finish @ cvdp/lfsr", "test bench appended @ cvdp/lfsr",
-        "check @ own/bench", "tool guards @ ve/Prob031", "response: port list first @ cvdp/lfsr", "response: test bench first @ cvdp/lfsr", "response: JSON example first @ cvdp/lfsr",
-        "given memory file @ own/pair", "plain @ cvdp/lfsr", "messages @ cvdp/lfsr", "parameter check with fatal @ cvdp/lfsr",
-        "checks without synthesis @ cvdp/lfsr", "synthesis branch @ cvdp/lfsr", "translate_off @ cvdp/lfsr", "waves beside the run @ cvdp/lfsr",
-        "comment on forbidden things @ cvdp/lfsr", "string on forbidden things @ cvdp/lfsr", "names like keywords @ cvdp/lfsr", "macro for a width @ cvdp/lfsr",
-        "look into a submodule @ cvdp/lfsr", "named generate loop @ cvdp/lfsr", "packed struct @ cvdp/lfsr", "timescale @ cvdp/lfsr", "line ends of Windows @ cvdp/lfsr",
-        "words in other languages @ cvdp/lfsr", "random numbers @ cvdp/lfsr", "bits and size @ cvdp/lfsr", "parameter in the header @ cvdp/lfsr",
-    ],
-}  # fmt: skip
+FAST = [(group, name) for group in GROUPS for name in read(group).get("fast", ())]
 BY_NAME = {(group, attack.name): attack for group, attacks in GROUPS.items() for attack in attacks}
 
 
@@ -72,7 +34,7 @@ def grader():
 @pytest.mark.parametrize(
     ("group", "name"),
     [
-        *((group, name) for group, names in FAST.items() for name in names),
+        *FAST,
         pytest.param("resources", "femtosecond clock @ cvdp/lfsr", marks=pytest.mark.slow),
         pytest.param("resources", "busy wait @ cvdp/lfsr", marks=pytest.mark.slow),
     ],
