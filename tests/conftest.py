@@ -135,6 +135,10 @@ LONGEST_FIRST = (
 """Folders (and a file) whose tests start services. They run first, so that no worker has one of them left at the end."""
 
 
+SHARED = ("deployed", "prefect", "tinker_service", "deterministic_service")
+"""Fixtures that start a service once: the tests that use one of them run in one worker."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _mark_most_of_a_corpus_slow(items)
@@ -156,7 +160,7 @@ def _mark_most_of_a_corpus_slow(items: list[pytest.Item]) -> None:
 def _group_by_worker(items: list[pytest.Item]) -> None:
     """Run the tests of a module, and all tests that share a server or a browser, in one worker (`--dist loadgroup`)."""
     for item in items:
-        shared = [name for name in ("deployed", "prefect") if name in getattr(item, "fixturenames", ())]
+        shared = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
         if item.path.stem == "test_benchmarks":  # independent commands
             shared.append(item.name)
         if item.path.parent.name == "reporting":

@@ -245,14 +245,24 @@ def test_distributions_have_the_gradient_of_the_sdks_custom_loss(opened):
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "ppo", "cispo", "dro"])
-def test_every_loss_is_computed(opened, loss):
+def test_every_loss_is_computed_with_its_parameters(opened, loss):
+    import torch
+
     from rtl_core.learning.losses import LOSSES
 
     datums = opened.datums()
+    for datum in datums:  # ratios on both sides of the bounds
+        datum.inputs["logprobs"] += np.linspace(-0.5, 0.5, len(datum.tokens_T), dtype=np.float32)
     if loss == "cross_entropy":
         datums = [replace(datum, inputs={"weights": np.ones(len(datum.tokens_T), np.float32)}) for datum in datums]
-    result = opened(opened.open_trainer().step(datums, loss, LOSSES[loss].parameters, ADAM))
+    parameters = {name: 0.99 * value for name, value in LOSSES[loss].parameters.items()}
+    result = opened(opened.open_trainer().step(datums, loss, parameters, ADAM))
     assert len(result.logprobs) == 2
+    if LOSSES[loss].zero_is_silent:  # otherwise the prompt counts too
+        inputs = {k: torch.from_numpy(np.concatenate([d.inputs[k] for d in datums])) for k in datums[0].inputs}
+        logp = torch.from_numpy(np.concatenate(result.logprobs))
+        expected = LOSSES[loss].function(logp, inputs, parameters).sum()
+        assert result.metrics["loss:sum"] == pytest.approx(float(expected), rel=1e-3)
 
 
 def test_a_repeated_step_counts_once(opened):

@@ -16,12 +16,6 @@ def test_a_datum_is_shifted_by_one_and_has_zeros_for_the_prompt():
     assert datum.loss_fn_inputs["advantages"].to_numpy().tolist() == [0.0, 0.0, 0.5, -0.5]
 
 
-def test_a_supervised_datum_has_weights_only_for_the_answer():
-    datum = to_datum(Datum([11, 12, 13], [21, 22], {"weights": np.ones(2, np.float32)}))
-    assert datum.loss_fn_inputs["target_tokens"].to_numpy().tolist() == [12, 13, 21, 22]
-    assert datum.loss_fn_inputs["weights"].to_numpy().tolist() == [0.0, 0.0, 1.0, 1.0]
-
-
 def test_seeds_depend_on_every_part_and_fit_31_bits():
     seeds = {
         rollout_seed(run, f"step/{step}", problem, i)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+import torch
+from transformers import AutoModelForCausalLM
 
 from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, SamplingParams, Saved, Weights
 from rtl_core.backend.registry import backend_of
@@ -24,7 +25,7 @@ from rtl_core.errors import BackendUnavailableError, ConfigError, PolicyError
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.run.forecast import forecast, prices_of
 from rtl_core.tinymodels import model_path
-from rtl_distill import cli
+from tests.command import invoke
 from tests.conftest import sdk_loops
 
 STUDENT, TEACHER = Weights(), Weights.of_teacher("teacher")
@@ -85,11 +86,12 @@ async def train(backend: Backend) -> Checkpoint:
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory):
-    """The teacher's log-probabilities on the student's service."""
-    folder = tmp_path_factory.mktemp("one")
-    with opened(made(f"run.directory={folder}", f"run.history={folder / 'h.duckdb'}")) as (runner, backend, _):
-        return runner.run(backend.logprobs(TEACHER, PROMPT, ANSWER))
+def expected():
+    """The teacher's log-probabilities, by transformers."""
+    teacher = AutoModelForCausalLM.from_pretrained(model_path("teacher"), dtype=torch.float32)
+    with torch.no_grad():
+        logp_TV = teacher(torch.tensor([PROMPT + ANSWER])).logits[0, len(PROMPT) - 1 : -1].log_softmax(-1)
+    return logp_TV[range(len(ANSWER)), ANSWER].numpy()
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,11 @@ def test_the_teacher_may_be_saved_weights_and_use_the_students_key(services, mon
             saved = runner.run(train(backend))
     monkeypatch.delenv("TINKER_TEACHER_API_KEY")
     monkeypatch.setenv("TINKER_API_KEY", teacher.api_key)
-    config = made(*settings(tmp_path, "local", teacher.base_url, f"tinker.teacher={saved.sampler_path}"))
+    # Another name of the same machine is another service.
+    student = teacher.base_url.replace("127.0.0.1", "localhost")
+    names = (f"tinker.teacher={saved.sampler_path}", "tinker.student=teacher")
+    config = made(*settings(tmp_path, student, teacher.base_url, *names))
+    assert config.tinker.teacher_apart
     with opened(config) as (runner, backend, _):
         assert runner.run(backend.describe(saved.sampler_path)) == Saved("teacher", 8)
         scores = runner.run(backend.logprobs(Weights.of_teacher(saved.sampler_path), PROMPT, ANSWER))
@@ -180,9 +186,7 @@ def test_a_restarted_teacher_service_scores_again_without_affecting_the_student(
 
 def check(overrides: list[str]) -> tuple[int, dict[str, dict[str, Any]]]:
     """Return the exit code of the command and its last line about each subject."""
-    cli.register()
-    sets = [word for text in overrides for word in ("--set", text)]
-    done = CliRunner().invoke(cli.app, ["check", "demo", "--json", *sets])
+    done = invoke("check", "demo", "--json", sets=overrides)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, {line["about"]: line for line in json.loads(done.stdout)}
 

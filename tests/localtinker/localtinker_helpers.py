@@ -1,6 +1,5 @@
 """Helpers of the tests of this folder."""
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,9 @@ from rtl_core.localtinker.models import ServedModel, load_model
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.localtinker.registry import find_checkpoint
 from rtl_core.localtinker.sampling import SampleRequest
+from rtl_core.localtinker.wire import TrainDatum, TrainRequest
+from tests import waiting
+from tests.waiting import lives
 
 CORPUS = """module counter(input clk, input rst_n, output reg [7:0] count);
 always @(posedge clk) begin if (!rst_n) count <= 8'd0; else count <= count + 1'b1; end endmodule
@@ -55,6 +57,12 @@ def served(folder: Path, config: PretrainedConfig, dtype: str = "float32") -> Se
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     make_tokenizer().save_pretrained(folder)
     return load_model("model", folder, dtype=dtype, device="cpu", max_context=256)
+
+
+def train_request(sequences, *, forward_only=False):
+    """A supervised pass over whole sequences."""
+    data = [TrainDatum(np.array(s[:-1]), {"target_tokens": np.array(s[1:])}) for s in sequences]
+    return TrainRequest("run", 1, "cross_entropy", {}, forward_only, data)
 
 
 def answered(sampler, jobs):
@@ -150,21 +158,10 @@ def status(service: LocalTinker) -> dict[str, int]:
 
 def wait_for(service: LocalTinker, condition: Callable[[dict[str, int]], bool], timeout: float = 300.0) -> None:
     """Wait until the status page fulfils a condition."""
-    deadline = time.monotonic() + timeout
-    while not condition(seen := status(service)):
-        assert time.monotonic() < deadline, seen
-        time.sleep(0.02)
+    waiting.wait_for(lambda: condition(status(service)), "a status", timeout)
 
 
 def sampling_processes(service: LocalTinker) -> list[psutil.Process]:
     """Return the live sampling processes of a service: the children of its only child, the template process."""
     (template,) = psutil.Process(service.pid).children()
-    return [process for process in template.children() if alive(process)]
-
-
-def alive(process: psutil.Process) -> bool:
-    """Whether a process runs. It may have ended since it was listed."""
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    return [process for process in template.children() if lives(process)]

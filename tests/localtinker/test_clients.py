@@ -18,6 +18,7 @@ from localtinker_helpers import (
     score,
     status,
     train,
+    train_request,
     wait_for,
 )
 from tinker import types
@@ -110,25 +111,28 @@ def test_a_finished_session_releases_its_training_clients(tinker_service):
         again.create_training_client_from_state(path).result()
 
 
-def test_an_idle_training_client_is_parked_on_disk_and_restored(models_by_name, tmp_path):
-    """On a separate service that parks after 1 s."""
-    with (
-        LocalTinker({"student": models_by_name["student"]}, tmp_path, idle_s=1.0, housekeeping_s=0.3) as service,
-        connect(service) as client,
-    ):
-        idle, witness = (client.create_lora_training_client("student", rank=4, seed=3).result() for _ in range(2))
-        train(idle, 2)
-        train(witness, 2)
-        adam = types.AdamParams(learning_rate=2e-3)
-        witness.forward_backward(policy_data(), "ppo").result()
-        wait_for(service, lambda s: s["adapters_in_memory"] == 1)  # `witness` holds gradients and stays
-        witness.optim_step(adam).result()
-        idle.forward_backward(policy_data(), "ppo").result()
-        idle.optim_step(adam).result()
-        shown = [
-            c.forward(cross_entropy_data(seed=9), "cross_entropy").result().loss_fn_outputs for c in (idle, witness)
-        ]
-        assert [o["logprobs"].data for o in shown[0]] == [o["logprobs"].data for o in shown[1]]
+def test_a_training_client_parked_on_disk_continues_as_if_it_had_stayed(student, tmp_path):
+    clients = Clients(Registry(tmp_path), micro_tokens=512)
+    adam = types.AdamParams(learning_rate=2e-3).model_dump()
+
+    def train(name, *, step=True):
+        outputs, _ = clients.live(name).forward_backward(train_request(random_sequences(4)))
+        if step:
+            clients.live(name).optim_step(adam)
+        return np.concatenate(outputs["logprobs"])
+
+    for name in ("idle", "witness"):
+        clients.create(name, "session", student, LoraSpec(rank=4, seed=3), None)
+        train(name)
+        train(name)
+    last = train("witness", step=False)
+    for name in clients.idle(-1.0):
+        clients.park(name)
+    assert clients.resident == 1, "`witness` holds gradients and stays"
+    np.testing.assert_array_equal(train("idle", step=False), last)
+    for name in ("idle", "witness"):
+        clients.live(name).optim_step(adam)
+    np.testing.assert_array_equal(train("idle"), train("witness"))
 
 
 def test_a_parked_client_without_its_files_does_not_get_fresh_weights(student, tmp_path):

@@ -3,9 +3,8 @@
 import random
 
 import numpy as np
-from localtinker_helpers import answered, connect, params, prompt, random_sequences, train
+from localtinker_helpers import answered, params, prompt, random_sequences, train
 
-from rtl_core.localtinker.process import LocalTinker
 from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
 
 
@@ -16,17 +15,17 @@ def draw(sampler, requests):
 
 
 def test_samples_do_not_depend_on_other_requests_or_their_order(deterministic_client):
-    requests = [(n, s, 10 + 11 * (n % 9)) for n, s in enumerate(random_sequences(40, seed=1, low=2, high=70))]
+    requests = [(n, s, 5 + 11 * (n % 5)) for n, s in enumerate(random_sequences(14, seed=1, low=2, high=70))]
     training = deterministic_client.create_lora_training_client("student", rank=8, seed=1).result()
     train(training, 3, learning_rate=5e-3)
     sampler = training.save_weights_and_get_sampling_client().result()
     together = draw(sampler, requests)
     shuffled = requests.copy()
     random.Random(0).shuffle(shuffled)
-    noise = [(1000 + n, s, 90) for n, s in enumerate(random_sequences(30, seed=2, low=2, high=120))]
+    noise = [(1000 + n, s, 40) for n, s in enumerate(random_sequences(10, seed=2, low=2, high=120))]
     among_others = draw(sampler, [x for pair in zip(noise, shuffled, strict=False) for x in pair])
-    assert {n: v for n, v in among_others.items() if n < 1000} == {n: together[n] for n, _, _ in shuffled[:30]}
-    for request in requests[::13]:
+    assert {n: v for n, v in among_others.items() if n < 1000} == {n: together[n] for n, _, _ in shuffled[:10]}
+    for request in requests[::6]:
         assert draw(sampler, [request]) == {request[0]: together[request[0]]}
 
 
@@ -37,14 +36,6 @@ def test_logprobs_do_not_depend_on_other_requests(deterministic_client):
     futures = [sampler.compute_logprobs(prompt(s)) for s in reversed(sequences)]
     together = [f.result() for f in futures][::-1]
     assert together[:5] == alone
-
-
-def test_a_restart_gives_the_same_samples(models_by_name, tmp_path, deterministic_client):
-    requests = [(n, s, 30) for n, s in enumerate(random_sequences(6, seed=4))]
-    first = draw(deterministic_client.create_sampling_client(base_model="student").result(), requests)
-    alone = {"student": models_by_name["student"]}
-    with LocalTinker(alone, tmp_path, deterministic=True) as other, connect(other) as client:
-        assert draw(client.create_sampling_client(base_model="student").result(), requests) == first
 
 
 def job(seed=1, max_tokens=20, **prompt_options):

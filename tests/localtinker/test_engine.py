@@ -66,20 +66,29 @@ def test_unreadable_weights_fail_only_their_own_jobs(engine, tmp_path):
     assert len(good.sequences()) == 1
 
 
-def test_samplers_beyond_the_limit_are_evicted_once_they_are_idle(student, tmp_path):
+def test_samplers_beyond_the_limit_are_evicted_once_they_are_idle_and_come_back_unchanged(student, tmp_path):
     spec = LoraSpec(rank=2, seed=0)
-    student.adapters.add("run", spec)
     adapted = []
     for name in ("first", "second"):
+        student.adapters.add(name, spec)
+        for weight in student.adapters.parameters(name):
+            weight.data.normal_(std=0.05)
         (tmp_path / name).mkdir()
-        write_adapter(tmp_path / name, student.adapters.tensors("run"), spec, "student")
+        write_adapter(tmp_path / name, student.adapters.tensors(name), spec, "student")
         adapted.append(SampledWeights("student", tmp_path / name, spec))
     limits = SamplingLimits(samplers=8, sampler_bytes=3 * student.nbytes // 2, cache_bytes=1 << 28)
-    loop = SamplingLoop(SamplerPool({"student": student}, limits, deterministic=False), threads=1)
-    for weights in adapted:
-        loop.add(weights, SampleRequest(**vars(job(2, 9)), take=lambda _: None))
-    loop.advance()
-    assert len(loop.pool) == 2
-    while loop.advance():
-        pass
-    assert len(loop.pool) == 1
+    loop, answers = SamplingLoop(SamplerPool({"student": student}, limits, deterministic=False), threads=1), []
+    for again in (False, True):
+        for weights in adapted:
+            loop.add(weights, SampleRequest(**vars(job(1, 9, seed=1)), take=answers.append))
+            if again:  # one after the other, so that each is evicted before it is used again
+                while loop.advance():
+                    pass
+        loop.advance()
+        assert len(loop.pool) == (1 if again else 2)
+        while loop.advance():
+            pass
+        assert len(loop.pool) == 1
+    first, second, *later = (tuple(pb.SampleResponse.FromString(one).sequences[0].tokens) for one in answers)
+    assert first != second
+    assert later == [first, second]

@@ -4,7 +4,7 @@ import localtinker_helpers
 import numpy as np
 import pytest
 import torch
-from localtinker_helpers import SHAPE, answered
+from localtinker_helpers import SHAPE, answered, train_request
 from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
@@ -23,7 +23,6 @@ from rtl_core.localtinker.models import load_model
 from rtl_core.localtinker.requests import AdamParams
 from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
 from rtl_core.localtinker.trainer import TrainingModel
-from rtl_core.localtinker.wire import TrainDatum, TrainRequest
 
 CONFIGS = {
     "qwen3": (Qwen3Config(**SHAPE, head_dim=32), True),
@@ -68,11 +67,6 @@ def run(sampler, prompts, max_tokens, options):
 
 PLAIN = PromptOptions()
 PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4, 3, 2, 9, 11, 12], [100, 101, 102], [5, 6, 7, 8, 9]]
-
-
-def train_request(sequences, *, forward_only=False):
-    data = [TrainDatum(np.array(s[:-1]), {"target_tokens": np.array(s[1:])}) for s in sequences]
-    return TrainRequest("run", 1, "cross_entropy", {}, forward_only, data)
 
 
 def truth(folder, tokens, dtype="float32"):

@@ -9,7 +9,7 @@ import pytest
 from rtl_core.algorithms.distribution_distillation import DistributionDistillation
 from rtl_core.algorithms.grpo import Grpo
 from rtl_core.algorithms.warm_start import WarmStart
-from rtl_core.backend.base import Datum
+from rtl_core.backend.base import Datum, StepResult
 from rtl_core.backend.tinker.training import to_datum
 from rtl_core.config import RunConfig, load_config
 from rtl_core.history.records import StoredRollout, TeacherRecord
@@ -28,7 +28,7 @@ from rtl_core.rollouts.datums import (
     permute_teacher,
     signal_share,
 )
-from rtl_core.rollouts.metrics import batch_metrics
+from rtl_core.rollouts.metrics import batch_metrics, drift_metrics
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome
 from tests.nouns import a_problem, a_rollout, a_verdict
@@ -290,6 +290,18 @@ def test_a_supervised_datum_is_shifted_by_one_and_weights_only_the_answer():
     assert datum.model_input.to_ints() == [11, 12, 13, 21]
     assert datum.loss_fn_inputs["target_tokens"].to_numpy().tolist() == [12, 13, 21, 22]
     assert np.array_equal(datum.loss_fn_inputs["weights"].to_numpy(), [0.0, 0.0, 1.0, 1.0])
+
+
+def test_sampler_and_trainer_are_compared_on_sampled_tokens_only():
+    datums = [
+        Datum(
+            [9], [1, 2, 3], {"logprobs": np.array([-1.0, -2.0, -1.0], np.float32)}, own_T=np.array([True, False, True])
+        ),
+        Datum([9], [4], {"logprobs": np.array([-0.5], np.float32)}),
+    ]
+    trained = StepResult(2, 6, [np.array([-1.5, -9.0, -1.0]), np.array([-0.75])], {})
+    found = {"optim/kl_sample_train_v1": 0.25, "optim/kl_sample_train_v2": pytest.approx((0.25 + 0.0625) / 3 / 2)}
+    assert drift_metrics(datums, trained) == found
 
 
 def test_entropy_is_the_mean_over_all_sampled_tokens_including_copies_and_groups_without_signal():
