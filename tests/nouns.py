@@ -15,6 +15,23 @@ def a_problem(**given: Any) -> Problem:
     return Problem(**{**made, "targets": ("rtl/m.sv",), **given})
 
 
+COMPOSE = """services:
+  direct:
+    image: __OSS_SIM_IMAGE__
+    env_file: ./src/.env
+    command: {}
+"""
+"""A harness' docker-compose.yml of one service, without its command."""
+
+
+def read_problem(**given: Any) -> Problem:
+    """A problem as CVDP's reader returns it: with the interface that is derived from its texts."""
+    from rtl_core.problems.cvdp import problem_from_record
+    from rtl_core.synthesis.variants import record_of
+
+    return problem_from_record(record_of(a_problem(**given)), source="cvdp")
+
+
 def a_verdict(outcome: Outcome, *reasons: str, **given: Any) -> Verdict:
     """A verdict without stages from the executor `test`."""
     return Verdict(outcome=outcome, reasons=reasons, **{"stages": (), "executor": "test", **given})

@@ -2,19 +2,12 @@
 
 import pytest
 
-from rtl_core.problems.cvdp import problem_from_record
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Interface, InterfaceSource, Port
 from rtl_core.types.verdict import Outcome, Stage
 from tests.fidelity.conftest import golden_of
+from tests.nouns import COMPOSE, read_problem
 
-COMPOSE = """services:
-  direct:
-    image: __OSS_SIM_IMAGE__
-    volumes: ['./src/:/src/:ro']
-    env_file: ./src/.env
-    command: pytest -o cache_dir=/code/rundir/.cache /src/test_runner.py -v
-"""
 RUNNER = """import os
 import pytest
 from cocotb_tools.runner import get_runner
@@ -53,22 +46,13 @@ GOOD = "module inverter(input a, output y); assign y = ~a; endmodule\n"
 
 def inverter(prompt="Invert.", test=TEST):
     files = {
-        "docker-compose.yml": COMPOSE,
+        "docker-compose.yml": COMPOSE.format("pytest -o cache_dir=/code/rundir/.cache /src/test_runner.py -v"),
         "src/.env": "SIM = icarus\nTOPLEVEL = inverter\nMODULE = test_inverter\nVERILOG_SOURCES = /code/rtl/inverter.sv\n",
         "src/test_runner.py": RUNNER,
         "src/harness_library.py": LIBRARY,
         "src/test_inverter.py": test,
     }
-    return problem_from_record(
-        {
-            "id": "cvdp_inverter_0001",
-            "categories": ["cid003", "easy"],
-            "input": {"prompt": prompt, "context": {}},
-            "output": {"response": "", "context": {"rtl/inverter.sv": ""}},
-            "harness": {"files": files},
-        },
-        source="cvdp",
-    )
+    return read_problem(prompt=prompt, targets=("rtl/inverter.sv",), harness=files)
 
 
 def graded(grader, problem, text):

@@ -10,21 +10,12 @@ from rtl_core.grading.grader import Grader
 from rtl_core.grading.inside.lib import compiled
 from rtl_core.grading.jobs import witness_environment
 from rtl_core.grading.limits import Limits
-from rtl_core.problems.cvdp import problem_from_record
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Interface, InterfaceSource, Parameter
 from rtl_core.types.verdict import MismatchKind, Outcome
+from tests.nouns import COMPOSE, read_problem
 
-LFSR = "cvdp_copilot_lfsr_0001"
-COMPOSE = """services:
-  direct:
-    image: __OSS_SIM_IMAGE__
-    volumes:
-      - ./src/:/src/:ro
-    working_dir: /code/rundir
-    env_file: ./src/.env
-    command: pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v
-"""
+GRAY = COMPOSE.format("pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v")
 RUNNER = """import os
 import pytest
 from cocotb_tools.runner import get_runner
@@ -65,23 +56,14 @@ endmodule
 def gray_problem(
     test=GRAY_TEST, runner=RUNNER, golden="", prompt="Convert binary to Gray code of WIDTH bits.", context=None
 ):
-    return problem_from_record(
-        {
-            "id": "gray_0001",
-            "categories": ["cid003", "easy"],
-            "input": {"prompt": prompt, "context": context or {}},
-            "output": {"response": "", "context": {"rtl/gray.sv": golden}},
-            "harness": {
-                "files": {
-                    "docker-compose.yml": COMPOSE,
-                    "src/.env": "SIM = icarus\nTOPLEVEL = gray\nVERILOG_SOURCES = /code/rtl/gray.sv\n",
-                    "src/test_runner.py": runner,
-                    "src/test_gray.py": test,
-                }
-            },
-        },
-        source="cvdp",
-    )
+    harness = {
+        "docker-compose.yml": GRAY,
+        "src/.env": "SIM = icarus\nTOPLEVEL = gray\nVERILOG_SOURCES = /code/rtl/gray.sv\n",
+        "src/test_runner.py": runner,
+        "src/test_gray.py": test,
+    }
+    known = {"rtl/gray.sv": golden} if golden else None
+    return read_problem(prompt=prompt, context=context or {}, targets=("rtl/gray.sv",), harness=harness, golden=known)
 
 
 def grade(grader, text, **changes):
@@ -255,8 +237,8 @@ def test_a_harness_that_fails_for_one_text_only_gives_a_verdict(grader):
     ],
 )
 def test_an_answer_that_never_ends_uses_its_limit_in_one_service_only(counting, text):
-    second = COMPOSE.partition("services:\n")[2].replace("direct", "again")
-    problem = replace_harness(gray_problem(), {"docker-compose.yml": COMPOSE + second})
+    second = GRAY.partition("services:\n")[2].replace("direct", "again")
+    problem = replace_harness(gray_problem(), {"docker-compose.yml": GRAY + second})
     with closing(Grader(counting, limits=Limits(wall_s=3, cpu_s=20))) as grader:
         verdict = grader.grade(problem, Answer(files={"rtl/gray.sv": text}))
     assert verdict.outcome is Outcome.TIMEOUT, verdict.reasons
@@ -328,7 +310,7 @@ def test_a_service_without_simulation_counts_as_one_test(grader):
     env_file: ./src/.env
     command: iverilog -t null /code/rtl/gray.sv
 """
-    problem = replace_harness(gray_problem(), {"docker-compose.yml": COMPOSE + lint})
+    problem = replace_harness(gray_problem(), {"docker-compose.yml": GRAY + lint})
     verdicts = [
         grader.grade(problem, Answer(files={"rtl/gray.sv": text})) for text in (RIGHT, RIGHT.replace(">> 1", ">> 2"))
     ]

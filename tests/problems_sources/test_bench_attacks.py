@@ -1,7 +1,9 @@
 """A Verilog test bench passes no wrong design, whatever it prints, ends, names or drives; honest idioms pass."""
 
 import re
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from tiny_benches import judged, tiny_problems
@@ -23,49 +25,8 @@ ATTACKS = [
 OWN = [attack for attack in ATTACKS if attack.problem.startswith("own/")]
 
 HEAD = "module TopModule(input clk, input [3:0] in, output [3:0] out);\n"
-HONEST = {
-    "plain": "  assign out = in * 4'd3;",
-    "prints what a bench says": '  assign out = in * 3; initial $display("Mismatches: 5 in 7 samples"); final $display("Failed");',
-    "ends when a parameter is wrong": "  parameter W = 4;\n  initial if (W > 4) begin $error; $finish; end\n  assign out = in * 3;",
-    "stops when a parameter is wrong": "  parameter W = 4;\n  initial if (W > 4) $stop;\n  assign out = in * 3;",
-    "flushes": "  assign out = in * 3; initial $fflush;",
-    "names an include in a comment": '  // `include "x.vh" is not needed\n  assign out = in * 3;',
-    "includes only in another tool": '`ifdef OTHER_TOOL\n  `include "x.vh"\n`endif\n  assign out = in * 3;',
-    "uses the bench's macro names": "`define OK 3\n  assign out = in * `OK;",
-    "has a helper of the reference's name": "  RefModule r(in, out);\nendmodule\n"
-    "module RefModule(input [3:0] a, output [3:0] y); assign y = a * 3;",
-    "has a test bench behind it": "  assign out = in * 3;\nendmodule\nmodule tb; reg c; wire [3:0] o; "
-    'TopModule t(c, 4\'d1, o); initial begin $dumpfile("w.vcd"); $dumpvars(0, tb); #10 $finish; end',
-    "names its generate blocks": "  genvar i; generate for (i = 0; i < 1; i = i + 1) begin wire [3:0] x; assign x = in; end "
-    "endgenerate\n  assign out = genblk1[0].x * 3;",
-    "has an escaped name": "  wire [3:0] \\a//b ; assign \\a//b = in; assign out = \\a//b * 3;",
-    "draws random numbers": "  reg [3:0] x; initial x = $random; assign out = in * 3;",
-    "has a function and a task": "  function [3:0] f(input [3:0] a); f = a * 3; endfunction\n"
-    "  task t(input x); begin end endtask\n  assign out = f(in);",
-    "has nameless blocks": "  reg [3:0] o; always @* begin for (int i = 0; i < 1; i++) begin int k; k = i; o = in * 3 + k; end end\n"
-    "  assign out = o;",
-    "dumps waves": '  assign out = in * 3; initial begin $dumpfile("dump.vcd"); $dumpvars(0, TopModule); end',
-    "checks times": "  assign out = in * 3; specify (in => out) = 1; $setup(in, posedge clk, 1); endspecify",
-    "says what time it is": "  assign out = in * 3; initial $timeformat(-9, 2, \"ns\", 10); always @(posedge clk) if ($time > 1) ;",
-}  # fmt: skip
-HONEST_WHOLE = {
-    "older style": "module TopModule(clk, in, out); input clk; input [3:0] in; output [3:0] out; wire [3:0] in;\n"
-    "reg [3:0] out; always @* out = in * 3; endmodule\n",
-    "its own timescale": "`timescale 1ns/1ps\nmodule TopModule(input clk, input [3:0] in, output [3:0] out);\n"
-    "assign out = in * 3; endmodule\n",
-    "no implicit nets": "`default_nettype none\nmodule TopModule(input wire clk, input wire [3:0] in, output wire [3:0] out);\n"
-    "assign out = in * 3; endmodule\n`default_nettype wire\n",
-    "types of the file": "typedef struct packed { logic a; logic [2:0] b; } pair_t;\ntypedef enum logic { A, B } state_t;\n"
-    "module TopModule(input logic clk, input pair_t in, output logic [3:0] out); state_t s; assign out = in * 3; endmodule\n",
-    "a package": "package p; localparam N = 3; endpackage\n"
-    "module TopModule import p::*; (input clk, input [3:0] in, output [3:0] out); assign out = in * N; endmodule\n",
-    "further outputs and a parameter": "module TopModule #(parameter N = 3)(input clk, input [3:0] in, output [3:0] out, "
-    "output more); assign out = in * N; assign more = 0; endmodule\n",
-    "a further input": "module TopModule(input [3:0] in, output [3:0] out, input clk, input more);\n"
-    "assign out = in * 3; endmodule\n",
-    "a memory without a file": "module TopModule(input clk, input [3:0] in, output [3:0] out); reg [3:0] m [0:1];\n"
-    'initial begin m[0] = 3; if (0) $readmemh("m.hex", m); end assign out = in * m[0]; endmodule\n',
-}
+_READ = tomllib.loads((Path(__file__).parent / "honest.toml").read_text())
+HONEST = {**{name: f"{HEAD}{body}\nendmodule\n" for name, body in _READ["bodies"].items()}, **_READ["whole"]}
 COUNTER = """\
 module counter_tiny #(parameter WIDTH = 2, localparam TOP = {WIDTH{1'b1}}, parameter [7:0] STEP = 1, parameter NAME = "x")
   (input clk, input rst_n, output reg [WIDTH-1:0] out);
@@ -81,8 +42,8 @@ PARAMETER_ATTACKS = (
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return tiny_problems(tmp_path_factory.mktemp("tiny"))
+def tiny():
+    return tiny_problems()
 
 
 @pytest.fixture(scope="module", params=["warm", "cold", pytest.param("docker", marks=pytest.mark.docker)])
@@ -129,17 +90,17 @@ def test_verdicts_are_the_same_warm_cold_and_in_docker(each, tiny):
     for problem in tiny.values():
         assert judged(each, problem, next(iter(problem.golden.values()))).exit_code == 0
     assert paid(each, OWN[::10]) == []
-    for text in (_honest("ends when a parameter is wrong"), HONEST_WHOLE["types of the file"]):
+    for text in (HONEST["ends when a parameter is wrong"], HONEST["types of the file"]):
         done = judged(each, tiny["times3"], text)
         assert done.exit_code == 0, done.output
 
 
-@pytest.mark.parametrize("name", [*HONEST, *HONEST_WHOLE, "parameters that the bench sets"])
+@pytest.mark.parametrize("name", [*HONEST, "parameters that the bench sets"])
 def test_an_honest_idiom_passes(grader, tiny, name):
     if name == "parameters that the bench sets":
         done = judged(grader.executor, tiny["counter"], COUNTER)
     else:
-        done = judged(grader.executor, tiny["times3"], HONEST_WHOLE.get(name) or _honest(name))
+        done = judged(grader.executor, tiny["times3"], HONEST[name])
     assert done.exit_code == 0, done.output
 
 
@@ -186,7 +147,3 @@ def test_a_rewritten_bench_describes_the_instance_of_the_design():
     assert made.text.count("$fdisplay(tb_RTLWORD.channel_RTLWORD, ") == 2
     assert "// $finish; Passed" in made.text
     assert "$dist_uniform(tb_RTLWORD.useed_RTLWORD" in made.text
-
-
-def _honest(name: str) -> str:
-    return f"{HEAD}{HONEST[name]}\nendmodule\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_benches import write_tiny
+from tiny_benches import TINY
 
 from rtl_core.config import RunConfig, load_config, to_toml
 from rtl_core.errors import ConfigError
@@ -25,22 +25,7 @@ OWN = "own_benches:Benches"
 COCOTB = "own_cocotb:Tests"
 EXAMPLES = "cvdp_v1.1.0_example_nonagentic_code_generation_no_commercial_with_solutions.jsonl"
 
-INVERTER = {
-    "inv.md": "Write a module inv with an input a and an output y, both of 4 bits: y is a with every bit inverted.\n",
-    "inv.sv": "module inv(input [3:0] a, output [3:0] y);\n  assign y = ~a;\nendmodule\n",
-    "inv_tb.sv": """\
-module tb;
-  reg [3:0] a; wire [3:0] y; integer i, bad;
-  inv dut(.a(a), .y(y));
-  initial begin
-    bad = 0;
-    for (i = 0; i < 16; i = i + 1) begin a = i; #1 if (y !== ~a) bad = bad + 1; end
-    if (bad == 0) $display("RESULT: ok"); else $display("RESULT: %0d wrong", bad);
-    $finish;
-  end
-endmodule
-""",
-}
+INVERTER = Path(__file__).parent / "inverter"
 
 
 def starter(folder: Path, data: Path) -> dict[str, Any]:
@@ -53,15 +38,11 @@ def cvdp(folder: Path, data: Path) -> dict[str, Any]:
 
 
 def benches(folder: Path, data: Path) -> dict[str, Any]:
-    write_tiny(folder)
-    return {"path": folder}
+    return {"path": TINY}
 
 
 def own(folder: Path, data: Path) -> dict[str, Any]:
-    for name, text in INVERTER.items():
-        (folder / name).write_text(text)
-    (folder / "torn.md").write_text("Its other files are missing.\n")
-    return {"path": folder}
+    return {"path": INVERTER}
 
 
 def cocotb(folder: Path, data: Path) -> dict[str, Any]:
@@ -69,7 +50,8 @@ def cocotb(folder: Path, data: Path) -> dict[str, Any]:
         "import cocotb\nfrom cocotb.triggers import Timer\n\n@cocotb.test()\nasync def every_value(dut):\n    for a in range(16):\n"
         "        dut.a.value = a\n        await Timer(1, 'ns')\n        assert dut.y.value == 15 - a, f'a={a}: y is {dut.y.value}'\n"
     )
-    whole = {"name": "inv", "spec": INVERTER["inv.md"], "golden": INVERTER["inv.sv"], "test": test}
+    spec, golden = ((INVERTER / name).read_text() for name in ("inv.md", "inv.sv"))
+    whole = {"name": "inv", "spec": spec, "golden": golden, "test": test}
     (folder / "few.json").write_text(json.dumps([whole, {"name": "torn"}]))
     return {"path": folder / "few.json"}
 

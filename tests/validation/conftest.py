@@ -4,18 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rtl_core.problems.cvdp import problem_from_record
-from rtl_core.synthesis.variants import record_of
 from rtl_core.types.problem import Problem
-from tests.nouns import a_problem
+from tests.nouns import COMPOSE, read_problem
 
-COMPOSE = """\
-services:
-  direct:
-    image: __OSS_SIM_IMAGE__
-    env_file: ./src/.env
-    command: {command}
-"""
 BENCH = """\
 module bench;
   reg [3:0] a; wire [3:0] y; integer i, bad;
@@ -55,17 +46,16 @@ def planted() -> Callable[..., Problem]:
         command: str = "python3 /src/run.py",
     ) -> Problem:
         harness = {
-            "docker-compose.yml": COMPOSE.format(command=command),
+            "docker-compose.yml": COMPOSE.format(command),
             "src/.env": "TOPLEVEL = inv\nVERILOG_SOURCES = /code/rtl/inv.sv\n",
             "src/run.py": run,
             "src/bench.sv": BENCH,
             **(files or {}),
         }
         prompt = "Write an inverter:\n```verilog\nmodule inv(input [3:0] a, output [3:0] y);\n```\n"
-        problem = a_problem(
+        return read_problem(
             id=identity, prompt=prompt, context=context or {}, targets=("rtl/inv.sv",), harness=harness,
             golden={"rtl/inv.sv": golden} if golden else None,
         )  # fmt: skip
-        return problem_from_record(record_of(problem), source="cvdp")
 
     return make

@@ -1,6 +1,7 @@
 """Mutants are small and wrong, and change only behaviour."""
 
 import difflib
+from pathlib import Path
 
 import pytest
 
@@ -46,50 +47,7 @@ def wrap(body: str, ports: str = "input [3:0] a, input [3:0] b, input clk, input
     return f"module m #(parameter W = 3)({ports});\n  {body}\nendmodule\n"
 
 
-MUTATIONS = """\
-operator: always @(*) y = a + b; --> a - b
-operator: always @(*) y = a & b; --> a | b
-operator: always @(*) y = &a; --> |a
-constant: always @(*) y = 4'd0; --> 4'd1
-constant: always @(*) y = 4'hc; --> 4'hd
-constant: always @(*) y = '0; --> '1
-bit order: always @(*) y = {a[1:0], b[1:0]}; --> {b[1:0], a[1:0]}
-bit order: integer i; always @(*) for (i = 0; i < 4; i = i + 1) y[i] = a[i]; --> i = (4) - 1; i >= 0; i = i - 1
-bit order: always @(*) y = a[2]; --> input [0:3] a
-polarity: always @(posedge clk) y <= a; --> negedge clk
-polarity: always @(*) y = ~a; --> y = a
-polarity: always @(*) if (a > 1) y = b; else y = 0; --> if (!(a > 1))
-off by one: always @(*) y = a < b; --> a <= b
-off by one: always @(*) y = a == 4'd9; --> 4'd10
-off by one: always @(*) y = a[3:1]; --> a[3:2]
-dropped branch: always @(*) if (a[0]) y = b; else y = a; --> if (a[0]) y = b; endmodule
-dropped branch: always @(*) begin y = 0; if (a[0]) y = b; end --> if (a[0]) ; end
-dropped branch: always @(*) case (a) 1: y = b; default: y = 0; endcase --> case (a) default
-swap: always @(*) y = a - b; --> b - a
-swap: always @(*) y = a[0] ? a : b; --> a[0] ? b : a
-swap: sub u(.p(a), .q(b)); --> .p(b), .q(a)
-truncation: always @(posedge clk) y <= y + 1; --> reg [2:0] y__short; assign y = y__short;
-truncation: reg [13:0] n; always @(posedge clk) {y, n} <= n + 1; --> reg [7:0] n;
-saturation: always @(posedge clk) y <= y + 1; --> y <= ((({1'b0, y} + (1)) >> $bits(y)) != 0) ? ~0 : (y) + (1);
-saturation: always @(posedge clk) y <= y - b; --> y <= ((y) < (b)) ? 0 : (y) - (b);
-saturation: always @(posedge clk) y += a; --> y = ((({1'b0, y} + {1'b0, a}) >> $bits(y)) != 0) ? ~0 : (y) + (a);
-saturation: always @(posedge clk) y++; --> y = (&y) ? ~0 : y + 1;
-saturation: always @(posedge clk) if (y != 9) y <= y + 1; --> always @(posedge clk) y <= y + 1;
-ignored input: always @(*) y = a + b; --> wire [3:0] a__seen = 0; always @(*) y = a__seen + b;
-ignored input: always @(*) y = a + b; --> wire [3:0] b__seen = b | (1 << 2);
-ignored input: always @(posedge clk) if (!rst) y <= 0; else y <= a; --> wire rst__seen = 1;
-ignored parameter: wire [W-1:0] n = a; --> wire [(3)-1:0] n = a;
-late reset: always @(posedge clk) if (!rst) y <= 0; else y <= a; --> rst__before <= rst; always @(posedge clk) if (!rst__before)
-late reset: always @(posedge clk or negedge rst) if (!rst) y <= 0; --> wire rst__held = rst | rst__before;
-late reset: always @(posedge clk) if (rst) y <= 0; else y <= a; --> wire rst__held = rst & rst__before;
-missing reset: always @(posedge clk) if (!rst) begin y <= 0; z <= 1; end else y <= a; --> if (!rst) begin y <= 0; ; end else
-missing reset: always @(posedge clk or posedge rst) if (rst) y <= 0; else y <= a; --> if (rst) ; else y <= a;
-missing reset: always @(posedge clk or negedge rst) if (rst) y <= a; else y <= 0; --> if (rst) y <= a; else ;
-priority: always @(*) if (a > 1) y = 1; else if (b > 1) y = 2; --> if (b > 1) y = 2; else if (a > 1) y = 1;
-priority: always @(*) y = a > 1 ? 1 : (b > 1) ? 2 : 3; --> y = (b > 1) ? 2 : a > 1 ? 1 : 3;
-priority: always @(*) casez (a) 4'b1???: y = 1; 4'b?1??: y = 2; endcase --> casez (a) 4'b?1??: y = 2; 4'b1???: y = 1; endcase
-priority: always @(*) begin if (a > 1) y = 1; if (b > 1) y = 2; end --> begin if (b > 1) y = 2; if (a > 1) y = 1; end
-"""
+MUTATIONS = (Path(__file__).parent / "mutations.txt").read_text()
 """Kind: text before --> part of the text after, ignoring white space."""
 
 
