@@ -25,6 +25,7 @@ from rtl_core.history.store import History
 from rtl_core.run import signals
 from rtl_core.run.session import open_session
 from rtl_core.run.signals import call_on_signal
+from tests.history.writer_child import holding
 from tests.waiting import wait_for
 
 
@@ -102,7 +103,6 @@ def test_a_run_that_waits_for_its_history_ends_soon_after_a_signal(tmp_path, mon
     path = tmp_path / "h.duckdb"
     History(path).start_run(RunRecord(name="r"))
     settings = load_config("demo", [f"run.directory={tmp_path}", f"run.history={path}"])
-    hold = f"import duckdb; c = duckdb.connect({str(path)!r}); print('held', flush=True); import time; time.sleep(600)"
 
     async def run():
         async with open_session(settings, with_policy=False):
@@ -115,14 +115,12 @@ def test_a_run_that_waits_for_its_history_ends_soon_after_a_signal(tmp_path, mon
     monkeypatch.setattr(connection, "TOLD_AFTER_S", 0.0)
     monkeypatch.setattr(connection, "WRITE_PATIENCE_S", 30.0)
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)
-    with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE) as holder:
+    with holding(path):
         try:
-            holder.stdout.readline()
             threading.Thread(target=stop).start()
             with pytest.raises(HistoryBusyError, match=r"stayed locked for ([5-9]|[12]\d) s"):
                 asyncio.run(run())
         finally:
-            holder.kill()
             signal.signal(signal.SIGTERM, before)
     assert History(path).run("r") is not None  # later calls wait normally again
     assert connection._hurried_at == math.inf

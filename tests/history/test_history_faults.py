@@ -1,6 +1,5 @@
 """The history survives kill -9, a second process, and files that are damaged or not histories."""
 
-import contextlib
 import os
 import random
 import subprocess
@@ -19,7 +18,7 @@ from rtl_core.history.connection import HistoryBusyError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from tests import synthetic
-from tests.history.writer_child import writing
+from tests.history.writer_child import holding, writing
 from tests.waiting import wait_for
 
 
@@ -120,18 +119,6 @@ def test_threads_of_one_process_share_the_file(tmp_path):
         thread.join()
     assert errors == []
     assert len(history.runs()) == 1 + 24
-
-
-@contextlib.contextmanager
-def holding(path: Path):
-    """Another process that keeps the file open during the block."""
-    hold = f"import duckdb; c = duckdb.connect({str(path)!r}); print('held', flush=True); import time; time.sleep(600)"
-    with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE) as holder:
-        holder.stdout.readline()
-        try:
-            yield holder
-        finally:
-            holder.kill()
 
 
 def test_the_error_for_a_locked_file_names_the_process_that_holds_it(history, monkeypatch):

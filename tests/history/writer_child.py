@@ -1,4 +1,4 @@
-"""Child process of the crash tests: writes batches forever and prints the number of each acknowledged one."""
+"""Child processes of the tests: one writes batches forever and prints the number of each acknowledged one, one holds a history."""
 
 import contextlib
 import os
@@ -24,6 +24,18 @@ def writing(path, start=0):
             yield process
         finally:
             process.kill()
+
+
+@contextlib.contextmanager
+def holding(path):
+    """Another process that keeps the file open during the block."""
+    hold = f"import duckdb; c = duckdb.connect({str(path)!r}); print('held', flush=True); import time; time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE) as holder:
+        holder.stdout.readline()
+        try:
+            yield holder
+        finally:
+            holder.kill()
 
 
 def main() -> None:

@@ -5,11 +5,10 @@
 
 import copy
 import re
-from functools import cache
 
 import pytest
 
-from benchmarks.chat_templates import BLOCK, DRAFT, FIRST, MODELS, cases, main, tokenizer_of
+from benchmarks.chat_templates import BLOCK, DRAFT, FIRST, MODELS, cases, main
 from rtl_core.backend.base import check_same_tokens
 from rtl_core.errors import ConfigError, PolicyError, RtlDistillError
 from rtl_core.problems.starter import starter_problems
@@ -26,11 +25,6 @@ PROBLEM = starter_problems("train", 1, 0)[0]
 all_settings = pytest.mark.parametrize(("model", "thinking"), SETTINGS, ids=IDS)
 ASKED = [{"role": "user", "content": "Write it."}]
 (GPT_OSS,) = (model for model in MODELS if model.channels)
-
-
-@pytest.fixture(scope="session")
-def tokenizers(data):
-    return cache(lambda model: tokenizer_of(model, data / "chat-templates"))
 
 
 def test_every_available_template_is_tested(data):

@@ -1,11 +1,10 @@
 """Ten published chat templates: tool calls are parsed, and conversations only grow, token by token."""
 
 import json
-from functools import cache
 
 import pytest
 
-from benchmarks.chat_templates import MODELS, tokenizer_of
+from benchmarks.chat_templates import MODELS
 from rtl_core.errors import ConfigError
 from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat, decoded
@@ -37,11 +36,6 @@ TURNS = [
     ("And read <it>.", [("read", {"path": "rtl/a.sv"})]),
 ]  # fmt: skip
 RESULTS = ["rtl/a.sv  (12 bytes)", 'error: "x" {y}\n<|im_end|> Value42-0 ümlaut', "done\n"]
-
-
-@pytest.fixture(scope="session")
-def tokenizers(data):
-    return cache(lambda model: tokenizer_of(model, data / "chat-templates"))
 
 
 def chat_of(tokenizers, model, thinking):

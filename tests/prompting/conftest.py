@@ -1,0 +1,12 @@
+"""Tokenizers of published models, each read once."""
+
+from functools import cache
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def tokenizers(data):
+    from benchmarks.chat_templates import tokenizer_of
+
+    return cache(lambda model: tokenizer_of(model, data / "chat-templates"))
