@@ -56,7 +56,9 @@ def test_pass_rate_by_epoch_and_difficulty(demo, rollouts):
 
 
 def test_mean_teacher_kl_by_step_is_weighted_by_tokens(demo, rollouts):
-    for row in ask(demo, "teacher-kl"):
+    found = ask(demo, "teacher-kl")
+    assert [row["step"] for row in found] == list(range(12))
+    for row in found:
         mine = [s for s in rollouts if s.rollout.step == row["step"]]
         k_T = np.concatenate([np.subtract(s.rollout.logprobs_T, s.teacher.logprobs_T) for s in mine])
         assert row["tokens"] == len(k_T)
@@ -76,7 +78,9 @@ def test_the_ten_most_common_interface_mistakes(demo, rollouts):
 
 
 def test_the_funnel_counts_every_answer_once_per_stage(demo, rollouts):
-    for row in ask(demo, "funnel"):
+    found = ask(demo, "funnel")
+    assert len({(row["epoch"], row["stage"]) for row in found}) == len(found) == 3 * len(Stage)
+    for row in found:
         mine = [s.verdict for s in rollouts if s.rollout.epoch == row["epoch"]]
         statuses = [v.stage(Stage(row["stage"])).status for v in mine]
         assert (row["rollouts"], row["passed"]) == (len(mine), statuses.count("passed"))
@@ -87,7 +91,9 @@ def test_group_mix(demo, rollouts):
     groups = defaultdict(list)
     for s in rollouts:
         groups[s.rollout.step, s.rollout.problem_id].append(s)
-    for row in ask(demo, "group-mix"):
+    found = ask(demo, "group-mix")
+    assert [row["step"] for row in found] == list(range(12))
+    for row in found:
         mine = [g for (step, _), g in groups.items() if step == row["step"]]
         good = [sum(s.verdict.passed for s in g) / len(g) for g in mine]
         assert (row["all_good"], row["all_bad"]) == (good.count(1.0), good.count(0.0))
@@ -124,7 +130,9 @@ def test_counterfactual_group_signal(demo, rollouts):
     groups = defaultdict(list)
     for s in rollouts:
         groups[s.rollout.epoch, s.rollout.step, s.rollout.problem_id].append(s.verdict.outcome is Outcome.PASSED)
-    for row in ask(demo, "counterfactual", weights='{"tests": 1.0}'):
+    found = ask(demo, "counterfactual", weights='{"tests": 1.0}')
+    assert [row["epoch"] for row in found] == sorted({epoch for epoch, _, _ in groups})
+    for row in found:
         mine = [g for (epoch, _, _), g in groups.items() if epoch == row["epoch"]]
         assert row["groups"] == len(mine)
         assert row["signal_now"] == pytest.approx(np.mean([0 < sum(g) < len(g) for g in mine]))

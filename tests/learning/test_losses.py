@@ -10,24 +10,30 @@ import torch
 from rtl_core.learning.losses import LOSSES, policy_losses
 
 
-@pytest.mark.parametrize(("low", "high"), [(None, None), (0.95, 1.01)])
-@pytest.mark.parametrize(
-    ("name", "bounds"), [("importance_sampling", None), ("ppo", (0.8, 1.2)), ("cispo", (0.0, 4.0))]
-)
-def test_a_loss_follows_its_formula(name, bounds, low, high):
-    given = {} if bounds is None or low is None else {"clip_low_threshold": low, "clip_high_threshold": high}
+@pytest.mark.parametrize("bounds", ["default", "parameters", "per token"])
+@pytest.mark.parametrize("name", ["importance_sampling", "ppo", "cispo", "dro"])
+def test_a_loss_and_its_gradient_follow_the_formula(name, bounds):
     rng = np.random.default_rng(3)
-    logp, sampled, a = rng.normal(-2, 1, 50), rng.normal(-2, 1, 50), rng.normal(0, 1, 50)
-    ratio = np.exp(logp - sampled)
-    clipped = np.clip(ratio, *(tuple(given.values()) or bounds or (0, 0)))
+    logp, q, a = rng.normal(-2, 1, 50), rng.normal(-2, 1, 50), rng.normal(0, 1, 50)
+    ratio = np.exp(logp - q)
+    low, high = {"ppo": (0.8, 1.2), "cispo": (0.0, 4.0)}.get(name, (0, 0)) if bounds == "default" else (0.95, 1.01)
+    clipped = np.clip(ratio, low, high)
+    inside = ratio * a <= clipped * a
     by_hand = {
-        "importance_sampling": -ratio * a,
-        "ppo": -np.minimum(ratio * a, clipped * a),
-        "cispo": -clipped * logp * a,
+        "importance_sampling": (-ratio * a, -ratio * a),
+        "ppo": (-np.minimum(ratio * a, clipped * a), np.where(inside, -ratio * a, 0)),
+        "cispo": (-clipped * logp * a, -clipped * a),
+        "dro": (-(logp * a - 0.025 * (logp - q) ** 2), -(a - 0.05 * (logp - q))),
     }
-    inputs = {"logprobs": torch.from_numpy(sampled), "advantages": torch.from_numpy(a)}
-    found = LOSSES[name].function(torch.from_numpy(logp), inputs, {**LOSSES[name].parameters, **given})
-    np.testing.assert_allclose(found, by_hand[name])
+    given = {"clip_low_threshold": low, "clip_high_threshold": high}
+    inputs = {"logprobs": torch.from_numpy(q), "advantages": torch.from_numpy(a)}
+    inputs |= {key: torch.full((50,), value) for key, value in given.items()} if bounds == "per token" else {}
+    asked = torch.from_numpy(logp).requires_grad_()
+    parameters = {**LOSSES[name].parameters, **(given if bounds == "parameters" else {})}
+    found = LOSSES[name].function(asked, inputs, parameters)
+    found.sum().backward()
+    for mine, expected in zip((found.detach(), asked.grad), by_hand[name], strict=True):
+        np.testing.assert_allclose(mine, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", LOSSES)

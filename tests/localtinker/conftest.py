@@ -83,5 +83,11 @@ def client(tinker_service):
 
 
 @pytest.fixture
+def sampler(client):
+    """The student on the shared service."""
+    return client.create_sampling_client(base_model="student").result()
+
+
+@pytest.fixture
 def rest(tinker_service):
     return tinker.RestClient(base_url=tinker_service.base_url, api_key=tinker_service.api_key)

@@ -16,11 +16,6 @@ from rtl_core.localtinker.futures import FutureStore
 
 
 @pytest.fixture
-def sampler(client):
-    return client.create_sampling_client(base_model="student").result()
-
-
-@pytest.fixture
 def training(client):
     return client.create_lora_training_client("student", rank=2, seed=1).result()
 

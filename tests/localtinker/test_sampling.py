@@ -11,11 +11,6 @@ from rtl_core.localtinker.sampling import SamplingOptions, _truncate
 
 
 @pytest.fixture
-def sampler(client):
-    return client.create_sampling_client(base_model="student").result()
-
-
-@pytest.fixture
 def exact(deterministic_client):
     """A sampler whose tokens do not depend on the rest of the batch."""
     return deterministic_client.create_sampling_client(base_model="student").result()

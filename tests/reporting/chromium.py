@@ -5,13 +5,14 @@ import json
 import shutil
 import subprocess
 import tempfile
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
+
+from tests.waiting import wait_for
 
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions",
          "--disable-background-networking", "--disable-component-update", "--remote-debugging-port=0")  # fmt: skip
@@ -76,10 +77,8 @@ class Page:
 
     def wait(self, condition: str, patience_s: float = 300) -> None:
         """Wait until an expression is true."""
-        deadline = time.monotonic() + patience_s
-        while not self.js(f"(() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }})()"):
-            assert time.monotonic() < deadline, f"never true: {condition}"
-            time.sleep(0.02)
+        asked = f"(() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }})()"
+        wait_for(lambda: self.js(asked), condition, patience_s)
 
     def requests(self) -> list[str]:
         """All URLs that the page requested."""
@@ -104,11 +103,8 @@ def browser() -> Iterator[Page]:
         command = [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            port_file, deadline = Path(profile) / "DevToolsActivePort", time.monotonic() + 300
-            while not (port_file.exists() and port_file.read_text().count("\n")):
-                assert process.poll() is None, "Chromium ended at once"
-                assert time.monotonic() < deadline, "Chromium did not start within five minutes"
-                time.sleep(0.05)
+            port_file = Path(profile) / "DevToolsActivePort"
+            wait_for(lambda: port_file.exists() and port_file.read_text().count("\n"), "Chromium's start", 300, process)
             port = port_file.read_text().splitlines()[0]
             tabs = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list"))
             address = next(t["webSocketDebuggerUrl"] for t in tabs if t["type"] == "page")

@@ -69,7 +69,9 @@ def test_without_a_golden_answer_a_stub_is_written_from_the_interface(tmp_path):
         module="old", source=InterfaceSource.SPECIFICATION,
         ports=(Port(name="clk", direction="input"), Port(name="a", direction="input", width=3), Port(name="y", direction="output", width=3)),
     )  # fmt: skip
-    for files in stubs(problem(None, interface)).files.values():
+    found = stubs(problem(None, interface)).files
+    assert set(found) >= set(WITHOUT_DESIGN)
+    for files in found.values():
         assert compiles(files, tmp_path)
         assert "output [2:0] y" in files["rtl/old.v"]
 
