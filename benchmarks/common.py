@@ -10,10 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
+
+from rtl_core.errors import RtlDistillError
 
 ROOT = Path(__file__).resolve().parent.parent
 NUMBER = re.compile(r"[-+<>≤≥=·–.\d\s]*(\d|$)")
@@ -33,8 +36,10 @@ def options(doc: str | None, *, data: bool = False, overrides: bool = False, **o
     """An argument parser whose description is a module's docstring. `data` adds `--data`, `overrides` adds `--set`.
 
     Each of `others` is an option: `rounds=5`, or `rounds=(5, "help")`, is `--rounds` with 5 as the default. A list is an option with
-    several comma-separated values, False a switch, and a type an option without a default.
+    several comma-separated values (of several names, only these), False a switch, and a type an option without a default. An error of ours
+    that ends the program is then shown without a traceback.
     """
+    sys.excepthook = _show_error
     spec = sys.modules["__main__"].__spec__
     program = f"python -m {spec.name.removesuffix('.__main__')}" if spec else None
     parser = argparse.ArgumentParser(program, description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -51,14 +56,26 @@ def options(doc: str | None, *, data: bool = False, overrides: bool = False, **o
         elif isinstance(default, type):
             parser.add_argument(flag, type=default, help=what)
         else:
-            several = partial(_several, type(default[0])) if isinstance(default, list) else None
+            several = partial(_several, default) if isinstance(default, list) else None
             shown = ",".join(map(str, default)) if several else default
             parser.add_argument(flag, type=several or type(default), default=default, help=f"{what} ({shown})".lstrip())
     return parser
 
 
-def _several(kind: type, text: str) -> list[Any]:
-    return [kind(value) for value in text.split(",") if value]
+def _several(default: list[Any], text: str) -> list[Any]:
+    kind = type(default[0])
+    values = [kind(value) for value in text.split(",") if value]
+    unknown = [value for value in values if value not in default] if kind is str and len(default) > 1 else []
+    if unknown or not values:
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown) or 'nothing'} is none of {', '.join(map(str, default))}")
+    return values
+
+
+def _show_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not isinstance(error, RtlDistillError):
+        sys.__excepthook__(kind, error, trace)
+    else:
+        print(f"error: {error}", file=sys.stderr)
 
 
 def command(*words: object, sets: Iterable[str] = ()) -> list[str]:
@@ -98,6 +115,7 @@ def in_turns(ways: Mapping[str, Callable[[], Result]], rounds: int, settle_s: fl
 
 
 def write_jsonl(path: Path, rows: Iterable[object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 

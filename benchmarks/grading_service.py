@@ -41,9 +41,9 @@ from rtl_core.types.problem import Problem
 
 TOKEN = "benchmark"
 GROWTH = 1.10
-"""Largest growth of memory from the second fifth of the samples to the last."""
-ENOUGH = 50
-"""Memory is not judged by fewer samples."""
+"""Largest growth of memory from a tenth of the grades after the restart to the end."""
+ENOUGH = 1000
+"""Memory is not judged by fewer grades."""
 SETTINGS = load_config("demo", [override_of(["starter"])])
 
 
@@ -76,10 +76,19 @@ class Server:
                 return
         raise SystemExit("the server did not start")
 
+    def kill_and_restart(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.start()
+
     def metric(self, name: str) -> float:
         """A metric of /metrics, summed over its labels."""
         text = httpx.get(f"{self.address}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60).text
         return sum(float(line.split()[-1]) for line in text.splitlines() if line.split("{")[0].split()[0] == name)
+
+    @property
+    def memory_mb(self) -> float:
+        return self.metric("process_resident_memory_bytes") / 2**20
 
 
 class Load:
@@ -89,6 +98,9 @@ class Load:
         self.problems, self.clients, self.batch = problems, clients, batch
         self.outcomes: dict[int, str] = {}
         self.repeats: Counter[str] = Counter()
+        self.marks: list[tuple[int, Callable[[], None]]] = []
+        """What a client does, while the others go on, when this many answers are graded."""
+        self._lock = threading.Lock()
         headers = {"Authorization": f"Bearer {TOKEN}"}
         self._http = httpx.Client(base_url=server.address, headers=headers, timeout=httpx.Timeout(600))
 
@@ -117,6 +129,9 @@ class Load:
             time.sleep(float(response.headers["Retry-After"]))
         for verdict in response.raise_for_status().json()["verdicts"]:
             self.outcomes[int(verdict["sample"])] = verdict["outcome"]
+        with self._lock:
+            while self.marks and len(self.outcomes) >= self.marks[0][0]:
+                self.marks.pop(0)[1]()
 
 
 def throughput(load: Load, rounds: int, block: int, first: int) -> dict[str, list[float]]:
@@ -139,39 +154,6 @@ def throughput(load: Load, rounds: int, block: int, first: int) -> dict[str, lis
         return in_turns({name: partial(rate, way, count(first, block)) for name, way in ways.items()}, rounds)
 
 
-@contextlib.contextmanager
-def watched(server: Server, every_s: float) -> Iterator[list[tuple[float, float]]]:
-    """Sample (verdicts, bytes of resident memory) of the server while the block runs."""
-    samples: list[tuple[float, float]] = []
-    ended = threading.Event()
-
-    def look() -> None:
-        last = False
-        while not last:
-            last = ended.wait(every_s)
-            with contextlib.suppress(httpx.TransportError):  # the server was killed
-                samples.append(
-                    (server.metric("rtl_grader_graded_total"), server.metric("process_resident_memory_bytes"))
-                )
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield samples
-    finally:
-        ended.set()
-        thread.join()
-
-
-def kill_and_restart(server: Server, at: int) -> None:
-    """Kill the server when its file has `at` lines, and start it again."""
-    while sum(1 for _ in server.output.open("rb")) < at:
-        time.sleep(0.2)
-    server.process.kill()
-    server.process.wait()
-    server.start()
-
-
 def main() -> int:
     asked = options(__doc__, grades=10_000, clients=8, batch=4, rounds=5, block=120).parse_args()
     loaded = problems_of(SETTINGS)
@@ -187,13 +169,14 @@ def main() -> int:
         ratio = statistics.median(rates["service"]) / statistics.median(rates["in process"])
         print(f"service against the grader in this process: {ratio:.3f} (medians of {asked.rounds} rounds in turns)")
         before, load.outcomes = sum(1 for _ in output.open("rb")), {}
-        killer = threading.Thread(target=kill_and_restart, args=(server, before + asked.grades // 2))
-        killer.start()
+        memory, half = list[float](), asked.grades // 2
+        load.marks = [
+            (half, server.kill_and_restart),
+            (half + asked.grades // 10, lambda: memory.append(server.memory_mb)),
+        ]
         started = time.monotonic()
-        with watched(server, 2.0) as samples:
-            load.send(range(asked.grades))
-        killer.join()
-        seconds = time.monotonic() - started
+        load.send(range(asked.grades))
+        seconds, first, last = time.monotonic() - started, memory[0], server.memory_mb
         bad = _wrong(load, output, before, asked.grades)
         known = server.metric("rtl_grader_known_total")
         again = range(0, asked.grades, max(1, asked.grades // 100))
@@ -201,7 +184,9 @@ def main() -> int:
         known = server.metric("rtl_grader_known_total") - known
         bad += [] if known == len(again) else [f"{known:.0f} of {len(again)} repeated answers were known"]
         print(f"{asked.grades} grades from {asked.clients} clients in {seconds:.0f} s; retries: {dict(load.repeats)}")
-        bad += _memory(samples)
+        print(f"memory of the server soon after the restart, at the end, MiB: {first:.0f}, {last:.0f}")
+        if last > GROWTH * first and asked.grades >= ENOUGH:
+            bad.append(f"memory grew from {first:.0f} to {last:.0f} MiB")
         for complaint in bad:
             print(f"BAD: {complaint}")
         print("none lost, none twice" if not bad else f"{len(bad)} complaints")
@@ -224,18 +209,6 @@ def _wrong(load: Load, output: Path, before: int, grades: int) -> list[str]:
     found += [f"{key} is there {count} times" for key, count in keys.items() if count > 1]
     found += [f"{record['id']} has a broken seal" for record in records if changed_fields(record)]
     return found if len(keys) == grades else [*found, f"the file holds {len(keys)} of {grades}"]
-
-
-def _memory(samples: list[tuple[float, float]]) -> list[str]:
-    """Print the server's memory since the restart; return a complaint if it grew."""
-    start = max((at for at in range(1, len(samples)) if samples[at][0] < samples[at - 1][0]), default=0)
-    after = [size / 2**20 for _, size in samples[start:]]
-    fifth = max(1, len(after) // 5)
-    first, last = statistics.mean(after[fifth : 2 * fifth] or after), statistics.mean(after[-fifth:])
-    print(
-        f"memory after the restart, MiB: {first:.0f} in the second fifth, {last:.0f} in the last, peak {max(after):.0f}"
-    )
-    return [f"memory grew from {first:.0f} to {last:.0f} MiB"] if last > GROWTH * first and len(after) >= ENOUGH else []
 
 
 if __name__ == "__main__":

@@ -11,15 +11,15 @@ whether the harness gets as far as judging it.
 import re
 from collections import Counter
 from collections.abc import Container, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from enum import StrEnum
 from pathlib import Path
 
-from benchmarks.agreement import agreement
-from benchmarks.answers import answer_to
+from benchmarks.answers import answer_to, grade_all
 from benchmarks.common import options, show
 from rtl_core.grading.evidence import HARNESS_FAILED
 from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.types.verdict import Outcome, Stage, Verdict
@@ -79,14 +79,18 @@ def rows_of(
     """Grade a file's problems, or only those in `only`; without it also list the problems left out and the broken lines."""
     found = read_cvdp(path)
     problems = [problem for problem in found.problems if only is None or problem.id in only]
+    verdicts: dict[str, list[Verdict]] = {}
+    for name, executor in executors.items():
+        with closing(Grader(executor, limits=limits)) as grader:
+            verdicts[name] = grade_all(grader, [(problem, answer_to(problem, goldens)) for problem in problems])
     rows: list[Row] = []
-    for pair in agreement([(p, "", answer_to(p, goldens).files) for p in problems], executors, limits):
+    for problem, *each in zip(problems, *verdicts.values(), strict=True):
         cells = {
             f"{name}, Icarus {v.tools.get('iverilog', 'none')}": (kind(v), f"{v.outcome.value}, {v.tests_passed} of {v.tests_total}")
-            for name, v in pair.verdicts.items()
+            for name, v in zip(verdicts, each, strict=True)
         }  # fmt: skip
-        stopped = [v for v in pair.verdicts.values() if kind(v) not in RUNS]
-        rows.append((pair.problem.id, pair.problem.category, cells, _word(stopped[0]) if stopped else ""))
+        stopped = [v for v in each if kind(v) not in RUNS]
+        rows.append((problem.id, problem.category, cells, _word(stopped[0]) if stopped else ""))
     if only is not None:
         return rows
     rows += [(left.id, "", {}, f"left out: {left.reason}") for left in found.left_out]
@@ -107,6 +111,8 @@ def main() -> None:
         executors = {name: stack.enter_context(make_executor(name)) for name in arguments.executors}
         files = arguments.problems
         rows = [row for path in files for row in rows_of(path, executors, limits, arguments.goldens, only)]
+    if not rows:
+        parser.error(f"no problem is called {', '.join(arguments.only)}")
     graders = list(dict.fromkeys(name for _, _, found, _ in rows for name in found))
     counts = {name: Counter(found[name][0] for _, _, found, _ in rows if name in found) for name in graders}
     title = ", ".join(path.name for path in files)

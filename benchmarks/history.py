@@ -12,7 +12,6 @@ sample); drawing a page in the browser (tests/view measures that in Chromium), a
 
 import contextlib
 import os
-import shutil
 import statistics
 import subprocess
 import time
@@ -211,6 +210,8 @@ def main() -> None:
     parser = options(__doc__, rollouts=1_000_000, folder=Path("/tmp/bench-history"), keep=keep, steps=steps)
     parser.add_argument("parts", nargs="*", metavar="PART", help="store, queries, pages (default: all)")
     given = parser.parse_args()
+    if unknown := {*given.parts} - {"store", "queries", "pages"}:
+        parser.error(f"{', '.join(unknown)} is none of store, queries, pages")
     given.folder.mkdir(parents=True, exist_ok=True)
     parts: dict[str, Callable[[], Iterator[Row]]] = {
         "store": lambda: store(given.folder, given.steps),
@@ -220,7 +221,10 @@ def main() -> None:
     rows = (row for part in given.parts or parts for row in parts[part]())
     show(None, ("what", "measured", "target"), rows)
     if not given.keep:
-        shutil.rmtree(given.folder)
+        for path in (*given.folder.glob("made-up-*"), *given.folder.glob("store.duckdb*")):
+            path.unlink()
+        with contextlib.suppress(OSError):  # other files are in it, which are not ours
+            given.folder.rmdir()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ submitted files. Wrong are: a pass, an infrastructure error, a trace, text of th
 call that took longer than its limit.
 """
 
+import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -15,13 +16,12 @@ from textwrap import indent
 
 from benchmarks.answers import grader_on
 from benchmarks.common import marked, options, show
-from benchmarks.episodes import script
 from benchmarks.redteam.attack import COUNTER
 from benchmarks.redteam.grading import LIMITS
 from benchmarks.redteam.problems import find
 from benchmarks.redteam.tables import read
 from rtl_core.config.episode import Bounds
-from rtl_core.episodes.episode import Episode
+from rtl_core.episodes.episode import Episode, Script
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.grader import Grader
@@ -96,7 +96,7 @@ def play(abuse: Abuse, problem: Problem, executor: Executor, grader: Grader) -> 
     calls.append(("submit", {}))
     episode = Episode(problem, executor, BOUNDS.model_copy(update={"turns": len(calls)}))
     started = time.monotonic()
-    answer = episode.play(script(calls))
+    answer = episode.play(Script([(tool, json.dumps(arguments)) for tool, arguments in calls]))
     spent = time.monotonic() - started
     results = [result for turn in episode.turns for result in turn.results]
     told = "\n".join(result.text for result in results)
@@ -126,6 +126,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", default=[""], help="parts of names")
     arguments = parser.parse_args(argv)
     name, chosen = arguments.executor, [a for a in ABUSES if any(part in a.name for part in arguments.only)]
+    if not chosen:
+        parser.error(f"no abuse is called {', '.join(arguments.only)}; there are {', '.join(a.name for a in ABUSES)}")
     with make_executor(name) as executor, grader_on(name, limits=LIMITS) as grader:
         found = [(abuse.name, play(abuse, problem(), executor, grader)) for abuse in chosen]
     rows = [(abuse, "; ".join(faults) or "contained, not paid") for abuse, faults in found]
