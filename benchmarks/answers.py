@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -14,29 +13,11 @@ from rtl_core.grading.grader import Grader
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Outcome, Verdict
-from rtl_core.validation.mutants import mutants
-from rtl_core.validation.stubs import stubs
+from rtl_core.types.verdict import Verdict
 
 
 def golden(problem: Problem) -> Answer:
     return Answer(files=problem.golden or {})
-
-
-def right_and_wrong(problem: Problem) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield (kind, files): the golden answer, a mutant, an extra port, a renamed port, a syntax error, a constant."""
-    files = problem.golden or {}
-    yield "golden", files
-    if problem.interface:
-        for mutant in mutants(files, problem.interface.module, 1, 0):
-            yield "mutant", mutant.files
-    yield "port more", {p: re.sub(r"\binput\b", "input one_more, input", text, count=1) for p, text in files.items()}
-    if problem.interface:
-        port = problem.interface.ports[0].name
-        yield "port renamed", {p: re.sub(rf"\b{re.escape(port)}\b", f"{port}_x", text) for p, text in files.items()}
-    yield "broken", {path: text.replace(";", "", 1) for path, text in files.items()}
-    if constant := stubs(problem).files.get("zeros"):
-        yield "constant", constant
 
 
 def answer_to(problem: Problem, goldens: Path | None) -> Answer:
@@ -60,8 +41,3 @@ def grade_all(grader: Grader, jobs: Iterable[tuple[Problem, Answer]], workers: i
     """Grade `workers` answers at a time (by default one a core); the verdicts come in order."""
     with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
         return list(pool.map(lambda job: grader.grade(*job), jobs))
-
-
-def summary(verdict: Verdict) -> tuple[Outcome, int, int]:
-    """The part of a verdict in which two must be equal to agree."""
-    return verdict.outcome, verdict.tests_passed, verdict.tests_total

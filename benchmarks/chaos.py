@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.common import command, marked, options, write_jsonl
-from benchmarks.soak.engine import Engine
+from benchmarks.engine import Engine
 from rtl_core.grading.executors.docker import is_gone
 from rtl_core.problems.starter import starter_problems
 from rtl_core.synthesis.variants import record_of
@@ -147,7 +147,8 @@ def is_owned(folder: Path) -> bool:
 def main() -> int:
     kill_every = (60, "answers graded between kills, on average")
     restarts = (4, "restarts of the engine")
-    parser = options(__doc__, executor="docker", grades=500, kill_every=kill_every, restarts=restarts, seed=5)
+    parser = options(__doc__, grades=500, kill_every=kill_every, restarts=restarts, seed=5)
+    parser.add_argument("--executor", choices=("bubblewrap", "docker"), default="docker")
     given = vars(parser.parse_args())
     executor = given.pop("executor")
     began = time.monotonic()

@@ -2,14 +2,12 @@
 
     python -m benchmarks.soak                        # 200 steps, 30 faults; under an hour on two idle cores
     python -m benchmarks.soak --steps 10 --faults 4  # minutes
-    python -m benchmarks.soak --postgres             # the server on Postgres, which crashes as well
-    python -m benchmarks.soak --docker               # grading in containers, whose engine is killed as well
 
 Everything is real: Prefect server, work pool and worker, the embedded Tinker service in its deterministic mode, simulators and DuckDB.
 Faults (faults.py) and the steps at which they are injected are drawn with `--seed`.
 
 In the end both runs must be equal: the same rollouts, verdicts, rewards, teacher scores, advantages, steps and evaluations,
-each once, and the same final weights and optimizer states to the bit. No process and no container may be left. Exits with 1 otherwise.
+each once, and the same final weights and optimizer states to the bit. No process may be left. Exits with 1 otherwise.
 """
 
 import argparse
@@ -32,9 +30,7 @@ import httpx
 
 from benchmarks.common import EVERY_STEP_WITH_TEACHER, ROOT, command, options
 from benchmarks.rehearsal.findings import last_saved
-from benchmarks.soak.engine import Engine
 from benchmarks.soak.faults import Faults
-from benchmarks.soak.postgres import Postgres
 from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
 from rtl_distill.operations.local import LocalDeployment, down, up
@@ -60,7 +56,7 @@ FACTS = {
 }
 
 
-def overrides(run: str, steps: int, docker: bool) -> list[str]:
+def overrides(run: str, steps: int) -> list[str]:
     """The demo with the smallest possible steps: two problems with two rollouts each. Each run has its own history, so no verdicts are shared."""
     return [
         *EVERY_STEP_WITH_TEACHER,
@@ -77,15 +73,14 @@ def overrides(run: str, steps: int, docker: bool) -> list[str]:
         "sampling.seeded=true",
         "tinker.local_deterministic=true",
         "tinker.local_threads=1",
-        *(["grading.executor=docker"] if docker else []),
     ]
 
 
 class Soak:
     """The deployment and its two runs."""
 
-    def __init__(self, place: LocalDeployment, steps: int, docker: bool) -> None:
-        self.place, self.steps, self.docker = place, steps, docker
+    def __init__(self, place: LocalDeployment, steps: int) -> None:
+        self.place, self.steps = place, steps
         self._http = httpx.Client(base_url=place.api, timeout=60, transport=httpx.HTTPTransport(retries=3))
         self._began = time.monotonic()
 
@@ -124,7 +119,7 @@ class Soak:
         """Start a run, inject faults until it has finished, and return its duration in seconds. Where the run dies, the flow `resume`, which is
         called more often than its schedule says, starts it again."""
         began = last = told = swept = time.monotonic()
-        settings = overrides(run, self.steps, self.docker)
+        settings = overrides(run, self.steps)
         parameters = {"config": "demo", "overrides": settings, "options": {"run_name": run}}
         if not self.start("train/nightly", f"soak/{run}", parameters, attempts=20):
             raise SystemExit("the server does not accept runs")
@@ -155,7 +150,7 @@ class Soak:
 def undisturbed(test: Soak, stack: ExitStack) -> subprocess.Popen[bytes]:
     """Start the run without faults as a plain command with its own temporary server. It ends when the stack unwinds."""
     home = test.place.home
-    settings = [*overrides("calm", test.steps, test.docker), "run.name=calm"]
+    settings = [*overrides("calm", test.steps), "run.name=calm"]
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
     environment |= {"PREFECT_HOME": str(home / "calm-prefect"), "DO_NOT_TRACK": "1"}
     log = stack.enter_context((home / "calm.log").open("wb"))
@@ -170,23 +165,17 @@ def undisturbed(test: Soak, stack: ExitStack) -> subprocess.Popen[bytes]:
 def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
     """Make both runs and compare them. Returns the differences, in words."""
     with ExitStack() as stack:
-        postgres = stack.enter_context(Postgres()) if arguments.postgres else None
-        engine = stack.enter_context(Engine(home / "docker")) if arguments.docker else None
-        if engine is not None:
-            os.environ["DOCKER_HOST"] = engine.host
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        url = postgres.url if postgres else None
-        place = LocalDeployment(home=home, folder=home / "deployment", port=port, database=url)
+        place = LocalDeployment(home=home, folder=home / "deployment", port=port)
         os.environ["PREFECT_API_URL"] = place.api
-        test = Soak(place, arguments.steps, arguments.docker)
+        test = Soak(place, arguments.steps)
         test.up()
         try:
             calm = undisturbed(test, stack)
             chance = random.Random(arguments.seed)
             at = chance.sample(range(1, arguments.steps), min(arguments.faults, arguments.steps - 1))
-            crashing = {name: one for name, one in (("database", postgres), ("engine", engine)) if one}
-            faults = Faults(place, chance, at, crashing, up_again=test.up, tell=test.tell)
+            faults = Faults(place, chance, at, up_again=test.up, tell=test.tell)
             storm = test.finish("storm", faults)
             total = sum(faults.injected.values())
             test.tell(f"calm: {test.trained('calm')} of {test.steps} steps")
@@ -205,8 +194,6 @@ def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
             left = down(place, test.tell)
         if left:
             found.append(f"processes had to be ended by force: {left}")
-        if engine is not None and (containers := engine.containers()):
-            found.append(f"containers are left: {containers}")
     return found
 
 
@@ -248,12 +235,9 @@ def final_weights(history: History, home: Path, run: str) -> dict[str, str]:
 
 
 def main() -> int:
-    parser = options(
-        __doc__, steps=200, faults=30, seed=(0, "of the faults"),
-        postgres=(False, "run Prefect's server on its own Postgres"), docker=(False, "grade in containers of a separate Docker engine"),
-    )  # fmt: skip
+    parser = options(__doc__, steps=200, faults=30, seed=(0, "of the faults"))
     arguments = parser.parse_args()
-    if arguments.steps % STEPS_AN_EPOCH:
+    if arguments.steps < STEPS_AN_EPOCH or arguments.steps % STEPS_AN_EPOCH:
         parser.error(f"--steps must be a multiple of {STEPS_AN_EPOCH}")
     # Both signals end the deployment, even if a shell started this in the background, where Ctrl-C is ignored.
     for number in (signal.SIGTERM, signal.SIGINT):

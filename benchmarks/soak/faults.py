@@ -11,13 +11,11 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import psutil
 
 from benchmarks.common import marked
-from benchmarks.soak.engine import Engine
-from benchmarks.soak.postgres import Postgres
 from rtl_core.run.lock import read_holder
 from rtl_distill.operations.local import MARK, LocalDeployment
 
@@ -34,15 +32,13 @@ class Faults:
         place: LocalDeployment,
         rng: random.Random,
         at: list[int],
-        crashing: Mapping[str, Postgres | Engine],
         *,
         up_again: Callable[[], None],
         tell: Callable[[str], None],
     ) -> None:
-        """`at`: the steps after which faults are due; `crashing`: other programs that can crash, by name."""
+        """`at`: the steps after which faults are due."""
         self._place, self._random, self._up_again, self._tell = place, rng, up_again, tell
-        self._crashing, kinds = crashing, [*KINDS, *crashing]
-        drawn = [kinds[i % len(kinds)] for i in range(len(at))]
+        drawn = [KINDS[i % len(KINDS)] for i in range(len(at))]
         rng.shuffle(drawn)
         self.waiting = list(zip(sorted(at), drawn, strict=True))
         self.injected: Counter[str] = Counter()
@@ -65,9 +61,6 @@ class Faults:
         """Return what was done, or None if there is no target."""
         if kind == "machine":
             return self._power_cut()
-        if (crashing := self._crashing.get(kind)) is not None:
-            crashing.crash()
-            return "crashed and was started again"
         target = self._random.choice(("server", "tinker")) if kind == "network" else kind
         victims = self._victims(target, run)
         if not victims:

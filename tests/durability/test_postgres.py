@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.soak.postgres import Postgres
 from tests.durability.conftest import deployment
+from tests.durability.postgres import Postgres
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from benchmarks import hanging
 from benchmarks.answers import golden
-from benchmarks.hanging import changed
 from benchmarks.redteam.problems import own
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
@@ -20,7 +18,11 @@ from rtl_core.types.verdict import Outcome
 LIMITS = Limits(wall_s=600, cpu_s=600, cpu_floor_s=0.5)
 """Without a budget, hanging answers would take ten minutes under these."""
 HANGING = {
-    **hanging.HANGING,
+    "always without delay": ("", "reg hang = 0; always begin if (hang === 1'bz) #1; hang = ~hang; end"),
+    "loop of zero delays": ("", "reg hang = 0; always @(hang) hang <= ~hang; initial #0 hang = 1;"),
+    "forever with #1": ("`timescale 1fs/1fs\n", "reg hang = 0; initial forever #1 hang = ~hang;"),
+    "huge loop in initial": ("", "integer hang; initial for (hang = 0; hang < 2000000000; hang = hang + 1) ;"),
+    "sleeping": ('`ifdef __ICARUS__\n`include "/dev/ptmx"\n`endif\n', ""),
     "loop in elaboration": (
         "",
         "function automatic integer f(input integer n); begin f = 0; while (n > 0) f = f + 1; end endfunction\n"
@@ -28,6 +30,13 @@ HANGING = {
     ),
     "huge generate loop": ("", "genvar g; for (g = 0; g < 900000; g = g + 1) begin : many wire [7:0] w = g; end"),
 }
+"""Text before the design, and text inside its first module."""
+
+
+def changed(problem, before, inside):
+    """The golden answer with text before it and more text inside its first module."""
+    (path, text), *others = problem.golden.items()
+    return Answer(files={path: before + text.replace("endmodule", inside + "\nendmodule", 1), **dict(others)})
 
 
 @pytest.fixture(scope="module", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])

@@ -2,13 +2,13 @@
 
 import contextlib
 import io
+import re
 import uuid
 
 import docker
 import pytest
 
-from benchmarks.agreement import agreement
-from benchmarks.answers import right_and_wrong
+from benchmarks.answers import grade_all
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
@@ -19,6 +19,8 @@ from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.answer import Answer
+from rtl_core.validation.mutants import mutants
+from rtl_core.validation.stubs import stubs
 
 
 def test_packages_of_the_image_are_recognised():
@@ -115,6 +117,22 @@ def test_system_calls_that_no_harness_needs_are_refused():
     assert done.steps[0].output == "the end\n"
 
 
+def right_and_wrong(problem):
+    """Yield (kind, files): the golden answer, a mutant, an extra port, a renamed port, a syntax error, a constant."""
+    files = problem.golden or {}
+    yield "golden", files
+    if problem.interface:
+        for mutant in mutants(files, problem.interface.module, 1, 0):
+            yield "mutant", mutant.files
+    yield "port more", {p: re.sub(r"\binput\b", "input one_more, input", text, count=1) for p, text in files.items()}
+    if problem.interface:
+        port = problem.interface.ports[0].name
+        yield "port renamed", {p: re.sub(rf"\b{re.escape(port)}\b", f"{port}_x", text) for p, text in files.items()}
+    yield "broken", {path: text.replace(";", "", 1) for path, text in files.items()}
+    if constant := stubs(problem).files.get("zeros"):
+        yield "constant", constant
+
+
 @pytest.mark.docker
 def test_executors_with_the_same_tools_agree_on_right_and_wrong_answers(installed, examples):
     problems = [*starter_problems("heldout", 9, 3), *examples.values()]
@@ -123,8 +141,13 @@ def test_executors_with_the_same_tools_agree_on_right_and_wrong_answers(installe
         tools = [{name: version for name, version in e.tools().items() if name != "toolchain"} for e in (one, other)]
         assert tools[0] == {name: version for name, version in tools[1].items() if name != "image"}
         assert one.tools()["toolchain"] == other.tools()["image"]
-        found = agreement(pairs, {"bubblewrap": one, "docker": other}, Limits(wall_s=30, cpu_s=10))
-    assert [(p.problem.id, p.kind, {n: v.outcome for n, v in p.verdicts.items()}) for p in found if not p.agreed] == []
-    assert {"passed", "tests_failed", "compile_failed", "interface_mismatch"} <= {
-        p.verdicts["docker"].outcome.value for p in found
-    }
+        found = []
+        for executor in (one, other):
+            with contextlib.closing(Grader(executor, limits=Limits(wall_s=30, cpu_s=10))) as grader:
+                verdicts = grade_all(grader, [(problem, Answer(files=files)) for problem, _, files in pairs])
+                found.append([(v.outcome.value, v.tests_passed, v.tests_total) for v in verdicts])
+    different = [(p.id, kind, *each) for (p, kind, _), *each in zip(pairs, *found, strict=True) if each[0] != each[1]]
+    assert different == []
+    outcomes = {outcome for outcome, *_ in found[1]}
+    assert {"passed", "tests_failed", "compile_failed", "interface_mismatch"} <= outcomes
+    assert "infrastructure_error" not in outcomes

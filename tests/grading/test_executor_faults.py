@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.chaos import chaos
-from benchmarks.soak.engine import Engine
+from benchmarks.engine import Engine
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors import make_executor, wire
 from rtl_core.grading.executors.base import ExecutorDiedError, Job, Step

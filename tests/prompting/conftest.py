@@ -7,6 +7,6 @@ import pytest
 
 @pytest.fixture(scope="session")
 def tokenizers(data):
-    from benchmarks.chat_templates import tokenizer_of
+    from tests.prompting.chat_templates import tokenizer_of
 
     return cache(lambda model: tokenizer_of(model, data / "chat-templates"))

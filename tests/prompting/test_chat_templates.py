@@ -1,23 +1,20 @@
-"""Ten published chat templates: the prompt's opening, the end of a turn, and answers behind any thoughts.
-
-`python -m benchmarks.chat_templates` prints the results as a table.
-"""
+"""Ten published chat templates: the prompt's opening, the end of a turn, and answers behind any thoughts."""
 
 import copy
 import re
 
 import pytest
 
-from benchmarks.chat_templates import BLOCK, DRAFT, FIRST, MODELS, cases, main
 from rtl_core.backend.base import check_same_tokens
 from rtl_core.errors import ConfigError, PolicyError, RtlDistillError
 from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.budget import build_prompt
-from rtl_core.prompting.chat import Chat, decoded
+from rtl_core.prompting.chat import Chat, answer_text, decoded
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.prompting.hints import after_verdict, hinted
 from rtl_core.types.verdict import Outcome
 from tests.nouns import a_verdict
+from tests.prompting.chat_templates import BLOCK, DRAFT, FIRST, MODELS, cases
 
 SETTINGS = [(model, thinking) for model in MODELS for thinking, ending in model.prompts.items() if ending is not None]
 IDS = [f"{model.file}-{thinking}" for model, thinking in SETTINGS]
@@ -147,7 +144,15 @@ def test_a_refusing_and_a_missing_template_are_reported(tokenizers):
         Chat(other)
 
 
-def test_answers_are_extracted_correctly(data, capsys, monkeypatch):
-    """Each case of each template and setting is a cell of the table."""
-    monkeypatch.setenv("RTL_DISTILL_DATA", str(data))
-    assert main() == 0, capsys.readouterr().out
+@all_settings
+def test_answers_are_extracted_correctly(tokenizers, model, thinking):
+    """From a completion to tokens as they are sampled, to the rollout's text, to files."""
+    chat = Chat(tokenizers(model), thinking=thinking)
+    opening = chat.opening(chat.encode(ASKED))
+    for case in cases(chat, opening):
+        end = [chat.stop[0]] if case.ended else []
+        tokens_T = [*chat.tokenizer.encode(case.completion, add_special_tokens=False), *end]
+        text, ended = answer_text(chat.tokenizer, tokens_T, chat.stop)
+        answer = extract_answer(opening + text, list(case.files) or ["rtl/first.sv"])
+        assert (ended, answer.files) == (case.ended, case.files), (case.completion, answer.error)
+        assert case.files or "ends within its thoughts" in answer.error

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from benchmarks.chat_templates import MODELS
 from rtl_core.errors import ConfigError
 from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat, decoded
+from tests.prompting.chat_templates import MODELS
 
 SETTINGS = [(model, thinking) for model in MODELS for thinking, ending in model.prompts.items() if ending is not None]
 CANNOT = "cannot write tool calls"

@@ -33,11 +33,6 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
         if save.wait() != 0:
             raise InfrastructureError(f"the image {IMAGE} cannot be copied", "deployments/sim/build.sh")
 
-    def crash(self) -> None:
-        """Kill the engine with SIGKILL and start it again."""
-        with self.down():
-            pass
-
     @contextlib.contextmanager
     def down(self, how: signal.Signals = signal.SIGKILL) -> Iterator[None]:
         """End the engine with this signal; start it again when the block ends."""
