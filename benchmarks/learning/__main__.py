@@ -3,7 +3,7 @@
     python -m benchmarks.learning [--jobs N] [--only NAME ...] [--seeds 0 1 2]
     python -m benchmarks.learning --list          # the settings, and which of their cells are in the ledger
     python -m benchmarks.learning --print-only    # the report of what is there
-    python -m benchmarks.learning --check         # run two cells again and compare them with their lines
+    python -m benchmarks.learning --only hard-rl --seeds 0 --ledger again.jsonl --report again.md     # run a cell again
 
 A cell is a whole training run on the embedded models, graded by the cocotb harnesses and evaluated on the `test` split. It adds one line to the
 ledger, a tracked file, and is not repeated; the command resumes where it stopped.
@@ -19,17 +19,16 @@ from rich.console import Console
 from benchmarks.common import options
 from benchmarks.learning.ledger import LEDGER, Ledger
 from benchmarks.learning.report import REPORT, markdown
-from benchmarks.learning.running import CHECKED, CORES_PER_RUN, Matrix, check
+from benchmarks.learning.running import Matrix
 from benchmarks.learning.settings import SETTINGS
 
 
 def parsed() -> argparse.Namespace:
-    jobs = max(1, len(os.sched_getaffinity(0)) // CORES_PER_RUN)
+    jobs = max(1, len(os.sched_getaffinity(0)) // 2)
     parser = options(
-        __doc__, overrides=True, jobs=(jobs, "concurrent runs, at most two cores each"), directory=(Path("build/learning"), "for the runs"),
+        __doc__, overrides=True, jobs=(jobs, "concurrent runs; each uses two cores"), directory=(Path("build/learning"), "for the runs"),
         ledger=(LEDGER, "the ledger to read and to extend"), report=(REPORT, "where to write the report"),
         list=(False, "list the settings and exit"), print_only=(False, "write and print the report, run nothing"),
-        check=(False, "run two cells again; exit with 1 if one differs"),
     )  # fmt: skip
     parser.add_argument("--only", nargs="*", choices=SETTINGS, metavar="NAME", help="settings (all)")
     parser.add_argument("--seeds", type=int, nargs="*", help="seeds (each setting's own)")
@@ -57,13 +56,10 @@ def main() -> None:
 
     def write() -> str:
         text = markdown(ledger)
+        arguments.report.parent.mkdir(parents=True, exist_ok=True)
         arguments.report.write_text(text, encoding="utf-8")
         return text
 
-    if arguments.check:
-        seeds = arguments.seeds or [0]
-        cells = [(name, seed) for name in arguments.only for seed in seeds] if arguments.only else CHECKED
-        raise SystemExit(0 if check(ledger, arguments.directory / "check", cells, arguments.jobs, tell) else 1)
     if not arguments.print_only:
         matrix.run(arguments.jobs, write, tell)
     if not ledger.tiers:

@@ -107,6 +107,7 @@ class Ledger:
     def add(self, line: TierLine | Cell) -> None:
         """Append a line and sync it to the disk."""
         kind = "tier" if isinstance(line, TierLine) else "cell"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"kind": kind, **asdict(line)}, separators=(",", ":")) + "\n")
             file.flush()

@@ -1,10 +1,9 @@
-"""Run cells, for the first time or to check the ledger. What a tier's cells share is made once; then runs are made side by side on separate cores."""
+"""Run the cells that the ledger lacks, some at a time. A tier's first cell also evaluates the teacher, for the tier's line."""
 
 import hashlib
 import json
 import os
 import platform
-import queue
 import shutil
 import subprocess
 import sys
@@ -12,14 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.figures import rate_of
 from benchmarks.learning.ledger import Cell, Counts, Ledger, Ran, Step, TierLine
 from benchmarks.learning.settings import SETTINGS, STEPS, TIERS, Setting, TierName, config_of
 from rtl_core import pretrained
@@ -28,11 +25,8 @@ from rtl_core.cost.tokens import Tokens, load_prices, total_dollars, unpriced
 from rtl_core.history.store import History
 from rtl_core.pretrained.fetch import fetch_model
 from rtl_core.reporting.evaluations import view_of
+from rtl_core.run.lock import is_held, lock_path
 
-CORES_PER_RUN = 2
-ATTEMPTS = 2
-CHECKED = (("hard-rl", 0), ("hard-warm-88", 0))
-"""The cells that `--check` runs by default: RL alone, and RL after supervised steps."""
 Tell = Callable[[str], None]
 _PROBLEMS_SQL = "SELECT problem_id FROM run_problems WHERE run = $run AND split = 'heldout' ORDER BY problem_id"
 _STEPS_SQL = "SELECT step, name, value FROM step_metrics WHERE run = $run"
@@ -76,118 +70,80 @@ class Matrix:
 
     def run(self, jobs: int, after: Callable[[], object], tell: Tell) -> None:
         """Run every missing cell, `jobs` at a time; `after` is called after each."""
-        self.measure(self.missing(), jobs, lambda cell: self._keep(cell, after, tell), tell)
-
-    def measure(
-        self, cells: Sequence[tuple[Setting, int]], jobs: int, take: Callable[[Cell], None], tell: Tell
-    ) -> None:
-        """Run these cells, whether or not the ledger has them, and pass each result to `take`."""
-        for tier in sorted({setting.tier for setting, _ in cells}):
-            self._prepare(tier, sorted({seed for s, seed in cells if s.tier == tier}), tell)
+        cells = self.missing()
+        for model in {TIERS[setting.tier].student for setting, _ in cells} & {*pretrained.MODELS}:
+            fetch_model(model, tell)
         tell(f"{len(cells)} cells to run, {jobs} at a time")
-        free: queue.SimpleQueue[set[int]] = queue.SimpleQueue()
-        for cores in shares(jobs):
-            free.put(cores)
 
         def one(place: tuple[Setting, int]) -> None:
             setting, seed = place
-            cores = free.get()
             try:
-                cell = self._train(setting, seed, cores)
+                cell = self._train(setting, seed)
             except (RuntimeError, LookupError) as error:
                 self.failed.append(f"{setting.name}-{seed}")
                 tell(f"{setting.name}-{seed} failed: {error}")
-                return
-            finally:
-                free.put(cores)
-            take(cell)
+            else:
+                with self._lock:
+                    self.ledger.add(cell)
+                    after()
+                if not any(other.after == setting.name for other in SETTINGS.values()):
+                    shutil.rmtree(self.folder / f"{setting.name}-{seed}")  # tens of megabytes that nobody needs now
+                tell(f"{setting.name}-{seed}: {in_words(cell, self.ledger)}")
 
         with ThreadPoolExecutor(jobs) as pool:
             list(pool.map(one, cells))
 
-    def _keep(self, cell: Cell, after: Callable[[], object], tell: Tell) -> None:
-        with self._lock:
-            self.ledger.add(cell)
-            after()
-        tell(f"{cell.setting}-{cell.seed}: {in_words(cell, self.ledger)}")
-
-    def _prepare(self, tier: TierName, seeds: Sequence[int], tell: Tell) -> None:
-        """Validate the problems of each seed that is not prepared yet; evaluate teacher and untrained student if the ledger lacks them."""
-        shared = Setting("", tier, "", TIERS[tier].overrides, base=TIERS[tier].base)
-        recipe = recipe_of(shared, self.extra)
-        # Evaluations are found by the run's name, so the name depends on the models.
-        shared = replace(shared, name=f"shared-{tier}-{recipe}")
-        line = self.ledger.tiers.get(tier)
-        known = line is not None and line.recipe == recipe
-        base = self._base(tier)
-        marks = {seed: base.with_suffix(f".{recipe}-{seed}") for seed in seeds}
-        lacking = [seed for seed, mark in marks.items() if not mark.exists()]
-        if known and not lacking:
-            return
-        if TIERS[tier].student in pretrained.MODELS:
-            fetch_model(TIERS[tier].student, tell)
-        start = time.monotonic()
-        threads = f"tinker.local_threads={max(1, len(os.sched_getaffinity(0)) // 2)}"
-        extra = (*self.extra, f'run.history="{base}"', threads)
-        configs = [config_of(shared, seed, self.folder, extra) for seed in lacking or seeds]
-        paths = [str(self._write(config)) for config in configs]
-        arguments = ["-m", "benchmarks.learning.prepare", *(["--validate-only"] if known else []), *paths]
-        self._process(f"prepare-{tier}", arguments, os.sched_getaffinity(0))
-        if not known:
-            history, run = History(base, read_only=True), configs[0].run.name
-            problems = problems_of(history, run)
-            before = counts_of(history, run, "student", problems, step=0)
-            taught = TIERS[tier].teacher is not None
-            teacher = counts_of(history, run, "teacher", problems, step=0) if taught else None
-            samples = configs[0].evaluation.samples
-            ran = ran_here((time.monotonic() - start) / 60)
-            with self._lock:
-                self.ledger.add(TierLine(tier, recipe, problems, samples, before, teacher, ran))
-        for mark in marks.values():
-            mark.touch()
-        tell(f"{tier} tier: prepared in {time.monotonic() - start:.0f} s")
-
-    def _base(self, tier: TierName) -> Path:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return self.folder / f"shared-{tier}.duckdb"
-
-    def _train(self, setting: Setting, seed: int, cores: set[int]) -> Cell:
+    def _train(self, setting: Setting, seed: int) -> Cell:
         """Run a cell, or resume it."""
-        start_from: tuple[str, ...] = ()
+        more = [*self.extra]
         if setting.after:
-            start_from = (f'tinker.start_from="{self._weights(SETTINGS[setting.after], seed, cores)}"',)
-        config = config_of(setting, seed, self.folder, (*self.extra, *start_from))
-        threads = f"tinker.local_threads={min(config.tinker.local_threads, len(cores))}"
-        config = config_of(setting, seed, self.folder, (*self.extra, *start_from, threads))
-        history = config.run.history
+            more.append(f'tinker.start_from="{self._weights(SETTINGS[setting.after], seed)}"')
+        lacks_tier = self._lacks(setting.tier)
+        if lacks_tier and TIERS[setting.tier].teacher is not None:
+            more.append("evaluation.teacher=true")
+        config = config_of(setting, seed, self.folder, tuple(more))
+        name, history = config.run.name, config.run.history
         recipe, made_of = recipe_of(setting, self.extra), history.with_name("recipe")
-        with self._at_work.setdefault(config.run.name, threading.Lock()):
+        with self._at_work.setdefault(name, threading.Lock()):
+            if is_held(lock_path(config)):
+                raise RuntimeError(
+                    f"another process works on it in {history.parent}; for other settings give another --directory"
+                )
             if history.exists() and text_of(made_of) != recipe:
                 shutil.rmtree(history.parent)  # from other settings; kept for cells that start from it
             path = self._write(config)
             made_of.write_text(recipe)
-            if not history.exists():
-                copy = history.with_suffix(".copy")
-                shutil.copyfile(self._base(setting.tier), copy)
-                copy.rename(history)
             start = time.monotonic()
-            memory_gb = self._process(config.run.name, ["-m", "rtl_distill.cli", "train", str(path)], cores)
-        tier, found = self.ledger.tiers[setting.tier], History(history, read_only=True)
-        ran = ran_here((time.monotonic() - start) / 60, memory_gb)
-        figures = figures_of(found, config.run.name, tier.problems_P)
-        cell = Cell(setting=setting.name, tier=setting.tier, seed=seed, recipe=recipe, ran=ran, **figures)
-        if not any(other.after == setting.name for other in SETTINGS.values()):
-            shutil.rmtree(history.parent)  # no longer needed; a history and weights are tens of megabytes
-        return cell
+            memory_gb = self._process(name, ["-m", "rtl_distill.cli", "train", str(path)])
+        found, ran = History(history, read_only=True), ran_here((time.monotonic() - start) / 60, memory_gb)
+        if lacks_tier:
+            self._add_tier(setting.tier, found, name, config.evaluation.samples, ran)
+        figures = figures_of(found, name, self.ledger.tiers[setting.tier].problems_P)
+        return Cell(setting=setting.name, tier=setting.tier, seed=seed, recipe=recipe, ran=ran, **figures)
 
-    def _weights(self, setting: Setting, seed: int, cores: set[int]) -> str:
+    def _lacks(self, tier: TierName) -> bool:
+        """Whether the ledger lacks a tier's line, or has that of other settings or models."""
+        return tier not in self.ledger.tiers or self.ledger.tiers[tier].recipe != self._tier_recipe(tier)
+
+    def _tier_recipe(self, tier: TierName) -> str:
+        return recipe_of(Setting("", tier, "", TIERS[tier].overrides, base=TIERS[tier].base), self.extra)
+
+    def _add_tier(self, tier: TierName, history: History, run: str, samples: int, ran: Ran) -> None:
+        """Add the tier's line: its test problems, and the results of teacher and untrained student in this run."""
+        problems = problems_of(history, run)
+        before = counts_of(history, run, "student", problems, step=0)
+        teacher = None if TIERS[tier].teacher is None else counts_of(history, run, "teacher", problems, step=0)
+        with self._lock:
+            self.ledger.add(TierLine(tier, self._tier_recipe(tier), problems, samples, before, teacher, ran))
+
+    def _weights(self, setting: Setting, seed: int) -> str:
         """The weights at the end of a cell, which is run first unless its folder has it complete."""
         config = config_of(setting, seed, self.folder, self.extra)
         name, history = config.run.name, config.run.history
         same = history.exists() and text_of(history.with_name("recipe")) == recipe_of(setting, self.extra)
         run = History(history, read_only=True).run(name) if same else None
-        if run is None or run.status != "finished":
-            self._train(setting, seed, cores)
+        if run is None or run.status != "finished" or self._lacks(setting.tier):
+            self._train(setting, seed)
         return str(History(history, read_only=True).trained_steps(name)[-1].state_path)
 
     def _write(self, config: RunConfig) -> Path:
@@ -197,60 +153,26 @@ class Matrix:
         path.write_text(to_toml(config), encoding="utf-8")
         return path
 
-    def _process(self, name: str, arguments: list[str], cores: set[int]) -> float:
-        """Run Python on these cores, with its output in a log. Returns the peak resident memory (GB) of its largest process.
+    def _process(self, name: str, arguments: list[str]) -> float:
+        """Run Python with its output in a log. Returns the peak resident memory (GB) of its largest process.
 
         Raises:
-            RuntimeError: it failed twice; with the end of the log.
+            RuntimeError: it failed; with the end of the log.
         """
         folder = self.folder / name
-        folder.mkdir(parents=True, exist_ok=True)
         # Runs side by side must not share a server's database.
         environment = {**os.environ, "PREFECT_HOME": str(folder / "prefect")}
         log = folder / "log.txt"
-        for attempt in range(ATTEMPTS):
-            with log.open("a") as file:
-                process = subprocess.Popen(
-                    [sys.executable, *arguments],
-                    stdout=file,
-                    stderr=subprocess.STDOUT,
-                    env=environment,
-                    preexec_fn=lambda: os.sched_setaffinity(0, cores),
-                )
-                _, status, usage = os.wait4(process.pid, 0)  # Popen.wait does not report memory
-            process.returncode = os.waitstatus_to_exitcode(status)
-            if process.returncode == 0:
-                break
-            if attempt + 1 == ATTEMPTS:
-                tail = " | ".join(log.read_text(errors="replace").strip().splitlines()[-5:])
-                raise RuntimeError(f"exit code {process.returncode}; the end of {log}: {tail}")
+        with log.open("a") as file:
+            process = subprocess.Popen(
+                [sys.executable, *arguments], stdout=file, stderr=subprocess.STDOUT, env=environment
+            )
+            _, status, usage = os.wait4(process.pid, 0)  # Popen.wait does not report memory
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            tail = " | ".join(log.read_text(errors="replace").strip().splitlines()[-5:])
+            raise RuntimeError(f"exit code {process.returncode}; the end of {log}: {tail}")
         return usage.ru_maxrss / 1024**2
-
-
-def check(ledger: Ledger, folder: Path, cells: Sequence[tuple[str, int]], jobs: int, tell: Tell) -> bool:
-    """Empty `folder` and run cells again there; whether each new pass@1 is within its line's 95 % interval over problems."""
-    if unknown := [f"{name}-{seed}" for name, seed in cells if (name, seed) not in ledger.cells]:
-        raise SystemExit(f"{ledger.path} has no cell {', '.join(unknown)}: name others with --only and --seeds")
-    shutil.rmtree(folder, ignore_errors=True)  # a kept cell would be compared with itself
-    matrix = Matrix(ledger, folder, [name for name, _ in cells])
-    places = [(setting, seed) for setting, (_, seed) in zip(matrix.settings, cells, strict=True)]
-    if stale := [f"{s.name}-{seed}" for s, seed in places if ledger.cells[s.name, seed].recipe != recipe_of(s)]:
-        raise SystemExit(
-            f"{', '.join(stale)}: the ledger's line is of other settings or models; run again without --check"
-        )
-    good: list[bool] = []
-
-    def compare(cell: Cell) -> None:
-        line = ledger.tiers[cell.tier]
-        before = rate_of(ledger.cells[cell.setting, cell.seed].after.passed_P, line.samples)
-        now = rate_of(cell.after.passed_P, line.samples)
-        good.append(before.lo <= now.mean <= before.hi)
-        inside = "within" if good[-1] else "OUTSIDE"
-        interval = f"{before.mean:.3f} [{before.lo:.3f}, {before.hi:.3f}]"
-        tell(f"{cell.setting}-{cell.seed}: ledger {interval}, now {now.mean:.3f}: {inside}")
-
-    matrix.measure(places, jobs, compare, tell)
-    return len(good) == len(cells) and all(good)
 
 
 def text_of(path: Path) -> str | None:
@@ -295,13 +217,6 @@ def _processor() -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.machine()
-
-
-def shares(jobs: int) -> list[set[int]]:
-    """The cores of each of `jobs` runs: at most two each, and shared if there are more runs than cores."""
-    cores = sorted(os.sched_getaffinity(0))
-    width = min(CORES_PER_RUN, max(1, len(cores) // jobs))
-    return [{cores[(job * width + i) % len(cores)] for i in range(width)} for job in range(jobs)]
 
 
 def problems_of(history: History, run: str) -> list[str]:

@@ -1,12 +1,14 @@
 """The matrix runs a cell through the real pipeline, stores its line, and finds it again."""
 
+import fcntl
 import re
 
 import pytest
 
 from benchmarks.learning.ledger import Ledger
-from benchmarks.learning.running import Matrix, check, recipe_of
-from benchmarks.learning.settings import SETTINGS, Setting
+from benchmarks.learning.running import Matrix, recipe_of
+from benchmarks.learning.settings import SETTINGS, Setting, config_of
+from rtl_core.run.lock import lock_path
 
 TWO_STEPS = [
     'problems.sources=[{kind="starter", tier="hard", train=4, heldout=7, heldout_split="test"}]',
@@ -16,7 +18,7 @@ TWO_STEPS = [
 
 
 @pytest.mark.slow
-def test_a_cell_runs_once_can_be_checked_and_another_starts_from_its_weights(tmp_path, monkeypatch):
+def test_a_cell_runs_once_and_another_starts_from_its_weights(tmp_path, monkeypatch):
     # The folders of cells from which others start are kept.
     for name, before in (("further", "hard-distillation"), ("last", "further")):
         monkeypatch.setitem(SETTINGS, name, Setting(name, "hard", "", after=before))
@@ -39,11 +41,6 @@ def test_a_cell_runs_once_can_be_checked_and_another_starts_from_its_weights(tmp
     again = Matrix(Ledger(ledger.path), tmp_path / "runs", ["hard-distillation"], [0], TWO_STEPS)
     assert again.missing() == []
     assert Matrix(again.ledger, tmp_path, ["hard-distillation"], [0]).missing(), "other keys are another cell"
-    with pytest.raises(SystemExit, match="has no cell hard-rl-0"):
-        check(ledger, tmp_path / "check", [("hard-rl", 0)], 1, said.append)
-    with pytest.raises(SystemExit, match=r"hard-distillation-0: the ledger's line is of other settings"):
-        check(ledger, tmp_path / "check", [("hard-distillation", 0)], 1, said.append)
-
     further = Matrix(again.ledger, tmp_path / "runs", ["further"], [0], TWO_STEPS)
     further.run(1, lambda: None, said.append)
     assert further.failed == [], said
@@ -63,3 +60,16 @@ def test_a_cell_changes_with_the_cell_that_it_starts_from(monkeypatch):
     before = recipe_of(setting)
     monkeypatch.setitem(SETTINGS, "hard-rl", Setting("hard-rl", "hard", "", ("learning.kl_weight=0.5",)))
     assert before not in (recipe_of(setting), recipe_of(Setting("alone", "hard", "")))
+
+
+def test_a_run_of_another_process_is_left_alone(tmp_path):
+    lock, said = lock_path(config_of(SETTINGS["hard-rl"], 0, tmp_path)), []
+    lock.parent.mkdir()
+    (history := lock.with_name("history.duckdb")).touch()  # of other settings
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        matrix = Matrix(Ledger(tmp_path / "ledger.jsonl"), tmp_path, ["hard-rl"], [0])
+        matrix.run(1, lambda: None, said.append)
+    assert matrix.failed == ["hard-rl-0"]
+    assert "another process works on it" in said[-1]
+    assert history.exists()
