@@ -1,17 +1,14 @@
-"""Distillation on distributions: the error of using the teacher's k likeliest tokens in place of the whole vocabulary, and the time of a step.
+"""Distillation on distributions: the error of using the teacher's k likeliest tokens in place of the whole vocabulary.
 
     python -m benchmarks.distributions [--problems 16] [--samples 3] [--config demo-hard]
 
 The untrained student answers the first training problems. transformers scores these answers with both models over the whole vocabulary, for
 the exact divergence and its gradient by the student's logits. Prints, in % of the exact value, the error of the mean divergence and the mean
-length of the gradient's error; then, through the embedded service, the seconds of a train step on the sampled tokens, and of the forward
-pass and the train step that distributions need.
+length of the gradient's error.
 """
 
 import asyncio
-import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -20,16 +17,15 @@ from transformers import AutoModelForCausalLM
 
 from benchmarks.common import markdown, options
 from benchmarks.hints import scratch_session
-from rtl_core.backend.base import Adam, Datum, SamplingParams, Weights
+from rtl_core.backend.base import SamplingParams, Weights
 from rtl_core.learning.distributions import Divergence, Tail, divergence
 from rtl_core.tinymodels import model_path
 
 KINDS: tuple[Divergence, ...] = ("reverse", "forward", "jensen_shannon")
 TAILS: tuple[Tail, ...] = ("bucket", "renormalise")
 KS = (1, 2, 5, 10, 20, 50)
-ADAM = Adam(1e-4, 0.9, 0.95, 1e-8, 0.0)
-Answers = Sequence[tuple[Sequence[int], Sequence[int], Sequence[float]]]
-"""Prompt, tokens and log-probabilities of each answer."""
+Answers = Sequence[tuple[Sequence[int], Sequence[int]]]
+"""Prompt and tokens of each answer."""
 
 
 def logprobs_of(model: str, answers: Answers) -> NDArray[np.float64]:
@@ -37,7 +33,7 @@ def logprobs_of(model: str, answers: Answers) -> NDArray[np.float64]:
     network = AutoModelForCausalLM.from_pretrained(model)
     found = []
     with torch.no_grad():
-        for prompt_P, tokens_T, _ in answers:
+        for prompt_P, tokens_T in answers:
             logits = network(torch.tensor([[*prompt_P, *tokens_T]])).logits[0, len(prompt_P) - 1 : -1]
             found.append(logits.double().log_softmax(-1).numpy())
     return np.concatenate(found)
@@ -73,34 +69,13 @@ async def measure(name: str, problems: int, samples: int) -> None:
         for problem in session.usable(session.loaded.train)[:problems]:
             prompt_P = session.prompts[problem.id].tokens_P
             found = await backend.sample(Weights(), prompt_P, samples, shape)
-            answers += [(prompt_P, one.tokens_T, one.logprobs_T) for one in found]
+            answers += [(prompt_P, one.tokens_T) for one in found]
         assert config.tinker.teacher is not None
         models = [str(model_path(one)) for one in (config.tinker.student, config.tinker.teacher)]  # type: ignore[arg-type]
         student_NV, teacher_NV = (logprobs_of(model, answers) for model in models)
         print(f"{len(answers)} answers, {student_NV.shape[0]:,} tokens, vocabulary {student_NV.shape[1]}\n")
         rows = [(k, tail, *errors(student_NV, teacher_NV, k, tail)) for k in KINDS for tail in TAILS]
         print(markdown(("divergence", "tail", *(f"k = {k}" for k in KS)), rows))
-
-        sampled = [
-            Datum(p, t, {"logprobs": np.array(s, np.float32), "advantages": np.ones(len(t), np.float32)})
-            for p, t, s in answers
-        ]
-        several = [Datum(p, t, {}, np.tile(np.arange(20), (len(t), 1))) for p, t, _ in answers]
-        weights = [replace(one, inputs={"weights": np.ones((len(one.tokens_T), 21), np.float32)}) for one in several]
-        trainer = await backend.open_trainer(None)
-        rows = []
-        for what, work in (
-            ("step on the sampled tokens", lambda: trainer.step(sampled, "importance_sampling", {}, ADAM)),
-            ("forward pass, 1 + 20 targets", lambda: trainer.logprobs(several)),
-            ("step on 1 + 20 targets", lambda: trainer.step(weights, "cross_entropy", {}, ADAM)),
-        ):
-            took = []
-            for _ in range(6):
-                begun = time.monotonic()
-                await work()
-                took.append(time.monotonic() - begun)
-            rows.append((what, f"{np.median(took[1:]):.2f}"))
-        print(markdown(("what", "seconds, median of 5"), rows))
 
 
 def main() -> None:

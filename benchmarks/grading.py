@@ -1,11 +1,11 @@
 """Measure how fast answers are graded, compared with the bare tools on the same cores in the same run.
 
     python -m benchmarks.grading [--data ../shared/data] [--count 36] [--rounds 3] [--executors bubblewrap,docker]
-                                 [--against CHECKOUT | --public CHECKOUT]
+                                 [--against CHECKOUT]
 
 The bare tools are the harness' own command, run on the host without a sandbox, by as many threads. All take turns, so that other load on the
 machine affects them alike; a first round is not counted. Each answer is a golden answer of the starter set or of the published CVDP
-examples. Prints wall time, the CPU time of the tools alone, the phases of one answer's wall time, and the speed of the cache.
+examples. Prints wall time, the CPU time of the tools alone, and the phases of one answer's wall time.
 
 After `rtl-distill toolchain install` the executors run the simulation image's tools, and the bare tools are this machine's;
 point RTL_DISTILL_TOOLS at an empty directory to compare bubblewrap with the same tools.
@@ -13,15 +13,10 @@ point RTL_DISTILL_TOOLS at an empty directory to compare bubblewrap with the sam
 --against runs the same loop in turns with another checkout's (after `make setup` there), each over its own problems, and prints the ratio of
 their medians; bare tools are not measured then.
 
---public compares the executors in turns with the public CVDP runner on CVDP answers, with its own command, the same image and as many threads.
-CHECKOUT is of the runner's repository, with its requirements installed in CHECKOUT/.venv. It needs a Docker engine with the simulation image,
-and the client's plugin `docker compose`.
-
 Not covered: wrong answers (they cost less), Verilator harnesses (compilation there is minutes of g++).
 """
 
 import argparse
-import json
 import os
 import resource
 import shlex
@@ -39,21 +34,15 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.answers import golden, grade_all, grader_on
-from benchmarks.common import ROOT, in_turns, options, show, write_jsonl
-from rtl_core.errors import InfrastructureError
-from rtl_core.grading.cache import MemoryCache
+from benchmarks.answers import golden, grader_on
+from benchmarks.common import ROOT, in_turns, options, show
 from rtl_core.grading.compose import read_services
-from rtl_core.grading.executors.docker import IMAGE
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Stage, Verdict
 
-LONG = ("cvdp_copilot_digital_dice_roller_0001", "cvdp_copilot_vga_controller_0001")
-"""Left out: they simulate for half a minute or more on any grader, which would dominate the measurement."""
-GOLDENS = ROOT / "tests/fidelity/goldens"
 SETTLE_S = 2.0
 PHASES = ("screen and interface", "harness", "sandbox and rest", "whole")
 
@@ -110,16 +99,12 @@ def examples(data: Path) -> list[Problem]:
 
 def main() -> None:
     parser = options(
-        __doc__, data=True, count=(36, "starter problems; with --public, answers"), rounds=3, threads=os.cpu_count() or 1,
+        __doc__, data=True, count=(36, "starter problems"), rounds=3, threads=os.cpu_count() or 1,
         executors=["bubblewrap"], against=(Path, "another checkout of this project, to compare with"),
-        public=(Path, "a checkout of the public CVDP runner, to compare with"),
     )  # fmt: skip
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     rounds, threads = arguments.rounds, arguments.threads
-    if arguments.public:
-        compare_public(arguments.public, arguments.data, arguments.executors, arguments.count, rounds, threads)
-        return
     sets = {"starter set": starter_problems("train", arguments.count, 0), "CVDP goldens": examples(arguments.data) * 6}
     if arguments.serve:
         _serve(sets, arguments.executors[0], threads)
@@ -133,7 +118,6 @@ def main() -> None:
         return
     for title, problems in sets.items():
         _compare(title, problems, arguments.executors, rounds, threads)
-    _cache(sets["starter set"])
 
 
 def _compare(title: str, problems: list[Problem], executors: list[str], rounds: int, threads: int) -> None:
@@ -208,80 +192,6 @@ def _graded(grader: Grader, problem: Problem) -> Verdict:
     if not verdict.passed:
         raise SystemExit(f"{problem.id}: {verdict.outcome}: {verdict.reasons}")
     return verdict
-
-
-def _cache(problems: list[Problem]) -> None:
-    """Print how fast a second pass over graded answers is, which the cache answers."""
-    with grader_on("bubblewrap", cache=MemoryCache()) as grader:
-        grade_all(grader, [(problem, golden(problem)) for problem in problems])
-        many = problems * 30
-        started = time.perf_counter()
-        for problem in many:
-            _graded(grader, problem)
-        rate = len(many) / (time.perf_counter() - started)
-    print(f"from the cache, one thread: {rate:,.0f} verdicts/s")
-
-
-def compare_public(checkout: Path, data: Path, names: list[str], count: int, rounds: int, threads: int) -> None:
-    """Alternate the runner and our executors over `count` answers and print one table. The first round is not counted."""
-    with tempfile.TemporaryDirectory(prefix="public-runner-") as folder:
-        file = Path(folder) / "answers.jsonl"
-        write_jsonl(file, public_records(data, count))
-        jobs = [(problem, golden(problem)) for problem in read_cvdp(file).problems]
-
-        def ours(grader: Grader) -> tuple[float, int]:
-            started = time.perf_counter()
-            passed = sum(verdict.passed for verdict in grade_all(grader, jobs, threads))
-            return time.perf_counter() - started, passed
-
-        with ExitStack() as stack:
-            ways = {"public runner": partial(run_public, checkout.resolve(), file, threads)}
-            ways |= {name: partial(ours, stack.enter_context(grader_on(name))) for name in names}
-            found = in_turns(ways, rounds, SETTLE_S)
-    lines = []
-    for name, figures in found.items():
-        walls, passed = zip(*figures, strict=True)
-        ratio = statistics.median(w / base for w, (base, _) in zip(walls, found["public runner"], strict=True))
-        seconds = (statistics.median(walls), min(walls), max(walls))
-        right = f"{min(passed)} to {max(passed)}"
-        lines.append((name, *(f"{figure:.1f}" for figure in seconds), f"{ratio:.2f}", right))
-    columns = ("", "wall s", "least", "most", "runner = 1", "passed")
-    show(f"{count} CVDP answers, {threads} threads, {rounds} rounds in turns", columns, lines)
-
-
-def public_records(data: Path, count: int) -> list[dict[str, object]]:
-    """`count` records of the open single-turn set with known-good answers, repeated under new ids."""
-    known: list[dict] = []
-    for line in (data / "cvdp-single" / "problems.jsonl").read_text().splitlines():
-        record = json.loads(line)
-        answer = GOLDENS / f"{record['id']}.sv"
-        if answer.is_file() and record["id"] not in LONG:
-            (path,) = record["output"]["context"]
-            known.append({**record, "output": {"response": "", "context": {path: answer.read_text()}}})
-    found = []
-    for number in range(count):
-        record = known[number % len(known)]
-        name, _, last = record["id"].rpartition("_")
-        found.append({**record, "id": f"{name}_{number // len(known)}_{last}"})
-    return found
-
-
-def run_public(checkout: Path, file: Path, threads: int) -> tuple[float, int]:
-    """(wall seconds, answers that passed) of one pass of the public runner. Raises InfrastructureError if it reports nothing."""
-    work = Path(tempfile.mkdtemp(prefix="public-runner-work-"))
-    command = [checkout / ".venv/bin/python", "run_benchmark.py", "-f", file, "-t", str(threads), "-p", work / "run"]
-    environment = {**os.environ, "OSS_SIM_IMAGE": IMAGE}
-    try:
-        started = time.perf_counter()
-        done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
-        wall = time.perf_counter() - started
-        report = work / "run" / "raw_result.json"
-        if done.returncode or not report.is_file():
-            raise InfrastructureError(f"the public runner failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-        results = json.loads(report.read_text())
-        return wall, sum(entry.get("errors", 1) == 0 for entry in results.values())
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 if __name__ == "__main__":

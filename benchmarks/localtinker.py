@@ -3,10 +3,9 @@
     python -m benchmarks.localtinker [--rounds 5] [--prompts 16] [--group 6] [--threads 2] [--deterministic]
     python -m benchmarks.localtinker --model PATH --group 4               # a transformers folder, such as SmolLM2-135M's
     python -m benchmarks.localtinker --model PATH --sequences 4 --steps 100                   # does memory grow?
-    python -m benchmarks.localtinker --model PATH --device cuda --dtype bfloat16
-    python -m benchmarks.localtinker --start                              # what a start costs
+    python -m benchmarks.localtinker --model PATH --dtype bfloat16
 
-Both sides are measured in turns; on a GPU the service runs first, and the other side after it has ended. Rows:
+Both sides are measured in turns. Rows:
 
 | row | the service | the other side |
 |---|---|---|
@@ -25,18 +24,13 @@ JSON, protobuf, queues and batching. The figure that counts is tokens a second, 
 nothing else on the machine. Also printed: the service's peak memory in each row, and the difference between the sampler's and the
 trainer's log-probabilities; the exit code is 1 if it is more than rounding. With `--steps` the service first runs that many steps alone
 (a group is sampled, then a train step), and the peak memory of each tenth of them is printed.
-
-`--start` measures only a start of the service with the shipped student and teacher: CPU and wall time, of the service and its child
-processes, until it listens and until each model's first answer. `import torch` alone is measured in turns with it: most of a start is that.
 """
 
 import argparse
 import gc
 import itertools
 import os
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -47,7 +41,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import psutil
 
 os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -55,7 +48,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import tinker
 from tinker import types
 
-from benchmarks.common import in_turns, options, show
+from benchmarks.common import options, show
 from benchmarks.plain_torch import RANK, PlainProcess
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
@@ -83,8 +76,8 @@ class Served:
 
     def __init__(self, model: Path, state: Path, args: argparse.Namespace) -> None:
         self.service = LocalTinker(
-            {"model": model}, state, threads=args.threads, deterministic=args.deterministic, device=args.device,
-            dtype=args.dtype, timeout_s=900,
+            {"model": model}, state, threads=args.threads, deterministic=args.deterministic, dtype=args.dtype,
+            timeout_s=900,
         )  # fmt: skip
         self._client = tinker.ServiceClient(base_url=self.service.base_url, api_key=self.service.api_key)
         self._training = self._client.create_lora_training_client("model", rank=RANK, seed=1).result()
@@ -128,10 +121,6 @@ class Served:
         status = (process / "status").read_text()
         (process / "clear_refs").write_text("5")
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1e6
-
-    def close(self) -> None:
-        self._client.close("success").result()
-        self.service.stop()
 
 
 def datum(tokens: list[int], **inputs: Any) -> Any:
@@ -208,21 +197,15 @@ def measure(args: argparse.Namespace, work: Work, served: Served, plain: PlainPr
     peaks = {"ready": served.peak_gb()}
     gc.collect()
     gc.freeze()  # keep the collector from walking what this program imported and prepared
-    in_turns = args.device == "cpu"
-    for first in ("ours", "plain")[: 1 if in_turns else 2]:
-        if first == "plain":
-            served.close()
-        for _, (name, (ours, asked)) in itertools.product(range(args.rounds + 1), work.items()):
-            if first == "ours":
-                began = time.perf_counter()
-                tokens = ours()
-                figures[name]["ours"].append(tokens / (time.perf_counter() - began))
-                peaks[name] = max(peaks.get(name, 0.0), served.peak_gb())
-            if first == "plain" or in_turns:
-                seconds, tokens = plain.ask(*asked)
-                figures[name]["plain"].append(tokens / seconds)
-            so_far = ", ".join(f"{side} {values[-1]:,.0f}" for side, values in figures[name].items())
-            print(f"{name}, tokens/s: {so_far}", file=sys.stderr, flush=True)  # progress: a large model takes minutes
+    for _, (name, (ours, asked)) in itertools.product(range(args.rounds + 1), work.items()):
+        began = time.perf_counter()
+        tokens = ours()
+        figures[name]["ours"].append(tokens / (time.perf_counter() - began))
+        peaks[name] = max(peaks.get(name, 0.0), served.peak_gb())
+        seconds, tokens = plain.ask(*asked)
+        figures[name]["plain"].append(tokens / seconds)
+        so_far = ", ".join(f"{side} {values[-1]:,.0f}" for side, values in figures[name].items())
+        print(f"{name}, tokens/s: {so_far}", file=sys.stderr, flush=True)  # progress: a large model takes minutes
     return {name: {side: values[1:] for side, values in sides.items()} for name, sides in figures.items()}, peaks
 
 
@@ -251,59 +234,13 @@ def report(args: argparse.Namespace, figures: dict, targets: dict[str, float]) -
     show(f"tokens/s, {args.threads} threads, medians of {args.rounds} rounds", columns, rows)
 
 
-Cost = tuple[float, float]
-"""CPU and wall time, in seconds."""
-
-
-def torch_alone() -> list[Cost]:
-    """The cost of `import torch`."""
-    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", "import torch"], check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return [(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.monotonic() - began)]
-
-
-def start(models: dict[str, Path]) -> list[Cost]:
-    """Cost of a start until the service listens, and then until the first answer of each model in turn."""
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as state, LocalTinker(models, Path(state)) as service:
-        process = psutil.Process(service.pid)
-
-        def so_far() -> Cost:
-            # User and system time, including child processes that have ended.
-            tree = (process, *process.children(recursive=True))
-            return sum(sum(one.cpu_times()[:4]) for one in tree), time.monotonic() - began
-
-        costs = [so_far()]
-        client = tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key)
-        for name in models:
-            sampler = client.create_sampling_client(base_model=name).result()
-            sampler.sample(types.ModelInput.from_ints([1, 5, 9]), 1, types.SamplingParams(max_tokens=8)).result()
-            costs.append(so_far())
-        client.close("success").result()
-        return costs
-
-
-def report_start(rounds: int) -> None:
-    """Print the cost of a start of the service, and of `import torch`."""
-    models = {role: model_path(role) for role in ("student", "teacher")}
-    found = in_turns({"torch": torch_alone, "service": lambda: start(models)}, rounds)
-    names = ("`import torch` alone", "listens", *(f"first answer of {name}" for name in models))
-    costs = [cost for way in found.values() for cost in np.median(way, axis=0)]
-    rows = [(name, f"{processor:.2f}", f"{clock:.2f}") for name, (processor, clock) in zip(names, costs, strict=True)]
-    show(None, (f"until, medians of {rounds}", "CPU s", "wall s"), rows)
-
-
 def main() -> int:
     parser = options(
-        __doc__, model=(Path, "a transformers folder (the shipped student)"), device="cpu", deterministic=False, rounds=5, threads=2,
-        prompts=16, prompt_tokens=300, group=6, tokens=160, sequences=32, length=512, steps=0, start=(False, "measure starts instead"),
+        __doc__, model=(Path, "a transformers folder (the shipped student)"), deterministic=False, rounds=5, threads=2,
+        prompts=16, prompt_tokens=300, group=6, tokens=160, sequences=32, length=512, steps=0,
     )  # fmt: skip
     parser.add_argument("--dtype", choices=tuple(MEAN_DIFFERENCE), default="float32")
     args = parser.parse_args()
-    if args.start:
-        report_start(args.rounds)
-        return 0
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         shipped = args.model is None
@@ -312,7 +249,7 @@ def main() -> int:
         served = Served(model, folder / "state", args)
         stack.callback(served.service.stop)
         startup = time.perf_counter() - started
-        plain = PlainProcess(model, args.device, args.dtype, args.threads)
+        plain = PlainProcess(model, args.dtype, args.threads)
         stack.callback(plain.close)
         work, drawn = work_of(args, served, plain, shipped)
         sampled = [np.array(d.logprobs) for d in drawn]

@@ -16,19 +16,18 @@ MICRO_TOKENS = 512
 class Plain:
     """transformers and torch with their defaults. Methods take a batch by its name in `prepare`, and return its number of tokens."""
 
-    def __init__(self, model: Path, device: str, dtype: str, threads: int) -> None:
+    def __init__(self, model: Path, dtype: str, threads: int) -> None:
         import torch
         from transformers import AutoTokenizer
 
         torch.set_num_threads(threads)
         self._dtype = getattr(torch, dtype)
-        self._path, self._device = model, device
+        self._path = model
         self._tokenizer: Any = AutoTokenizer.from_pretrained(model)
         self._batches: dict[str, dict[str, Any]] = {}
 
     @cached_property
     def _model(self) -> Any:
-        """Loaded when it is first used: on a GPU that is when the service has ended."""
         return self._loaded().eval()
 
     @cached_property
@@ -45,8 +44,7 @@ class Plain:
     def _loaded(self) -> Any:
         from transformers import AutoModelForCausalLM
 
-        model: Any = AutoModelForCausalLM.from_pretrained(self._path, dtype=self._dtype)
-        return model.to(self._device)
+        return AutoModelForCausalLM.from_pretrained(self._path, dtype=self._dtype)
 
     def chat_prompts(self, count: int) -> tuple[list[list[int]], int]:
         """Prompts of held-out starter problems, and the end token."""
@@ -64,7 +62,7 @@ class Plain:
 
         def padded(rows: Sequence[list]) -> Any:
             tensors = [torch.tensor(row) for row in rows]
-            return pad_sequence(tensors, batch_first=True, padding_side="left" if left else "right").to(self._device)
+            return pad_sequence(tensors, batch_first=True, padding_side="left" if left else "right")
 
         mask = padded([[1] * len(row) for row in rows])
         self._batches[name] = {"ids": padded(rows), "mask": mask, **{key: padded(v) for key, v in others.items()}}

@@ -1,6 +1,6 @@
 """Ask graders about attacks and honest twins, and print which they paid.
 
-    python -m benchmarks.integrity [--graders bubblewrap bare docker public=CHECKOUT nemo-gym=URL module:Class] [--every N] [--jobs 2]
+    python -m benchmarks.integrity [--graders bubblewrap bare docker public=CHECKOUT module:Class] [--every N] [--jobs 2]
                                    [--json FILE] [--write CASES.jsonl]
 
 `paid` counts attacks that got the reward, `lost` honest twins that did not, `failed` answers on which the grader itself failed. Cases that a

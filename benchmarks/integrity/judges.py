@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -13,10 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import httpx
-
 from benchmarks.common import write_jsonl
-from benchmarks.grading import run_public
 from benchmarks.redteam.attack import BASES, Attack
 from benchmarks.redteam.catalogue import GROUPS
 from benchmarks.redteam.grading import LIMITS
@@ -24,6 +22,7 @@ from benchmarks.redteam.problems import OWN, find, own
 from rtl_core.errors import ConfigError, InfrastructureError
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.executors import NAMES, make_executor
+from rtl_core.grading.executors.docker import IMAGE
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.jobs import workspace_files
 from rtl_core.problems.cvdp import problem_from_record
@@ -118,7 +117,7 @@ class Ours:
 
 
 class PublicRunner:
-    """The public CVDP runner of a checkout (see `benchmarks/grading.py`), which grades a record's known-good answer."""
+    """The public CVDP runner of a checkout, with its requirements in CHECKOUT/.venv; it grades a record's known-good answer."""
 
     def __init__(self, checkout: Path) -> None:
         self._checkout = checkout.resolve()
@@ -131,7 +130,16 @@ class PublicRunner:
         with tempfile.TemporaryDirectory(prefix="public-runner-") as folder:
             file = Path(folder) / "answer.jsonl"
             write_jsonl(file, [_record(case, f"cvdp_copilot_{key}_0001", text)])
-            return run_public(self._checkout, file, 1)[1] == 1
+            work = Path(folder) / "run"
+            command = [self._checkout / ".venv/bin/python", "run_benchmark.py", "-f", file, "-t", "1", "-p", work]
+            environment = {**os.environ, "OSS_SIM_IMAGE": IMAGE}
+            done = subprocess.run(
+                command, cwd=self._checkout, env=environment, capture_output=True, text=True, check=False
+            )
+            report = work / "raw_result.json"
+            if done.returncode or not report.is_file():
+                raise InfrastructureError(f"the public runner failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+            return sum(entry.get("errors", 1) == 0 for entry in json.loads(report.read_text()).values()) == 1
 
 
 def _record(case: Case, name: str, golden: str) -> dict[str, object]:
@@ -143,31 +151,6 @@ def _record(case: Case, name: str, golden: str) -> dict[str, object]:
         "output": {"response": "", "context": {case.target: golden}},
         "harness": {"files": case.harness},
     }
-
-
-class NemoGymCvdp:
-    """NeMo Gym's CVDP server at an address, as `gym env start` prints it; it grades the files beside a response."""
-
-    def __init__(self, address: str) -> None:
-        self._http = httpx.Client(base_url=address, timeout=None)
-
-    def paid(self, case: Case, text: str) -> bool | None:
-        if case.testbench is not None:  # its harness needs our sandbox
-            return None
-        content = [{"type": "output_text", "text": text, "annotations": []}]
-        message = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": content}
-        response = {"id": "r", "object": "response", "created_at": 0, "model": "", "output": [message], "tools": []}
-        metadata = {"task_id": case.problem, "categories": ["cid003", "easy"], "target_files": [case.target]}
-        asked = {
-            "responses_create_params": {"input": case.prompt},
-            "response": {**response, "parallel_tool_calls": False, "tool_choice": "auto"},
-            "verifier_metadata": {**metadata, "harness_files": case.harness},
-            "rtl_files": {case.target: text},
-        }
-        reply = self._http.post("/verify", json=asked).raise_for_status().json()
-        if str(reply["container_stderr"]).startswith("sandbox"):
-            raise InfrastructureError(reply["container_stderr"])
-        return reply["reward"] == 1.0
 
 
 class Bare:
@@ -212,7 +195,7 @@ def _run(root: Path, argv: tuple[str, ...], env: Mapping[str, str], cwd: str) ->
 
 
 def judge(name: str) -> Judge:
-    """The grader of a name: `bubblewrap`, `docker`, `bare`, `public=CHECKOUT` (CVDP's runner), `nemo-gym=URL`, or `module:Class`. Raises
+    """The grader of a name: `bubblewrap`, `docker`, `bare`, `public=CHECKOUT` (CVDP's runner), or `module:Class`. Raises
     ConfigError for another name."""
     if name in NAMES:
         return Ours(name)
@@ -221,12 +204,10 @@ def judge(name: str) -> Judge:
     kind, _, place = name.partition("=")
     if place and kind == "public":
         return PublicRunner(Path(place))
-    if place and kind == "nemo-gym":
-        return NemoGymCvdp(place)
     module, _, attribute = name.partition(":")
     if not attribute:
         raise ConfigError(
             f"`{name}` is not a grader",
-            f"use {', '.join(NAMES)}, bare, public=CHECKOUT, nemo-gym=URL, or module:Class of your own",
+            f"use {', '.join(NAMES)}, bare, public=CHECKOUT, or module:Class of your own",
         )
     return getattr(importlib.import_module(module), attribute)()
