@@ -6,7 +6,6 @@ import json
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -103,13 +102,12 @@ def show(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any]
     (Console() if sys.stdout.isatty() else Console(width=width)).print(table)
 
 
-def in_turns(ways: Mapping[str, Callable[[], Result]], rounds: int, settle_s: float = 0.0) -> dict[str, list[Result]]:
+def in_turns(ways: Mapping[str, Callable[[], Result]], rounds: int) -> dict[str, list[Result]]:
     """Call each way once a round, in turns, so that other load on the machine affects all alike; return the results by way. A first round
-    warms up and is dropped. `settle_s` is a pause before each call, for the clean-up of the previous one."""
+    warms up and is dropped."""
     found: dict[str, list[Result]] = {name: [] for name in ways}
     for _ in range(rounds + 1):
         for name, way in ways.items():
-            time.sleep(settle_s)
             found[name].append(way())
     return {name: values[1:] for name, values in found.items()}
 

@@ -43,7 +43,6 @@ from rtl_core.problems.starter import starter_problems
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Stage, Verdict
 
-SETTLE_S = 2.0
 PHASES = ("screen and interface", "harness", "sandbox and rest", "whole")
 
 
@@ -133,7 +132,7 @@ def _compare(title: str, problems: list[Problem], executors: list[str], rounds: 
         ways = {"bare tools": partial(measure, bare, problems, threads)}
         for name in executors:
             ways[name] = partial(by, name, stack.enter_context(grader_on(name)))
-        found = in_turns(ways, rounds, SETTLE_S)
+        found = in_turns(ways, rounds)
     medians = {name: np.median(figures, axis=0) for name, figures in found.items()}
     rows = []
     for name, (wall, cpu) in medians.items():
