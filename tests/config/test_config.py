@@ -79,7 +79,7 @@ REFUSED = tomllib.loads((Path(__file__).parent / "refused.toml").read_text())["c
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: " ".join(case["set"]))
 def test_invalid_combinations_are_refused_with_the_key_to_change(case):
     with pytest.raises(ConfigError, match=f"`{case['says']}"):
-        demo(*case["set"])
+        load_config(case.get("config", "demo"), case["set"], environment={})
 
 
 @pytest.mark.parametrize(

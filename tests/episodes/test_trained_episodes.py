@@ -131,22 +131,6 @@ def test_the_same_command_resumes_training_on_episodes_after_a_sigkill(tmp_path)
             assert [token for token, own in zip(rollout.tokens_T, rollout.own_T, strict=True) if own] == sampled
 
 
-def test_settings_for_single_turns_are_refused_with_episodes(tmp_path):
-    for more, said in (
-        (["refinement.turns=2"], r"`refinement.turns`: .* episode.tools = \[\] and episode.attempts = 2"),
-        (["episode.tools=[]"], "`episode.tools`: .* set learning.episodes = false"),
-        (
-            ["learning.warm_start_steps=2", "learning.warm_start_source=golden"],
-            "`learning.warm_start_steps`: not with episodes",
-        ),
-        (["learning.algorithm=self_distillation", "learning.kl_weight=1"], "`learning.algorithm`: not with episodes"),
-        (["learning.episodes=false", "learning.permute_results=true"], "`learning.permute_results`: needs episodes"),
-        (['episode.tools=["grep"]'], "episode.tools"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            settings(tmp_path, *more)
-
-
 def test_a_template_without_tools_is_refused_before_anything_is_sampled(tmp_path):
     async def opened():
         async with open_session(settings(tmp_path, "tinker.student=student")):
