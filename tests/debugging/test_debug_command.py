@@ -78,7 +78,8 @@ def test_a_shell_on_a_terminal_has_ctrl_c_and_job_control(history, keys):
 
 
 def test_errors_are_reported_in_a_sentence(history, keys, tmp_path):
-    done = run(history, keys["starter"], "--waves", str(tmp_path / "w.fst"))
-    assert (done.returncode, "name a .vcd file" in done.stderr) == (2, True)
-    done = run(history, "no/such/rollout")
-    assert (done.returncode, "there is no rollout" in done.stderr) == (2, True)
+    for words, said in (
+        ((keys["starter"], "--waves", tmp_path / "w.fst"), "name a .vcd file"),
+        (("no/such/rollout",), "there is no rollout"),
+    ):
+        assert said in str(command.invoke("debug", *words, "--db", history.path).exception)

@@ -8,10 +8,11 @@ from collections import Counter
 
 import pytest
 
+from rtl_core.errors import ConfigError, RtlDistillError
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source, Table
 from rtl_core.reporting.figures.episodes import blocks
-from tests.command import command, run
+from tests.command import command, invoke, run
 from tests.episodes.endpoint import EXAMPLE, scripted
 from tests.waiting import wait_for
 
@@ -114,9 +115,9 @@ def test_a_killed_evaluation_resumes_and_records_no_turn_twice(cvdp, calls, tmp_
     ],
 )
 def test_wrong_arguments_are_reported(arguments, said):
-    done = run(*arguments, timeout=120)
-    assert done.returncode == 2
-    assert said in done.stderr
+    done = invoke(*arguments)
+    assert isinstance(done.exception, ConfigError)
+    assert said in str(done.exception)
 
 
 def test_an_unreachable_endpoint_is_reported_before_anything_starts(cvdp, tmp_path):
@@ -126,10 +127,10 @@ def test_an_unreachable_endpoint_is_reported_before_anything_starts(cvdp, tmp_pa
     at = option.index("--endpoint")
     by_set = (*option[:at], "--set", f"evaluation.endpoint={url}", *option[at + 2 :])
     for words in (option, by_set, episode):
-        done = run(*words, timeout=120)
-        assert done.returncode == 2
-        assert done.stderr.splitlines()[0].startswith(f"error: {url} does not answer: ")
-        assert done.stdout == ""
+        done = invoke(*words)
+        assert isinstance(done.exception, RtlDistillError)
+        assert str(done.exception).startswith(f"{url} does not answer: ")
+        assert done.output == ""
     assert not list(tmp_path.iterdir())
 
 

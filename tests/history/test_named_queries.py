@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-import subprocess
 from collections import Counter, defaultdict
 from datetime import timedelta
 
@@ -21,7 +20,7 @@ from rtl_core.reporting.live import live_view
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage
 from rtl_core.view.questions import runs_with_counts
-from tests.command import run
+from tests.command import invoke, run
 from tests.nouns import a_problem, a_rollout, a_verdict
 
 
@@ -217,41 +216,47 @@ def test_an_unknown_name_or_parameter_gets_help():
         named_query("mistakes").bind({"limit": "many"}, "demo")
 
 
-def command(history, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return run(*arguments, "--db", history.path, timeout=600, env=environment)
+def told(history, *arguments: str) -> str:
+    """The output of `query` in this process, into a pipe 200 columns wide."""
+    done = invoke("query", *arguments, "--db", history.path, COLUMNS="200")
+    if done.exception is not None:
+        raise done.exception
+    return done.stdout
 
 
 def test_the_command_prints_tables_csv_and_json(demo):
-    as_json = json.loads(command(demo, "query", "pass-rate", "--run", "demo", "-o", "json").stdout)
+    as_json = json.loads(told(demo, "pass-rate", "--run", "demo", "-o", "json"))
     assert as_json == ask(demo, "pass-rate")
-    as_csv = list(csv.DictReader(io.StringIO(command(demo, "query", "pass-rate", "-o", "csv").stdout)))
+    as_csv = list(csv.DictReader(io.StringIO(told(demo, "pass-rate", "-o", "csv"))))
     assert [float(r["pass_rate"]) for r in as_csv] == [r["pass_rate"] for r in as_json]
-    table = command(demo, "query", "pass-rate").stdout
+    table = told(demo, "pass-rate")
     assert "difficulty" in table
     assert table.count("hard") == 3
     sql = "SELECT sum(n_tokens) AS n, now()::TIMESTAMP AS t FROM rollouts WHERE run = $run"
-    assert isinstance(json.loads(command(demo, "query", sql, "-o", "json").stdout)[0]["n"], int)
+    assert isinstance(json.loads(told(demo, sql, "-o", "json"))[0]["n"], int)
 
 
 def test_a_wide_row_is_one_line_in_a_pipe_and_one_record_on_a_narrow_terminal(demo):
     wide = "SELECT * FROM evaluations ORDER BY evaluation LIMIT 2"
-    heading, _, *rows = command(demo, "query", wide).stdout.strip().splitlines()
+    heading, _, *rows = told(demo, wide).strip().splitlines()
     assert {"evaluation", "pass_at_1", "by_family"} <= set(heading.split())
     assert len(rows) == 2
-    records = command(demo, "query", wide, FORCE_COLOR="1", NO_COLOR="1", COLUMNS="60").stdout
+    narrow = {"FORCE_COLOR": "1", "NO_COLOR": "1", "COLUMNS": "60"}
+    records = run("query", wide, "--db", demo.path, timeout=600, env=narrow).stdout
     assert records.count("pass_at_1") == 2
     assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", records).splitlines())) <= 60
 
 
 def test_model_texts_cannot_control_the_terminal(demo):
-    out = command(demo, "query", "SELECT text FROM rollouts WHERE contains(text, 'pwned') LIMIT 2").stdout
+    out = told(demo, "SELECT text FROM rollouts WHERE contains(text, 'pwned') LIMIT 2")
     assert "pwned" in out
     assert "\x1b" not in out
 
 
 def test_the_command_says_what_is_wrong(demo):
-    wrong = command(demo, "query", "SELECT nothing FROM runs")
+    wrong = run("query", "SELECT nothing FROM runs", "--db", demo.path, timeout=600)
     assert wrong.returncode == 2
     assert "nothing" in wrong.stderr
     assert "Traceback" not in wrong.stderr
-    assert "runs there: demo" in command(demo, "query", "pass-rate", "--run", "x").stderr
+    with pytest.raises(HistoryError, match="runs there: demo"):
+        told(demo, "pass-rate", "--run", "x")

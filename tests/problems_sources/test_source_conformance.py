@@ -19,7 +19,7 @@ from rtl_core.problems.sources import SOURCES, FileSource, GeneratedSource, Prob
 from rtl_core.run.folder import config_of
 from rtl_core.validation.level import quick_level
 from rtl_core.validation.validate import validate_problem
-from tests.command import run
+from tests.command import invoke, run
 
 OWN = "own_benches:Benches"
 COCOTB = "own_cocotb:Tests"
@@ -228,7 +228,7 @@ def test_one_command_lists_the_problems_of_all_sources(tmp_path, data):
 
 
 def test_the_kinds_are_listed_with_their_keys():
-    listed = command("problems", "sources")
+    listed = invoke("problems", "sources", COLUMNS="200").stdout
     for kind, found in SOURCES.entries.items():
         assert f"{kind}{found.form}\n    {found.__doc__}\n" in listed
         assert all(key in listed for key in found.model_fields if key != "kind")
