@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 import duckdb
 
-from rtl_core.errors import HistoryError
+from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history import schema, undo
 
 WRITE_PATIENCE_S = 600.0
@@ -71,16 +71,17 @@ def connect(
     """Open a checked connection. Writers create a missing file and migrate an old one; readers do neither, and refuse an older
     schema unless `old_is_fine`.
 
-    Raises HistoryError for a file that is missing (readers), damaged, not a history, newer or too old, and HistoryBusyError when
-    it stayed locked for `patience_s`.
+    Raises HistoryError for a file that is missing (readers), damaged, not a history, newer or too old, HistoryBusyError when
+    it stayed locked for `patience_s`, and InfrastructureError when the disk fails; also from within the block.
     """
     if str(path) != os.fsencode(path).decode("utf-8", "replace"):
         raise HistoryError(
             f"the path {str(path)!r} is not UTF-8", "use another path, and set a UTF-8 locale: LC_ALL=C.UTF-8"
         )
+    path = path.resolve()  # DuckDB's log and our undo file are beside the file, not beside a link to it
     patience_s = patience_s if patience_s is not None else (READ_PATIENCE_S if read_only else WRITE_PATIENCE_S)
     with _guard:
-        lock = _locks.setdefault(path.resolve(), threading.RLock())
+        lock = _locks.setdefault(path, threading.RLock())
     with lock:
         if not path.exists():
             if read_only:
@@ -104,9 +105,12 @@ def connect(
                         undo.keep(con, file, path)
                     yield con
                 finally:
-                    _detach(con)
+                    _detach(con, path, read_only=read_only)
                 if not read_only:
                     undo.drop(path)
+        except duckdb.Error as error:
+            _raise_if_the_file_fails(error, path, read_only=read_only)
+            raise
         finally:
             con.close()
 
@@ -118,9 +122,10 @@ def create_file(path: Path) -> None:
     try:
         with duckdb.connect(str(fresh), config=_CONFIG) as con:
             schema.create(con)
+            con.execute("CHECKPOINT")  # closing the file hides an error of the checkpoint
         with contextlib.suppress(FileExistsError):
             os.link(fresh, path)
-    except duckdb.IOException as error:
+    except duckdb.Error as error:
         raise HistoryError(f"{path} cannot be created: {_first_line(str(error))}", CHECK_PATH) from error
     finally:
         fresh.unlink(missing_ok=True)
@@ -133,7 +138,7 @@ def forget_checks() -> None:
 
 
 def _identity(path: Path) -> tuple[Path, int]:
-    return path.resolve(), path.stat().st_ino
+    return path, path.stat().st_ino
 
 
 ROW_GROUP = 8192
@@ -148,7 +153,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 def _engine(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     """This process's in-memory DuckDB for `path`: attaching a file to it takes 2 ms, starting a new DuckDB takes 20."""
-    key = (path.resolve(), os.getpid(), read_only)
+    key = (path, os.getpid(), read_only)
     with _guard:
         if key not in _engines:
             engine = duckdb.connect(":memory:", config=_CONFIG)
@@ -222,12 +227,18 @@ def _turnstile(folder: Path, waited_enough: Callable[[], bool]) -> Iterator[None
         os.close(handle)
 
 
-def _detach(con: duckdb.DuckDBPyConnection) -> None:
+def _detach(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool) -> None:
     """Roll back what was not committed, and close the file."""
-    with contextlib.suppress(duckdb.TransactionException):
-        con.execute("ROLLBACK").fetchall()
-    con.execute("USE memory").fetchall()
-    con.execute("DETACH history").fetchall()
+    try:
+        with contextlib.suppress(duckdb.TransactionException):
+            con.execute("ROLLBACK").fetchall()
+        con.execute("USE memory").fetchall()
+        con.execute("DETACH history").fetchall()
+    except duckdb.Error:  # a commit for which the disk has no room ends with the file attached and the engine unusable
+        con.close()
+        with _guard:
+            _engines.pop((path, os.getpid(), read_only)).close()
+        raise
 
 
 def _check(con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_only: bool, old_is_fine: bool) -> None:
@@ -244,10 +255,16 @@ def _check(con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_o
         schema.migrate(con, version)
 
 
-def is_damage(error: duckdb.Error) -> bool:
-    """Return whether an error is caused by a damaged file, not by the statement."""
+def _raise_if_the_file_fails(error: duckdb.Error, path: Path, *, read_only: bool) -> None:
+    """Raise a better error where a damaged file or a full disk is the cause, and not the statement."""
     text = str(error).lower()
-    return any(words in text for words in ("could not read enough bytes", "corrupt", "checksum"))
+    if any(words in text for words in ("could not read enough bytes", "corrupt", "checksum")):
+        raise unreadable(path, str(error)) from error
+    failed = isinstance(error, (duckdb.IOException, duckdb.OutOfMemoryException)) or "could not write" in text
+    if failed and not read_only:
+        raise InfrastructureError(
+            f"the history at {path} could not be written: {error}", "is the disk full?"
+        ) from error
 
 
 def unreadable(path: Path, text: str) -> HistoryError:

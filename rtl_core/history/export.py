@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 import duckdb
 
 from rtl_core.errors import HistoryError, InfrastructureError
+from rtl_core.files import replacing
 from rtl_core.history import connection
 from rtl_core.history.columns import columns_of, table_names
 from rtl_core.history.records import MessageRecord, StoredRollout
@@ -31,13 +33,14 @@ def take_snapshot(source: Path, target: Path, *, overwrite: bool = False) -> Pat
     The source is only read, and locked while the file is copied; a writer waits meanwhile. Raises HistoryError
     when the source cannot be read or the target exists, InfrastructureError when the copy fails.
     """
-    if target.resolve() == source.resolve():
+    source = source.resolve()
+    if target.resolve() == source:
         raise HistoryError(f"{target} is the history itself", "name another file")
     if target.exists() and not overwrite:
         raise HistoryError(f"{target} exists", "name another file, or replace it with --force")
     target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
+        fresh = Path(scratch) / target.name
         with connection.connect(source, read_only=True, old_is_fine=True):
             _copy(source, fresh)
             # What a killed writer committed but did not move into the file.
@@ -47,9 +50,6 @@ def take_snapshot(source: Path, target: Path, *, overwrite: bool = False) -> Pat
         with connection.connect(fresh, read_only=False):
             pass
         os.replace(fresh, target)
-    finally:
-        fresh.unlink(missing_ok=True)
-        Path(f"{fresh}.wal").unlink(missing_ok=True)
     return target
 
 
@@ -76,22 +76,19 @@ _RUN_CONDITIONS = {
 
 def export_parquet(history: History, run: str | None, folder: Path) -> list[Path]:
     """Write every table as `<table>.parquet`, for one run or for all (None). Returns the files."""
-    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name in sorted(table_names()):
         rollouts = "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)"
         by_column = "run = $run" if "run" in columns_of(name) else rollouts
         condition = "true" if run is None else _RUN_CONDITIONS.get(name, by_column)
         path = folder / f"{name}.parquet"
-        fresh = path.with_name(f".{path.name}.part")
-        target = str(fresh).replace("'", "''")
-        sql = f"COPY (SELECT * FROM {name} WHERE {condition}) TO '{target}' (FORMAT parquet, COMPRESSION zstd)"
-        with connection.connect(history.path, read_only=True) as con:
+        with replacing(path) as fresh, connection.connect(history.path, read_only=True) as con:
+            target = str(fresh).replace("'", "''")
+            sql = f"COPY (SELECT * FROM {name} WHERE {condition}) TO '{target}' (FORMAT parquet, COMPRESSION zstd)"
             try:
                 con.execute(sql, {"run": run} if "$run" in condition else None).fetchall()
             except duckdb.IOException as error:
                 raise InfrastructureError(f"{path} could not be written: {error}", "is the disk full?") from error
-        os.replace(fresh, path)
         written.append(path)
     return written
 
@@ -187,11 +184,9 @@ def metrics(history: History, run: str) -> Iterator[dict[str, Any]]:
 
 def write_lines(path: Path, records: Iterable[dict[str, Any]]) -> int:
     """Write records as JSON Lines, atomically. Returns how many."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh, count = path.with_name(f".{path.name}.part"), 0
-    with fresh.open("w", encoding="utf-8") as file:
+    count = 0
+    with replacing(path) as fresh, fresh.open("w", encoding="utf-8") as file:
         for record in records:
             file.write(json.dumps(record) + "\n")
             count += 1
-    os.replace(fresh, path)
     return count

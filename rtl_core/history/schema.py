@@ -6,9 +6,8 @@ transaction, which then recreates all views and macros from `schema.sql`.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -49,10 +48,11 @@ def current_version() -> int:
 def create(con: duckdb.DuckDBPyConnection) -> None:
     """Write the current schema into an empty database, in one transaction."""
     tables, views = schema_sql()
-    with _transaction(con):
-        con.execute(tables)
-        con.execute(views)
-        _stamp(con, current_version())
+    con.execute("BEGIN")
+    con.execute(tables)
+    con.execute(views)
+    _stamp(con, current_version())
+    con.execute("COMMIT")
 
 
 @cache
@@ -89,26 +89,17 @@ def state_of(con: duckdb.DuckDBPyConnection, path: object) -> tuple[int, str]:
 
 
 def migrate(con: duckdb.DuckDBPyConnection, version: int) -> None:
-    """Migrate an open, writable database from `version` to the current one, and recreate the views, in one transaction."""
-    with _transaction(con):
-        for (name,) in con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall():
-            con.execute(f'DROP VIEW "{name}"')
-        for number in range(version + 1, current_version() + 1):
-            con.execute(migrations()[number])
-            _stamp(con, number)
-        con.execute(schema_sql()[1])
-        con.execute("UPDATE schema_version SET views = ?", [views_hash()])
-
-
-@contextlib.contextmanager
-def _transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Migrate an open, writable database from `version` to the current one, and recreate the views, in one transaction. After an
+    error the caller closes the database, which rolls back."""
     con.execute("BEGIN")
-    try:
-        yield
-        con.execute("COMMIT")
-    except BaseException:
-        con.execute("ROLLBACK")
-        raise
+    for (name,) in con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall():
+        con.execute(f'DROP VIEW "{name}"')
+    for number in range(version + 1, current_version() + 1):
+        con.execute(migrations()[number])
+        _stamp(con, number)
+    con.execute(schema_sql()[1])
+    con.execute("UPDATE schema_version SET views = ?", [views_hash()])
+    con.execute("COMMIT")
 
 
 def _stamp(con: duckdb.DuckDBPyConnection, version: int) -> None:

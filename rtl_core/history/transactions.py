@@ -12,7 +12,7 @@ from pathlib import Path
 
 import duckdb
 
-from rtl_core.errors import HistoryError, InfrastructureError
+from rtl_core.errors import HistoryError
 from rtl_core.history import connection
 
 _connections = threading.local()
@@ -96,17 +96,9 @@ class Transactions:
             yield inner
             return
         with self._measured(), connection.connect(self.path, read_only=False) as con, self._holding(con):
-            try:
-                con.execute("BEGIN")
-                yield con
-                con.execute("COMMIT")
-            except duckdb.Error as error:
-                if connection.is_damage(error):
-                    raise connection.unreadable(self.path, str(error)) from error
-                if isinstance(error, (duckdb.IOException, duckdb.OutOfMemoryException)):
-                    words = f"the history at {self.path} could not be written: {error}"
-                    raise InfrastructureError(words, "is the disk full?") from error
-                raise
+            con.execute("BEGIN")
+            yield con
+            con.execute("COMMIT")
         self._prepared = True
 
     @contextlib.contextmanager
@@ -120,12 +112,7 @@ class Transactions:
                 self._prepared = True
         patience_s = connection.READ_PATIENCE_S if self.read_only else connection.WRITE_PATIENCE_S
         with self._measured(), connection.connect(self.path, read_only=True, patience_s=patience_s) as con:
-            try:
-                yield con
-            except duckdb.Error as error:
-                if connection.is_damage(error):
-                    raise connection.unreadable(self.path, str(error)) from error
-                raise
+            yield con
 
 
 def _held() -> dict[Path, duckdb.DuckDBPyConnection]:

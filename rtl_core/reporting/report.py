@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from typing import Any
 from markupsafe import Markup
 
 from rtl_core.errors import HistoryError
+from rtl_core.files import replacing
 from rtl_core.history.records import RunRecord, utc_now
 from rtl_core.history.store import History
 from rtl_core.reporting import rollouts
@@ -55,10 +55,8 @@ def write_report(history: History, run_names: list[str], path: Path, own: Sequen
     made = [replace(s, blocks=laid_out(s.blocks)) for s in sections(history, list(results), own)]
     linked = [key for section in made for b in section.blocks if isinstance(b, Table) for key in b.links.values()]
     browser = rollouts.sample(history, next(iter(results)), linked) if len(results) == 1 else None
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(render(history, results, made, browser), encoding="utf-8")
-    os.replace(fresh, path)
+    with replacing(path) as fresh:
+        fresh.write_text(render(history, results, made, browser), encoding="utf-8")
     return path
 
 

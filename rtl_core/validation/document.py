@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 from markupsafe import Markup
 
 from rtl_core.errors import ConfigError
+from rtl_core.files import replacing
 from rtl_core.grading.cache import GRADER_VERSION
 from rtl_core.grading.interface_check import compare
 from rtl_core.grading.verdict_record import digests
@@ -54,10 +54,8 @@ def write_document(
     """
     lines = list(document(loaded, records, level, history))
     text = _page(lines, loaded, records) if path.suffix == ".html" else _json_lines(lines)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(text, encoding="utf-8")
-    os.replace(fresh, path)
+    with replacing(path) as fresh:
+        fresh.write_text(text, encoding="utf-8")
 
 
 def document(

@@ -1,7 +1,9 @@
 """The history survives kill -9, a second process, and files that are damaged or not histories."""
 
+import contextlib
 import os
 import random
+import resource
 import subprocess
 import sys
 import threading
@@ -10,9 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pytest
 
-from rtl_core.errors import HistoryError
+from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history import connection, schema, undo
 from rtl_core.history.connection import HistoryBusyError
 from rtl_core.history.records import RunRecord
@@ -83,6 +86,17 @@ def test_an_incomplete_commit_is_undone(tmp_path, monkeypatch):
     assert unreadable > 0, "DuckDB survives this by itself: rtl_core/history/undo.py is no longer needed"
 
 
+def test_an_incomplete_commit_through_a_link_is_undone_at_the_file(tmp_path, monkeypatch):
+    path, link = tmp_path / "disk" / "h.duckdb", tmp_path / "h.duckdb"
+    path.parent.mkdir()
+    link.symlink_to(path)
+    History(link).start_run(RunRecord(name="r"))
+    monkeypatch.setattr(undo, "drop", lambda history: None)
+    History(link).heartbeat("r")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["disk", "h.duckdb"]
+    assert undo.path_of(path).exists()
+
+
 def test_another_process_reads_while_one_writes(tmp_path):
     path = tmp_path / "h.duckdb"
     History(path).start_run(RunRecord(name="r"))
@@ -141,6 +155,39 @@ def test_a_run_waits_for_another_program_that_has_its_history_open_and_logs_whic
         assert [record.name for record in asked.result()] == ["r"]
     assert f"PID {holder.pid}" in caplog.text
     assert "close the other program" in caplog.text
+
+
+@contextlib.contextmanager
+def room_for(size: int):
+    """No file may be larger than `size` bytes during the block, as on a full disk."""
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+
+
+def test_a_run_writes_again_once_a_full_disk_has_room(history):
+    history.start_run(RunRecord(name="r"))
+    rng, shape = np.random.default_rng(0), synthetic.Shape(tokens=2000)
+    problem = synthetic.problem(0, "train")
+    rollouts = [synthetic.rollout("r", "train", None, 0, 0, problem, s, shape, rng) for s in range(64)]
+    with room_for(history.path.stat().st_size):
+        for _ in range(2):
+            with pytest.raises(InfrastructureError, match="could not be written") as told:
+                history.record_rollouts(rollouts)
+            assert told.value.hint == "is the disk full?"
+        assert history.run("r") is not None
+        assert history.rollouts_of("r", 0) == []
+    assert history.record_rollouts(rollouts) == 64
+    assert len(history.rollouts_of("r", 0)) == 64
+
+
+def test_a_full_disk_leaves_no_half_created_history(tmp_path):
+    with room_for(100_000), pytest.raises(HistoryError, match="cannot be created"):
+        History(tmp_path / "h.duckdb").runs()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_path_that_is_not_utf_8_is_refused(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from rtl_core.errors import HistoryError
 from rtl_core.history.columns import table_names
-from rtl_core.history.export import export_parquet, export_rollouts, metrics, take_snapshot
+from rtl_core.history.export import export_parquet, export_rollouts, metrics, take_snapshot, write_lines
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from tests import synthetic
@@ -148,3 +148,9 @@ def test_metrics_have_the_names_of_the_cookbook(demo):
     assert lines[5]["env/all/tests_passed"] == pytest.approx(sum(s.verdict.passed for s in mine) / len(mine))
     assert lines[0]["test/env/all/pass@1"] == demo.evaluation("demo-student-0").pass_at_1
     assert lines[12]["test/env/all/pass@4"] == demo.evaluation("demo-student-12").pass_at_k[4]
+
+
+def test_an_export_that_fails_leaves_no_file(tmp_path):
+    with pytest.raises(ZeroDivisionError):
+        write_lines(tmp_path / "x.jsonl", ({"x": 1 / n} for n in (1, 0)))
+    assert list(tmp_path.iterdir()) == []
