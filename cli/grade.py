@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
+from rtl_core.errors import ConfigError
 from rtl_distill.cli.arguments import (
     ConfigOption,
     DbOption,
@@ -29,7 +30,7 @@ TimeoutOption = Annotated[
         max=3600,
     ),
 ]
-JobsOption = Annotated[int, typer.Option(help="Answers to grade in parallel; 0 means one per core.", min=0)]
+JobsOption = Annotated[int, typer.Option(help="Answers to work on in parallel; 0 means one per core.", min=0)]
 RESULTS = {"equal": "proved", "same": "not told apart", "different": "doubtful", "unknown": "unknown"}
 
 
@@ -80,6 +81,8 @@ def grade(
     from rtl_core.types.verdict import Stage
     from rtl_distill.cli.flow import stoppable
 
+    if audit is not None and audit.resolve() in {path.resolve() for path in (problems, answers, output)}:
+        raise ConfigError(f"--audit {audit} would overwrite another file of this command", "name a new file")
     limits = Limits(wall_s=timeout, cpu_s=timeout)
     asked = FileGrading(problems, answers, output, executor, Stage(until), jobs, seed, seeds, limits, repeat)
     with stoppable(Console(stderr=True)):
@@ -179,7 +182,7 @@ def audit(
     parameters: Annotated[int, typer.Option(min=0, help="Number of other parameter sets to try.")] = 6,
     proof: Annotated[float, typer.Option(min=0.0, help="CPU seconds per proof; 0 means no proofs.")] = 10.0,
     most: Annotated[int, typer.Option(min=1, help="Maximum number of passes.")] = 2**31 - 1,
-    jobs: Annotated[int, typer.Option(min=0, help="Simulations to run in parallel; 0 means one per core.")] = 0,
+    jobs: JobsOption = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when a pass is doubtful.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     db: DbOption = None,

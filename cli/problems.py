@@ -273,8 +273,13 @@ def synthesize(
     chosen = list(dict.fromkeys(kind or names))
     if unknown := [name for name in chosen if name not in names]:
         raise ConfigError(f"--kind {unknown[0]}: there is no such kind", f"choose from {', '.join(names)}")
+    if output.exists() and output.stat().st_size:
+        raise ConfigError(f"--output {output}: the file exists", "name a new one")
     sources, run_seed, split = sources_of(config, source)
     loaded = load_problems(sources, run_seed, split)
+    # Fail before the work if the file cannot be written.
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.touch()
     kinds = [names[name] for name in chosen]
     found = synthesise(sources, loaded, kinds, count, seed=seed, run_seed=run_seed, mutants=mutants)
     write(found.kept, output)

@@ -180,28 +180,18 @@ def check_service(
 
     from rtl_core.backend.certify.bench import Server
     from rtl_core.backend.certify.plugin import examine
+    from rtl_core.localtinker.settings import check_models, parse_model
     from rtl_distill.cli.console import quiet
 
-    server = Server(url, student=student, folders=_model_folders(model or []), rank=rank, tolerance=tolerance)
+    folders = dict(map(parse_model, model or []))
+    check_models(folders)
+    server = Server(url, student=student, folders=folders, rank=rank, tolerance=tolerance)
     disable_progress_bar()
     # The results have a line for everything that these loggers warn about.
     with quiet(logging.CRITICAL, "tinker", "huggingface_hub"), warnings.catch_warnings(action="ignore"):
         found = examine(server, only or [], case_s=timeout, whole_s=60 * minutes, console=Console())
+    found.show(Console())  # first: a file that cannot be written must not cost the results
     if as_json is not None:
         found.write(as_json)
-    found.show(Console())
     if not found.fit:
         raise typer.Exit(1)
-
-
-def _model_folders(models: list[str]) -> dict[str, Path]:
-    """Parse the NAME=FOLDER values of `--model`. Raises ConfigError for another form, or a folder without a model."""
-    folders = {}
-    for text in models:
-        name, _, folder = text.partition("=")
-        if not name or not folder:
-            raise ConfigError(f"--model {text}: must be NAME=FOLDER")
-        folders[name] = Path(folder).expanduser()
-        if not (folders[name] / "config.json").is_file():
-            raise ConfigError(f"--model {name}={folders[name]}: there is no config.json in that folder")
-    return folders

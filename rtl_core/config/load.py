@@ -45,7 +45,7 @@ def load_config(
     Raises ConfigError with file, line and key of every mistake.
     """
     shipped = shipped_configs()
-    path = shipped.get(str(source), Path(source))
+    path = shipped.get(_utf8(str(source), "the configuration's name"), Path(source))
     try:
         text = path.read_text(encoding="utf-8-sig")  # Windows editors write a byte order mark
     except FileNotFoundError:
@@ -87,8 +87,18 @@ def _apply(data: dict[str, Any], overrides: Sequence[str], environment: Mapping[
             raise ConfigError(f"--set {override}: expected section.key=value", "for example --set run.seed=1")
         given.append((key.strip(), value, f"--set {override}"))
     for key, value, origin in given:
-        _assign(data, key, _parse_value(value), origin)
+        _assign(data, key, _parse_value(_utf8(value, origin)), origin)
     return {key: origin for key, _, origin in given}
+
+
+def _utf8(text: str, origin: str) -> str:
+    """Return `text`. Raises ConfigError if it is not UTF-8, such as the name of a file from a system with another encoding: neither the
+    history nor a TOML file can hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{origin}: {text!a} is not UTF-8 text", "rename the file or folder") from None
+    return text
 
 
 def _parse_value(text: str) -> Any:

@@ -52,5 +52,5 @@ def _value(value: Any) -> str:
         return "{" + ", ".join(f"{_value(str(k))} = {_value(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (tuple, list)):
         return "[" + ", ".join(map(_value, value)) + "]"
-    # A scalar of TOML is written as in JSON.
-    return json.dumps(value, default=str, ensure_ascii=False)
+    # A scalar of TOML is written as in JSON, except that TOML also forbids the control character DEL.
+    return json.dumps(value, default=str, ensure_ascii=False).replace("\x7f", "\\u007f")

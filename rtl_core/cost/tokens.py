@@ -80,9 +80,11 @@ def load_prices(path: Path | None = None) -> Prices:
         return Prices.model_validate(tomllib.loads(place.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise ConfigError(f"there is no price list {place}", "put it there or change cost.prices") from None
-    except (tomllib.TOMLDecodeError, ValidationError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
+        errors = error.errors() if isinstance(error, ValidationError) else []
+        why = "; ".join(f"`{'.'.join(map(str, one['loc']))}`: {one['msg']}" for one in errors) or error
         raise ConfigError(
-            f"{place} is not a price list: {error}", "use rtl_core/cost/prices.toml as a template"
+            f"{place} is not a price list: {why}", "use rtl_core/cost/prices.toml as a template"
         ) from None
 
 

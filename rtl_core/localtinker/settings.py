@@ -48,7 +48,8 @@ class Settings(BaseModel):
 def parse_model(text: str) -> tuple[str, Path]:
     """Parse NAME=PATH, or PATH, whose name is that of the folder."""
     name, separator, path = text.partition("=")
-    return (name, Path(path)) if separator else (Path(text).resolve().name, Path(text))
+    folder = Path(path if separator else text).expanduser()
+    return (name if separator else folder.resolve().name), folder
 
 
 def check_models(models: dict[str, Path]) -> None:

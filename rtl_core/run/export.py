@@ -175,11 +175,13 @@ async def export_adapter(
 
     Raises:
         HistoryError: there is no such step.
-        PolicyError: its weights are no longer on the service.
+        PolicyError: its weights are no longer on the service, or the folder has another README.md.
     """
     state = choose(history, config, which)
-    files = await _adapter(config, state, folder, tell)
     card = folder / "README.md"
+    if card.exists() and not (folder / "adapter_config.json").exists():
+        raise PolicyError(f"{card} exists and is no model card of an adapter", "name another folder")
+    files = await _adapter(config, state, folder, tell)
     card.write_text(model_card(history, config, state), encoding="utf-8")
     return [*files, card]
 

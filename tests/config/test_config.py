@@ -49,10 +49,19 @@ def test_a_loss_and_its_parameters_must_be_registered():
 
 
 def test_printed_toml_loads_to_the_same_configuration(tmp_path):
-    config = demo("run.seed=7", "learning.kl_clamp=5.0", 'health.ranges={"optim/entropy" = {min = 0.02}}')
+    config = demo(
+        "run.seed=7", "run.directory=a\x7fb", "learning.kl_clamp=5.0", 'health.ranges={"optim/entropy" = {min = 0.02}}'
+    )
     path = tmp_path / "shown.toml"
     path.write_text(to_toml(config))
     assert load_config(path, environment={}) == config
+
+
+def test_a_name_that_is_not_utf8_is_refused():
+    with pytest.raises(ConfigError, match=r"--set .*: 'caf\\udce9' is not UTF-8 text"):
+        demo("run.directory=caf\udce9")
+    with pytest.raises(ConfigError, match="not UTF-8 text"):
+        load_config("caf\udce9.toml")
 
 
 def test_every_field_is_documented():

@@ -100,6 +100,14 @@ def test_passing_answers_are_audited_on_request(files, tmp_path):
     assert f"audited passes: {len(passed)} proved" in done.stdout
 
 
+def test_findings_do_not_overwrite_the_verdicts(files, tmp_path):
+    problems, lines, _ = files
+    answers, output = write(tmp_path / "answers.jsonl", lines[:1]), tmp_path / "verdicts.jsonl"
+    for place in (problems, answers, output):
+        refused = invoke("grade", problems, "--answers", answers, "--output", output, "--audit", place)
+        assert "would overwrite another file" in str(refused.exception)
+
+
 def test_broken_answer_lines_are_named_and_the_others_graded(files):
     problems, lines, folder = files
     answers, output = folder / "broken.jsonl", folder / "broken-verdicts.jsonl"

@@ -31,6 +31,7 @@ from rtl_core.learning.losses import LOSSES, policy_losses
 
 GREEDY = {"temperature": 0.0}
 OTHERS = "only other programs need it"
+DISTRIBUTIONS = "`learning.algorithm = distribution_distillation` cannot be used"
 
 
 @case("capabilities", needs=(), without="no run can start: the server is unreachable, or does not list what it serves")
@@ -182,6 +183,23 @@ async def test_completion(bench: Bench) -> str:
     )
 
 
+@option("likeliest tokens", needs=(*SAMPLING, "compute_logprobs"), without=DISTRIBUTIONS)
+async def test_likeliest(bench: Bench) -> str:
+    """With topk_prompt_logprobs each scored position has its likeliest tokens, whose log-probabilities agree with the scores."""
+    sampler = await bench.base_sampler()
+    (greedy,) = await bench.sample(sampler, 1, 4, **GREEDY)
+    tokens, count = [*PROMPT, *greedy.tokens], len(greedy.tokens)
+    (scored,) = await bench.score(sampler, [tokens])
+    answer = await sampler.sample(
+        prompt(tokens), 1, params(1), include_prompt_logprobs=True, topk_prompt_logprobs=3, prompt_logprobs_last_n=count
+    )
+    top = answer.topk_prompt_logprobs_np
+    assert top is not None, "none are returned"
+    values = np.asarray(top.logprobs, np.float64)[-count:]
+    assert values.shape == (count, 3), f"the shape of the 3 likeliest tokens at {count} positions is {values.shape}"
+    return bench.compare([values[:, 0]], [scored[-count:]], "the likeliest tokens' log-probabilities and their scores")
+
+
 async def one_loss(bench: Bench, name: str, given: Sequence[Mapping[str, float]]) -> str:
     """Compare a pass with each of the `given` parameters with the formula. Returns the first result in words."""
     trainer = await bench.trainer()
@@ -231,27 +249,7 @@ async def test_loss(bench: Bench, loss: str) -> str:
     return await one_loss(bench, loss, variants(loss))
 
 
-@option(
-    "default parameters of losses",
-    needs=tuple(f"forward_backward: {name}" for name in policy_losses()),
-    without="other programs that omit parameters get a different loss from that of Tinker's cloud; a run sends them all",
-)
-async def test_defaults(bench: Bench) -> str:
-    """A policy loss without parameters uses the defaults of Tinker's documentation."""
-    with_some = [name for name in policy_losses() if LOSSES[name].parameters]
-    for name in with_some:
-        try:
-            await one_loss(bench, name, [{}])
-        except AssertionError as error:
-            raise AssertionError(f"{name}: {error}") from error
-    return ", ".join(with_some)
-
-
-@option(
-    "forward",
-    needs=(*LEARNING, "forward_backward: cross_entropy"),
-    without=OTHERS,
-)
+@option("forward", needs=(*LEARNING, "forward_backward: cross_entropy"), without=DISTRIBUTIONS)
 async def test_forward(bench: Bench) -> str:
     """A forward pass gives the same log-probabilities as a training pass, and leaves no gradient."""
     trainer = await bench.trainer()
