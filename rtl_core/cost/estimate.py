@@ -9,7 +9,7 @@ Neither includes work lost in a crash and repeated after it, or storage of check
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
@@ -182,10 +182,16 @@ def _estimate(rules: _Rules) -> Estimate:
     groups_of_steps = planned_groups(config, work.train.count)
     steps = len(groups_of_steps)
     warm = learning.warm_start_steps
-    parts = [
-        _warm_start(rules, groups) if step < warm else _reinforced(rules, groups, step, steps)
-        for step, groups in enumerate(groups_of_steps)
-    ]
+    # Steps of one kind use the same, so a run of a million steps is estimated as fast as one of ten.
+    kinds: dict[tuple[bool, int, bool], list[int]] = defaultdict(list)
+    for step, groups in enumerate(groups_of_steps):
+        kinds[step < warm, groups, learning.uses_kl_at(step, steps)].append(step)
+    parts: list[tuple[float, list[Usage]]] = []
+    for (supervised, groups, _), same in kinds.items():
+        count, used = _warm_start(rules, groups) if supervised else _reinforced(rules, groups, same[0], steps)
+        parts.append(
+            (count * len(same), [{model: tokens * len(same) for model, tokens in one.items()} for one in used])
+        )
     if samples := config.curriculum.measure_samples:
         measured = rules.ask(work.train.count, work.train.mean, samples)
         by_teachers = rules.by_teachers(measured.sampling, work.train.sources)
@@ -234,8 +240,12 @@ def _reinforced(rules: _Rules, groups: int, step: int, steps: int) -> tuple[floa
 def planned_groups(config: RunConfig, problems: int) -> list[int]:
     """Return the planned number of groups of each step of a run on `problems` training problems (`learning.curriculum.plan_epoch`)."""
     groups: list[int] = []
-    for _ in range(config.run.epochs):
-        groups += config.step_sizes(problems, len(groups))
+    for epoch in range(config.run.epochs):
+        # After the supervised steps all epochs are alike.
+        alike = config.run.epochs - epoch if len(groups) >= config.learning.warm_start_steps else 1
+        groups += config.step_sizes(problems, len(groups)) * alike
+        if alike > 1:
+            break
     if config.curriculum.order == "pools":  # every RL step draws again
         supervised = config.learning.warm_start_steps
         drawn = min(config.curriculum.problems_per_step, problems)

@@ -271,3 +271,15 @@ def test_estimate_prints_the_upper_bound_before_the_likely_cost(tmp_path):
     answers = 4 * config.sampling.group_size
     twice = answers * 3 * 2 * config.sampling.max_tokens / 1e6
     assert float(figures[0]) > twice > float(figures[1])
+
+
+def test_a_run_of_a_million_steps_is_estimated_without_walking_through_them():
+    def estimated(epochs):
+        config = load_config("demo", [f"run.epochs={epochs}", "learning.kl_schedule=constant"], environment={})
+        work = Workload(Prompts(416, 50.0), Prompts(64, 50.0), 70.0)
+        return likely(config, work)
+
+    few, many = estimated(2), estimated(80_000)
+    assert (few.steps, many.steps) == (26, 1_040_000)
+    for model, tokens in few.training.items():
+        assert many.training[model].sample == pytest.approx(40_000 * tokens.sample)
