@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from rtl_core.config import RunConfig, load_config
+from rtl_core.errors import InfrastructureError
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Verdict
@@ -42,6 +43,24 @@ def demo(folder: Path, *overrides: str, train: int = 2, heldout: int = 1) -> Run
     places = (f"run.directory={folder}", f"run.history={folder / 'history.duckdb'}")
     sizes = (f"problems.sources.0.train={train}", f"problems.sources.0.heldout={heldout}")
     return load_config("demo", [*places, *sizes, *overrides], environment={})
+
+
+class NoExecutor:
+    """In place of a session's executor, for tests without gradings: it starts no process, and every job fails."""
+
+    name, slots, cpu_s, derives_images = "none", 1, 0.0, False
+
+    def tools(self) -> dict[str, str]:
+        return {}
+
+    def has_module(self, name: str) -> bool:
+        return True
+
+    def run(self, job: Any) -> Any:
+        raise InfrastructureError("the disk is full")
+
+    def close(self) -> None:
+        pass
 
 
 def a_rollout(**given: Any) -> Rollout:

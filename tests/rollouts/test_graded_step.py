@@ -2,14 +2,12 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rtl_core.backend.base import Readiness
 from rtl_core.config import load_config
 from rtl_core.errors import InfrastructureError, RunHealthError
-from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import grade_all
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.store import History
@@ -21,7 +19,7 @@ from rtl_core.run.check.preflight import small_pays
 from rtl_core.run.check.prompts import Known
 from rtl_core.run.session import Session, open_session
 from rtl_core.types.verdict import Outcome, Stage
-from tests.nouns import a_rollout, demo
+from tests.nouns import NoExecutor, a_rollout, demo
 
 SYNTAX = ("curriculum.order=shuffled", "grading.until=syntax", "grading.until_steps=3")
 SIZE = ("reward.weights={tests = 1.0, area = 0.5, depth = 0.25}",)
@@ -101,27 +99,12 @@ def test_rewards_for_size_with_weak_harnesses_give_a_warning(more, warned):
     assert not list(small_pays(Known(load_config("demo", more, environment={}), Readiness(), {})))
 
 
-class BrokenExecutor:
-    """The real executor, except that every job fails."""
-
-    slots = 1
-
-    def __init__(self) -> None:
-        self._executor = make_executor("bubblewrap")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._executor, name)
-
-    def run(self, job: Any) -> Any:
-        raise InfrastructureError("the disk is full")
-
-
 def fail_to_grade(tmp_path: Path, problems_graded: int, *overrides: str) -> batch.Batch:
     """Grade a known-good answer to some of a step's two problems, with as many retries as a task makes."""
     config = demo(tmp_path, "grading.retries=1", *overrides)
 
     async def run() -> batch.Batch:
-        async with open_session(config, with_policy=False, cluster=BrokenExecutor()) as session:
+        async with open_session(config, with_policy=False, cluster=NoExecutor()) as session:
             step = sampled(session, {problem.id: (golden_response(problem),) for problem in session.loaded.train})
             for problem_id in step.problem_ids[:problems_graded]:
                 with pytest.raises(InfrastructureError, match="disk is full"):

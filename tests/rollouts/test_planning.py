@@ -13,7 +13,7 @@ from rtl_core.history.records import StepRecord
 from rtl_core.learning.curriculum import order_problems
 from rtl_core.rollouts import evaluation, planning
 from rtl_core.run.session import Session, open_session
-from tests.nouns import demo
+from tests.nouns import NoExecutor, demo
 
 Found = TypeVar("Found")
 
@@ -26,7 +26,7 @@ def in_session(
     config = demo(tmp_path, "run.name=r", "run.epochs=1", *steps, *overrides, train=16)
 
     async def run() -> Found:
-        async with open_session(config, with_policy=False, accept_changes=accept) as session:
+        async with open_session(config, with_policy=False, accept_changes=accept, cluster=NoExecutor()) as session:
             await planning.plan_run(session)
             return await work(session)
 

@@ -15,14 +15,18 @@ from rtl_core.run import session, status
 from rtl_core.run.lock import read_holder, run_lock
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session, open_session
-from tests.nouns import demo
+from tests.nouns import NoExecutor, demo
 
 
 def end_of(folder: Path, block: Callable[[Session], None], raises: type[BaseException]) -> tuple[str, str | None]:
     """Run `block`, which raises an error of type `raises`, in a run; returns the run's `status` and `ended_by`."""
 
     async def run() -> None:
-        async with open_session(demo(folder), with_policy=False) as session, status.run_status(session):
+        settings = demo(folder)
+        async with (
+            open_session(settings, with_policy=False, cluster=NoExecutor()) as session,
+            status.run_status(session),
+        ):
             block(session)
 
     with pytest.raises(raises):
