@@ -73,7 +73,6 @@ _FAMILIES = (1, 2, 10)
 class Kind:
     """Containers of equal kind are interchangeable."""
 
-    image: str
     memory_mb: int
     """Of all processes in it, and of a job's files."""
     processes: int
@@ -105,7 +104,7 @@ class Container(Cell):
         agent = {**agent_environment(toolchain.python), "RTL_CONTROL_SOCKET": f"{CONTROL}/agent.sock"}
         try:
             settings.api.create_container(
-                kind.image,
+                toolchain.tools["image"],
                 entrypoint=list(program or warm_command(toolchain)),
                 name=self.name,
                 environment={**toolchain.environment(), **agent},
