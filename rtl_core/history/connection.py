@@ -123,8 +123,12 @@ def create_file(path: Path) -> None:
         with duckdb.connect(str(fresh), config=_CONFIG) as con:
             schema.create(con)
             con.execute("CHECKPOINT")  # closing the file hides an error of the checkpoint
-        with contextlib.suppress(FileExistsError):
-            os.link(fresh, path)
+        try:
+            os.link(fresh, path)  # a rename would replace the file of another process
+        except FileExistsError:
+            pass
+        except OSError:  # FAT, exFAT and some network file systems have no links
+            fresh.rename(path)
     except duckdb.Error as error:
         raise HistoryError(f"{path} cannot be created: {_first_line(str(error))}", CHECK_PATH) from error
     finally:

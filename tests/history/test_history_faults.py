@@ -184,6 +184,16 @@ def test_a_run_writes_again_once_a_full_disk_has_room(history):
     assert len(history.rollouts_of("r", 0)) == 64
 
 
+def test_a_history_can_be_on_a_file_system_without_links(history, monkeypatch):
+    def refuse(*paths):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    history.start_run(RunRecord(name="r"))
+    assert history.run("r") is not None
+    assert list(history.path.parent.iterdir()) == [history.path]
+
+
 def test_a_full_disk_leaves_no_half_created_history(tmp_path):
     with room_for(100_000), pytest.raises(HistoryError, match="cannot be created"):
         History(tmp_path / "h.duckdb").runs()
