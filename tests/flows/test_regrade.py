@@ -1,6 +1,7 @@
 """Stored rollouts are graded again by real simulators, and changed verdicts are reported."""
 
 import asyncio
+import shutil
 
 import pytest
 
@@ -37,10 +38,10 @@ def problems() -> tuple[tuple[Problem, str], tuple[Problem, str]]:
     return (problem_of(first), golden_answer(first)), (moody, golden_answer(second))
 
 
-@pytest.fixture
-def graded(tmp_path):
-    """A run with eight rollouts graded with seed 2; per problem: golden, golden again, empty, and golden in an evaluation."""
-    history = History(tmp_path / "history.duckdb")
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """A history of a run with eight rollouts graded with seed 2; per problem: golden, golden again, empty, and golden in an evaluation."""
+    history = History(tmp_path_factory.mktemp("graded") / "history.duckdb")
     config = load_config("demo", [f"run.name={RUN}", f"run.history={history.path}", "grading.seed=2"])
     history.start_run(RunRecord(name=RUN, config=config.model_dump(mode="json")))
     pairs = problems()
@@ -61,7 +62,13 @@ def graded(tmp_path):
     history.record_rollouts(rollouts)
     history.record_verdicts(rows)
     assert [v.outcome is Outcome.PASSED for _, v, _ in rows] == [True, True, False, True] * 2
-    return history
+    return history.path
+
+
+@pytest.fixture
+def graded(once, tmp_path):
+    """A copy of that history."""
+    return History(shutil.copy(once, tmp_path / "history.duckdb"))
 
 
 def ask(history: History, name: str) -> list[dict]:
