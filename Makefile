@@ -13,7 +13,7 @@ PARALLEL := --dist loadgroup --no-loadscope-reorder
 .PHONY: help setup setup-test train train-real test test-slow test-timing test-docker test-cookbook test-clients test-newer-clients test-debian13 lint types format bench redteam learning-report models newest lock sim-image deploy-local down clean
 
 help: ## List what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: ## Install system packages and the locked Python environment (.venv)
 	@scripts/system-packages.sh $(TOOLS)
