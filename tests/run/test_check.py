@@ -25,7 +25,7 @@ from rtl_core.localtinker.process import LocalTinker
 from rtl_core.problems.sources import load_problems
 from rtl_core.prompting.budget import Prompt
 from rtl_core.run import forecast
-from rtl_core.run.check import readiness
+from rtl_core.run.check import machine, readiness
 from rtl_core.run.check.cost import cost, disk
 from rtl_core.run.check.prompts import Known, context, known_good, sizes
 from rtl_core.run.session import open_session
@@ -393,6 +393,15 @@ def test_cost_says_whether_lengths_and_speed_were_measured(tmp_path, monkeypatch
     monkeypatch.setattr(forecast, "measured", lambda *_: forecast.Measured(4, 9.0, 6.0, None, None, None))
     (found,) = cost(known)
     assert found.text.endswith("; lengths and speed measured over 4 answers")
+
+
+def test_a_file_in_place_of_a_folder_and_a_folder_in_place_of_the_history_are_errors(tmp_path):
+    (tmp_path / "file").touch()
+    known = small_known(tmp_path, 10**6, f"run.directory={tmp_path / 'file' / 'runs'}", f"run.history={tmp_path}")
+    first = next(disk(known))
+    assert (first.level, first.text) == ("wrong", f"{tmp_path / 'file'} is not a folder")
+    (found,) = machine.history(known.config)
+    assert (found.level, found.text) == ("wrong", f"{tmp_path}: Is a directory")
 
 
 def test_a_folder_that_is_not_writable_is_an_error(tmp_path, monkeypatch):

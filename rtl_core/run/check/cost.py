@@ -73,9 +73,10 @@ def disk(known: Known) -> Iterator[Finding]:
         (_existing(config.run.history.parent), history_bytes(found.likely), history_bytes(found.most)),
         (_existing(config.run.directory), weights, weights),
     ]
-    for folder in sorted({folder for folder, _, _ in needs if not os.access(folder, os.W_OK)}):
+    for folder in sorted({folder for folder, _, _ in needs if not (folder.is_dir() and os.access(folder, os.W_OK))}):
+        why = "not writable" if folder.is_dir() else "not a folder"
         remedy = "change its permissions, or set run.directory and run.history to another folder"
-        yield Finding("disk", "wrong", f"{folder} is not writable", remedy)
+        yield Finding("disk", "wrong", f"{folder} is {why}", remedy)
     by_device: dict[int, tuple[Path, float, float]] = {}
     for folder, likely, most in needs:
         device = folder.stat().st_dev
@@ -102,9 +103,9 @@ def _forecast(known: Known) -> Forecast:
 
 
 def _existing(path: Path) -> Path:
-    """Return the folder itself or its nearest existing parent."""
+    """Return the path itself or its nearest existing parent, which is not a folder where a file is in the way."""
     path = path.resolve()
-    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+    return next(parent for parent in (path, *path.parents) if parent.exists())
 
 
 def _size(count: float) -> str:

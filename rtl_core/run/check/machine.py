@@ -130,6 +130,8 @@ def history(config: RunConfig) -> Iterator[Finding]:
                 pass
         except HistoryError as error:
             yield Finding("history", "wrong", error.message, error.hint)
+        except OSError as error:  # such as a folder of this name
+            yield Finding("history", "wrong", f"{path}: {error.strerror}", "set run.history to another file")
 
 
 async def prefect() -> Finding:
