@@ -12,6 +12,7 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ import httpx
 
 from rtl_core.errors import ConfigError, InfrastructureError
 from rtl_distill.operations import processes
+from rtl_distill.operations.loopback import past_proxy
 
 MARK = "RTL_DISTILL_DEPLOYMENT"
 POOL = "rtl-distill"
@@ -64,6 +66,7 @@ class LocalDeployment:
             "PREFECT_API_REQUEST_TIMEOUT": "180",
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "DO_NOT_TRACK": "1",
+            **past_proxy(os.environ),
         }
 
     def environment(self) -> dict[str, str]:
@@ -97,16 +100,18 @@ def up(deployment: LocalDeployment, prefect_file: Path, tell: Callable[[str], No
     """Start server, pool, deployments and worker, unless they are already running.
 
     Raises:
-        ConfigError: the deployment file is missing, or another server uses the port.
+        ConfigError: the deployment file is missing, or another program uses the port.
         InfrastructureError: a part did not start; the message has the end of its log.
     """
     if not prefect_file.is_file():
         raise ConfigError(f"there is no {prefect_file}", "run this in the repository, or name the file with --file")
     deployment.folder.mkdir(parents=True, exist_ok=True)
     if deployment.pid_of("server") is None:
-        if _answers(deployment.api):
-            message = f"port {deployment.port} is used by another Prefect server"
-            raise ConfigError(message, "stop it, or choose another port with --port")
+        try:
+            socket.create_server(("127.0.0.1", deployment.port)).close()
+        except OSError as error:
+            message = f"port {deployment.port} cannot be used: {os.strerror(error.errno or 0)}"
+            raise ConfigError(message, "stop the program that uses it, or choose another port with --port") from error
         tell(f"server: starting on {deployment.api}")
         server = [sys.executable, "-m", "rtl_distill.operations.prefect_server", "start"]
         _keep(deployment, "server", [*server, "--host", "127.0.0.1", "--port", str(deployment.port)])
@@ -167,13 +172,10 @@ def status(deployment: LocalDeployment) -> dict[str, str]:
 def _keep(deployment: LocalDeployment, part: str, kept_command: list[str]) -> None:
     log = deployment.folder / f"{part}.log"
     log.write_bytes(b"")
-    command = [sys.executable, "-m", "rtl_distill.operations.keep"]
-    command += ["--pid", str(deployment.folder / f"{part}.pid"), "--log", str(log)]
-    # The runs of a crashed worker continue.
-    command += ["--spare-children", "--"] if part == "worker" else ["--"]
+    keeper = [sys.executable, "-m", "rtl_distill.operations.keep", str(deployment.folder / f"{part}.pid"), str(log)]
     with (deployment.folder / "keeper.log").open("ab") as keeper_log:
         subprocess.Popen(
-            [*command, *kept_command],
+            [*keeper, *kept_command],
             stdin=subprocess.DEVNULL, stdout=keeper_log, stderr=keeper_log,
             start_new_session=True, cwd=deployment.home, env=deployment.environment(),
         )  # fmt: skip
