@@ -36,11 +36,8 @@ def run_flow(
     from rtl_core.errors import InfrastructureError
     from rtl_core.observe.progress import progress
     from rtl_distill.cli.console import ConsoleProgress
-    from rtl_distill.operations.processes import end_orphans, mark_this_process
     from rtl_distill.operations.temporary_server import start_temporary_server
 
-    end_orphans()
-    mark_this_process()
     # Prefect forwards a SIGTERM that ended a flow to the previous handler; Python's default would kill the process at once.
     signal.signal(signal.SIGTERM, _raise_terminated)
 

@@ -1,23 +1,8 @@
-"""Read this machine's processes from /proc, and kill those that a dead command left running.
-
-For example, a temporary Prefect server does not notice that its run is gone. Every command that starts processes puts a mark with its own
-process id into its environment, which they inherit. The next command kills all processes whose mark names a dead process.
-"""
+"""Read this machine's processes from /proc."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 from pathlib import Path
-
-OWNER = "RTL_DISTILL_OWNER"
-"""Variable of the mark. Not the name that version 0.1.0 reads, in another format: it would mistake these processes for orphans."""
-
-
-def namespace() -> int:
-    """Id of this process's PID namespace; a container has its own."""
-    return os.stat("/proc/self/ns/pid").st_ino
 
 
 def pids() -> list[int]:
@@ -52,12 +37,6 @@ def parent(pid: int) -> int | None:
     return int(fields[1]) if fields else None
 
 
-def started(pid: int) -> str:
-    """Start time of a process in kernel ticks; empty if it is gone."""
-    fields = _stat(pid)
-    return fields[19] if fields else ""
-
-
 def is_alive(pid: int) -> bool:
     """Whether the process exists and is not a zombie."""
     return bool(_stat(pid))
@@ -70,29 +49,3 @@ def _stat(pid: int) -> list[str]:
     except OSError:
         return []
     return [] if fields[0] == "Z" else fields
-
-
-def mark_this_process() -> None:
-    """Mark this process's environment, so that the processes it starts can be recognised."""
-    os.environ[OWNER] = f"{namespace()}.{os.getpid()}.{started(os.getpid())}"
-
-
-def end_orphans() -> list[int]:
-    """Kill the processes that dead commands of this user left running, and return their ids.
-
-    Processes of other PID namespaces (containers) are spared, because from here nobody can tell whether their command is alive.
-    """
-    ended = []
-    here = str(namespace())
-    for pid in pids():
-        place, _, owner = (variable(pid, OWNER) or "").partition(".")
-        number, _, start = owner.partition(".")
-        if place != here or pid == os.getpid():
-            continue
-        # The start time distinguishes a command from a later process with the same id.
-        if not number.isdigit() or started(int(number)) == start or int(number) == pid:
-            continue
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-            ended.append(pid)
-    return ended
