@@ -40,10 +40,10 @@ from rtl_core.rollouts.resumable import (
     Choice,
     PeriodicWriter,
     Tally,
-    daemon_threads,
     problems_as_recorded,
     process_all,
     texts_of,
+    threads_of,
 )
 from rtl_core.rollouts.verdict_records import FileGrading
 from rtl_core.run.graders import executor_of, limits_of
@@ -143,7 +143,7 @@ class _Audit:
         tally = Tally("passes", sum(map(len, self.chosen.values())))
         writer = PeriodicWriter[AuditRecord](lambda records: asyncio.to_thread(self.history.record_audits, records))
         executor = self.grader.executor
-        with daemon_threads(executor) as call:
+        with threads_of(executor, jobs) as call:
 
             async def audit(work: _Work) -> None:
                 answers = [files for files, _ in work.answers]
@@ -283,7 +283,7 @@ async def _audit_lines(
     grader: Grader, lines: dict[str, list[AnswerLine]], found: dict[str, list[Comparison]], concurrency: int
 ) -> None:
     once = DesignCache()
-    with daemon_threads(grader.executor) as call:
+    with threads_of(grader.executor, concurrency) as call:
 
         async def audit(name: str) -> None:
             answers = [line.answer.files for line in lines[name]]

@@ -7,12 +7,12 @@ periodic writes, and the end of threads.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar
 
 from attrs import define, field
@@ -31,8 +31,6 @@ Row = TypeVar("Row")
 TELL_S = 30.0
 """Seconds between log lines that name the items in progress: a few slow items may take most of the time."""
 WRITE_EVERY_S = 5.0
-END_S = 1.0
-"""Seconds to wait for threads after the executor is closed."""
 
 # The order is deterministic, so that a limit always chooses the same rollouts.
 _CHOSEN = """
@@ -160,37 +158,13 @@ class PeriodicWriter(Generic[Row]):
 
 
 @contextmanager
-def daemon_threads(executor: Executor) -> Iterator[Callable[..., Awaitable[Any]]]:
-    """Yield `call(function, *arguments)`, which runs a function in a thread of its own. The executor is closed at the end of the block.
+def threads_of(executor: Executor, most: int) -> Iterator[Callable[..., Awaitable[Any]]]:
+    """Yield `call(function, *arguments)`, which runs a function in one of `most` threads.
 
-    An answer that hangs blocks neither an interrupt nor the end of the process: simulations end with their executor, and the
-    threads are daemons.
+    At the end of the block the executor is closed first, which ends the simulations that the threads wait for.
     """
-    threads: set[threading.Thread] = set()
-
-    async def call(function: Callable[..., Any], *arguments: Any) -> Any:
-        future: Future[Any] = Future()
-        future.set_running_or_notify_cancel()  # a thread cannot be cancelled
-
-        def run() -> None:
-            try:
-                future.set_result(function(*arguments))
-            except BaseException as error:
-                future.set_exception(error)
-
-        thread = threading.Thread(target=run, daemon=True)
-        threads.add(thread)
-        thread.start()
+    with ThreadPoolExecutor(most) as pool:
         try:
-            return await asyncio.wrap_future(future)
+            yield partial(asyncio.get_running_loop().run_in_executor, pool)
         finally:
-            if future.done():
-                threads.discard(thread)
-
-    try:
-        yield call
-    finally:
-        executor.close()
-        deadline = time.monotonic() + END_S
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            executor.close()

@@ -45,7 +45,7 @@ from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.blocks import Table
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.text import counted
-from rtl_core.rollouts.resumable import Tally, daemon_threads, problems_as_recorded, process_all
+from rtl_core.rollouts.resumable import Tally, problems_as_recorded, process_all, threads_of
 from rtl_core.run.folder import config_of
 from rtl_core.run.graders import limits_of
 from rtl_core.types.problem import Problem
@@ -147,7 +147,8 @@ async def _grade_rest(
         if record["passed"]:
             grader.known_good.learn(lines[index].problem, lines[index].answer, record["cpu_s"])
 
-    with daemon_threads(grader.executor) as call:
+    jobs = asked.jobs or os.cpu_count() or 1
+    with threads_of(grader.executor, jobs) as call:
 
         async def grade(index: int) -> None:
             verdicts.add(index, await call(graded_record, grader, lines[index], places[index].key, asked.repeat))
@@ -156,7 +157,7 @@ async def _grade_rest(
             [index for index in range(len(lines)) if index not in verdicts.records],
             grade,
             Tally("answers graded", len(lines), len(verdicts.records)),
-            concurrency=asked.jobs or os.cpu_count() or 1,
+            concurrency=jobs,
             name=lambda index: f"{lines[index].problem.id} sample {lines[index].sample}",
         )
 
@@ -268,7 +269,7 @@ def _learn(known: KnownGood, line: AnswerLine, record: VerdictRecord) -> None:
 
 
 async def _grade_all(executor: Executor, work: list[tuple[Claim, AnswerLine, Grader]], jobs: int) -> None:
-    with daemon_threads(executor) as call:
+    with threads_of(executor, jobs) as call:
 
         async def grade(item: tuple[Claim, AnswerLine, Grader]) -> None:
             item[0].found += await call(_compare, *item)

@@ -8,7 +8,7 @@ import pytest
 
 from rtl_core.grading.executors import Executor
 from rtl_core.rollouts import resumable
-from rtl_core.rollouts.resumable import PeriodicWriter, Tally, daemon_threads, process_all
+from rtl_core.rollouts.resumable import PeriodicWriter, Tally, process_all, threads_of
 
 
 def test_items_are_taken_in_order_as_workers_become_free():
@@ -72,7 +72,7 @@ def test_a_hanging_call_ends_with_its_executor():
             closed.set()
 
     async def go():
-        with daemon_threads(cast(Executor, Hangs())) as call:
+        with threads_of(cast(Executor, Hangs()), 2) as call:
             assert await call(lambda word: word * 2, "two") == "twotwo"
             async with asyncio.timeout(0.05):
                 await call(closed.wait)
