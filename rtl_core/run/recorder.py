@@ -117,14 +117,13 @@ class Recorder:
             commit = asyncio.ensure_future(asyncio.to_thread(self._commit, batch))
             try:
                 await asyncio.shield(commit)
-            except asyncio.CancelledError:
-                await commit
-                raise
             except BaseException:
-                # Queued again for the next attempt, before rows that were put since.
-                for method, rows in self._rows.items():
-                    batch[method].extend(rows)
-                self._rows = batch
+                (failure,) = await asyncio.gather(commit, return_exceptions=True)
+                if failure is not None:
+                    # Queued again for the next attempt, before rows that were put since.
+                    for method, rows in self._rows.items():
+                        batch[method].extend(rows)
+                    self._rows = batch
                 raise
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:

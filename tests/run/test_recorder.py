@@ -1,6 +1,7 @@
 """The recorder: rows put within a short time are written in one transaction, and no run goes on unrecorded."""
 
 import asyncio
+import threading
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -159,6 +160,38 @@ def test_rows_put_when_a_failure_is_raised_are_written_by_the_next_attempt(tmp_p
         assert sorted(stored.rollout.sample for stored in history.rollouts_of("r", 0)) == put
 
     asyncio.run(work())
+
+
+def test_rows_of_a_cancelled_write_that_fails_are_written_by_the_next_attempt(tmp_path):
+    begun, held = threading.Event(), threading.Event()
+
+    class BusyOnce(CountingHistory):
+        """Its first transaction waits for the file, in vain."""
+
+        def batch(self):
+            found = super().batch()
+            if self.batches == 1:
+                begun.set()
+                held.wait()
+                raise HistoryError("the file is locked")
+            return found
+
+    history = started(tmp_path, BusyOnce)
+    recorder = Recorder(history, interval_s=60)
+
+    async def work():
+        recorder.put("record_rollouts", [rollout("a", 0)])
+        writing = asyncio.create_task(recorder.settle())
+        await asyncio.to_thread(begun.wait)
+        writing.cancel()
+        await asyncio.sleep(0)
+        held.set()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        await recorder.settle()
+
+    asyncio.run(work())
+    assert len(history.rollouts_of("r", 0)) == 1
 
 
 def test_an_unknown_method_is_an_error(tmp_path):
