@@ -112,8 +112,8 @@ async def evaluate_policy(
 ) -> None:
     """Run one evaluation on an open session, unless the history holds it already.
 
-    A failed evaluation is recorded and does not end a run, unless no problem is fit. With `must_succeed`, if only the evaluation is
-    wanted, every error is raised. With `ahead`, each problem is validated before it is sampled. A `player` answers instead of the
+    A failed evaluation is recorded and does not end a run, unless no problem is fit. With `must_succeed`, if nothing else is left to do,
+    every error is raised. With `ahead`, each problem is validated before it is sampled. A `player` answers instead of the
     session's policy.
     """
     tell = progress.get()

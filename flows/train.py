@@ -86,7 +86,7 @@ async def run_remaining(session: Session, ahead: ValidationAhead) -> str | None:
     await evaluate_policy(session, plan_evaluation(session, "student", 0), ahead)
     reason, _ = await all_of([train_epochs(session, ahead), evaluate_teacher(session, ahead)])
     if reason is None:
-        await evaluate_policy(session, plan_evaluation(session, "student", steps))
+        await evaluate_policy(session, plan_evaluation(session, "student", steps), must_succeed=True)
         await retention.keep_final_weights(session)
     return reason
 
