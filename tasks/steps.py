@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -43,19 +42,17 @@ async def is_retryable(_task: Any, run: Any, state: Any) -> bool:
     return False
 
 
-def step_task(
-    name: str, run_name: str, *, told_by_caller: bool = False
-) -> Callable[[Step[Given, Found]], Step[Given, Found]]:
+def step_task(name: str, run_name: str) -> Callable[[Step[Given, Found]], Step[Given, Found]]:
     """Decorator for a task of the training loop: retried on transient errors with growing, jittered pauses, never cached.
 
     Verdicts and rollouts have their own store, so Prefect stores no results; a Prefect timeout could not stop a simulator or
-    a paid call, so there is none. `told_by_caller`: the caller reports the task's progress.
+    a paid call, so there is none.
     """
 
     def told(step: Step[Given, Found]) -> Step[Given, Found]:
         @wraps(step)
         async def named(*given: Given.args, **by_name: Given.kwargs) -> Found:
-            with nullcontext() if told_by_caller else steps_at_work.item(task_run.name or name):
+            with steps_at_work.item(task_run.name or name):
                 return await step(*given, **by_name)
 
         return cast(Step[Given, Found], made(named))  # called as the function itself is
@@ -75,12 +72,10 @@ def step_task(
 
 take_start = step_task("take start", "start of {session.run}")(training.take_start)
 order_problems = step_task("order problems", "curriculum of {session.run}")(planning.plan_run)
-validate_problem = step_task("validate problem", "validate {problem_id}", told_by_caller=True)(Survey.validate)
+validate_problem = step_task("validate problem", "validate {problem_id}")(Survey.validate)
 sample_group = step_task("sample group", "sample {problem_id} ({batch.title})")(playing.answer)
 play_group = step_task("play group", "play {problem_id} ({batch.title})")(playing.play)
 grade_group = step_task("grade group", "grade {problem_id} ({batch.title})")(batch.grade)
 score_group = step_task("teacher-score group", "score {problem_id} ({batch.title})")(scoring.score)
 train_step = step_task("train step", "train {batch.title}")(training.train)
-regrade_problem = step_task("regrade problem", "regrade {problem_id} ({self.label})", told_by_caller=True)(
-    Regrading.grade
-)
+regrade_problem = step_task("regrade problem", "regrade {problem_id} ({self.label})")(Regrading.grade)
