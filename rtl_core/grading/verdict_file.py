@@ -1,8 +1,7 @@
-"""The output of `rtl-distill grade`: one verdict per line, written as gradings finish and resumed by the next call.
+"""A file of verdict records, one JSON object per line: the output of `rtl-distill grade`, and the memory of `rtl-distill serve-grader`.
 
-During grading, lines are in order of completion; each has its problem's `id` and `sample`. After the last grading the file is
-sorted into the answers' order. Every line is flushed immediately, so a killed process leaves at most one broken line, the
-last, which the next call drops.
+A line is written to the operating system before its record is used, so a killed process loses at most the line that it was writing, which
+the next process drops.
 """
 
 from __future__ import annotations
@@ -13,135 +12,127 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from rtl_core.errors import ProblemError
+from rtl_core.errors import InfrastructureError, ProblemError
+from rtl_core.grading.answer_file import AnswerLine
 from rtl_core.grading.verdict_record import sealed
 from rtl_core.types.verdict import Outcome
 
 _BEGINNING = b'{"id":'
 
 
-class Place(NamedTuple):
-    """Identifies the stored verdict of an answer."""
-
-    id: str
-    sample: int
-    key: str
-    """See `answer_key` (verdict_record.py)."""
-
-
 class VerdictFile:
-    """An open verdict file; only one process may write it."""
+    """Records by key. Memory holds only keys and file offsets, about 200 bytes for each record. Not thread-safe."""
 
-    def __init__(self, path: Path, places: Sequence[Place]) -> None:
-        """Open the file, keep its verdicts on `places` and drop the other lines, `replaced` in number: infrastructure errors,
-        and verdicts on other answers or under other settings.
+    def __init__(self, path: Path) -> None:
+        """Open or create the file. Failed gradings and records of earlier versions, which lack fields, have no key here.
 
-        Raises ProblemError if the file holds anything but verdicts, another process writes it, or it cannot be read or written.
+        Raises ProblemError if another process has it open, it holds anything but verdicts, or it cannot be opened.
         """
         self.path = path
-        self.records: dict[int, dict[str, Any]] = {}
-        """Index in `places` -> verdict, in the order of the lines."""
-        self.replaced = 0
-        self._last = len(places)
         self._regular = path.is_file() or not path.exists()
-        with _as_problem_error(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a", encoding="utf-8")
+        self._open()
+
+    def _open(self) -> None:
+        self.unusable = 0
+        """Number of records without a key."""
+        self.passing: dict[str, float] = {}
+        """Problem fingerprint -> most CPU seconds of a passing answer, for `KnownGood`."""
+        self._places: dict[bytes, tuple[int, int]] = {}
+        self._end = 0
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("a+b" if self._regular else "ab", buffering=0)
             if self._regular:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._resume(_read(path), places)
-                if self.records:
-                    self._write_in_order()
-                else:
-                    self._file.truncate(0)
-        self.taken_up = len(self.records)
+                self._read()
+                self._file.truncate(self._end)
+        except BlockingIOError as error:
+            raise ProblemError(f"another process has {self.path} open", "name another file with --output") from error
+        except OSError as error:
+            raise ProblemError(
+                f"cannot open the verdicts file {self.path}: {error.strerror}", "check the path"
+            ) from error
 
-    def in_words(self) -> str:
-        """Summary of what is reused and replaced of an earlier call; empty if nothing is."""
-        parts = [f"{self.taken_up} verdicts reused from {self.path}"] if self.taken_up else []
-        if self.replaced:
-            parts.append(f"{self.replaced} lines replaced (failed gradings, other answers or other settings)")
-        return "; ".join(parts)
+    def get(self, key: str) -> dict[str, Any] | None:
+        """Return the record with this key, or None."""
+        place = self._places.get(bytes.fromhex(key))
+        return None if place is None else json.loads(os.pread(self._file.fileno(), place[1], place[0]))
 
-    def add(self, index: int, record: dict[str, Any]) -> None:
-        """Append the verdict on the answer `index`."""
-        self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
-        self.records[index] = record
+    def add(self, record: dict[str, Any]) -> None:
+        """Append a record. Raises InfrastructureError if it cannot be written."""
+        line = json.dumps(record).encode() + b"\n"
+        try:
+            if self._file.write(line) != len(line):
+                raise OSError("No space left on device")
+        except OSError as error:
+            if self._regular:
+                self._file.truncate(self._end)
+            words = f"{self.path} cannot be written: {error.strerror or error}"
+            raise InfrastructureError(words, "is the disk full?") from error
+        self._index(record, len(line))
+
+    def replace(self, records: Iterable[dict[str, Any]]) -> None:
+        """Replace the contents atomically by the given records. A pipe stays as it is. ProblemError if it cannot be written."""
+        if not self._regular:
+            return
+        target = self.path.resolve()
+        try:
+            handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as fresh:
+                    fresh.writelines(json.dumps(record) + "\n" for record in records)
+                shutil.copymode(target, name)
+                os.replace(name, target)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
+                raise
+        except OSError as error:
+            raise ProblemError(
+                f"cannot write the verdicts file {target}: {error.strerror}", "check its disk"
+            ) from error
+        self._file.close()
+        self._open()
 
     def close(self) -> None:
-        """Close the file; sort it into the answers' order if every answer has a verdict."""
-        with _as_problem_error(self.path):
-            if self._regular and len(self.records) == self._last and list(self.records) != sorted(self.records):
-                self._write_in_order()
-            self._file.close()
-
-    def _resume(self, stored: list[dict[str, Any]], places: Sequence[Place]) -> None:
-        usable: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
-        for record in stored:
-            if record["outcome"] != Outcome.INFRASTRUCTURE_ERROR and "key" in record:
-                usable.setdefault((record["id"], record["key"]), {}).setdefault(record.get("sample", 0), record)
-        found: dict[int, dict[str, Any]] = {}
-        for index, place in enumerate(places):
-            by_sample = usable.get((place.id, place.key), {})
-            if place.sample in by_sample:
-                found[index] = by_sample.pop(place.sample)
-        for index, place in enumerate(places):
-            # The same answer with another sample number: lines before it were added or removed.
-            others = usable.get((place.id, place.key))
-            if index not in found and others:
-                _, record = others.popitem()
-                found[index] = sealed({**record, "sample": place.sample})
-        self.records = dict(sorted(found.items()))
-        self.replaced = len(stored) - len(found)
-
-    def _write_in_order(self) -> None:
-        """Replace the file atomically by a sorted one."""
-        target = self.path.resolve()
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        fresh = os.fdopen(handle, "w", encoding="utf-8")
-        try:
-            fcntl.flock(fresh, fcntl.LOCK_EX)
-            fresh.writelines(json.dumps(self.records[index]) + "\n" for index in sorted(self.records))
-            fresh.flush()
-            shutil.copymode(target, name)
-            os.replace(name, target)
-        except BaseException:
-            fresh.close()
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise
         self._file.close()
-        self._file = fresh
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def _read(self) -> None:
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                cut = not line.endswith(b"\n")
+                try:
+                    record = json.loads(line)
+                except (ValueError, RecursionError):
+                    record = None
+                if record is None and cut and (line.startswith(_BEGINNING) or _BEGINNING.startswith(line)):
+                    break  # by a kill
+                if not (isinstance(record, dict) and {"id", "outcome"} <= record.keys()):
+                    raise ProblemError(
+                        f"{self.path}:{number}: not a verdict, so this file is not overwritten", "name another file"
+                    )
+                if not cut:
+                    self._index(record, len(line))
+
+    def _index(self, record: dict[str, Any], length: int) -> None:
+        if record["outcome"] != Outcome.INFRASTRUCTURE_ERROR and "graded" in record:
+            self._places[bytes.fromhex(record["key"])] = self._end, length
+            if record["passed"]:
+                problem = record["graded"]["problem"]
+                self.passing[problem] = max(record["cpu_s"], self.passing.get(problem, 0.0))
+        else:
+            self.unusable += 1
+        self._end += length
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
-    records = []
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):
-                if not file.read(1) and (line.startswith(_BEGINNING) or _BEGINNING.startswith(line)):
-                    break  # cut off by a kill
-                record = None
-            if not (isinstance(record, dict) and {"id", "outcome"} <= record.keys()):
-                raise ProblemError(
-                    f"{path}:{number}: not a verdict, so this file is not overwritten", "choose another output file"
-                )
-            records.append(record)
-    return records
-
-
-@contextlib.contextmanager
-def _as_problem_error(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except BlockingIOError as error:
-        raise ProblemError(f"another process writes {path}", "choose another output file") from error
-    except OSError as error:
-        raise ProblemError(f"cannot write the verdicts file {path}: {error.strerror}", "check the path") from error
+def named(record: dict[str, Any], line: AnswerLine) -> dict[str, Any]:
+    """The record with the id and sample of an answer, since equal answers share one record."""
+    place = {"id": line.problem.id, "sample": line.sample}
+    return record if place.items() <= record.items() else sealed({**record, **place})

@@ -28,7 +28,7 @@ from rtl_core.grading.cache import cache_key
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader, seeds_for
 from rtl_core.grading.limits import KnownGood, Limits
-from rtl_core.grading.verdict_file import Place, VerdictFile
+from rtl_core.grading.verdict_file import VerdictFile, named
 from rtl_core.grading.verdict_record import (
     Conditions,
     VerdictRecord,
@@ -107,7 +107,7 @@ def grade_file(asked: FileGrading) -> GradedFile:
 
     Raises:
         ProblemError: a file cannot be read or written, or the output holds something other than verdicts.
-        ToolMissingError, InfrastructureError: the executor cannot start.
+        ToolMissingError, InfrastructureError: the executor cannot start, or a verdict cannot be written.
         KeyboardInterrupt: with the number of verdicts written; the executor is closed, and its simulations have ended.
     """
     tell = progress.get().line
@@ -121,42 +121,53 @@ def grade_file(asked: FileGrading) -> GradedFile:
     with (
         closing(make_executor(asked.executor)) as executor,
         closing(Grader(executor, limits=asked.limits, seed=asked.seed, seeds=asked.seeds, until=asked.until)) as grader,
+        closing(VerdictFile(asked.output)) as stored,
     ):
-        places = [Place(line.problem.id, line.sample, key_of(grader, line, asked.repeat)) for line in lines]
-        with closing(VerdictFile(asked.output, places)) as verdicts:
-            if words := verdicts.in_words():
-                tell(words)
-            try:
-                asyncio.run(_grade_rest(grader, lines, places, verdicts, asked))
-            except KeyboardInterrupt as interrupt:
-                done = f"{len(verdicts.records)} of {len(lines)} verdicts are written"
-                raise KeyboardInterrupt(done) from interrupt
-    for record in verdicts.records.values():
+        keys = [key_of(grader, line, asked.repeat) for line in lines]
+        records = {index: named(known, lines[index]) for index, key in enumerate(keys) if (known := stored.get(key))}
+        reused, others = len(records), stored.unusable + len(stored) - len({keys[index] for index in records})
+        if reused:
+            tell(f"{reused} verdicts reused from {asked.output}")
+        if others > 0:
+            tell(f"{others} lines replaced (failed gradings, other answers or other settings)")
+            stored.replace(records.values())
+        try:
+            asyncio.run(_grade_rest(grader, lines, keys, records, stored, asked))
+        except KeyboardInterrupt as interrupt:
+            raise KeyboardInterrupt(f"{len(records)} of {len(lines)} verdicts are written") from interrupt
+        in_order = [records[index] for index in range(len(lines))]
+        stored.replace(in_order)
+    for record in in_order:
         if "flips" in record:
             tell(f"flips: {record['id']} sample {record['sample']}: {', '.join(record['flips'])}")
     tell(f"verdicts written to {asked.output}")
-    graded = len(lines) - verdicts.taken_up
-    return GradedFile(list(verdicts.records.values()), len(complaints), graded, time.monotonic() - started)
+    return GradedFile(in_order, len(complaints), len(lines) - reused, time.monotonic() - started)
 
 
 async def _grade_rest(
-    grader: Grader, lines: list[AnswerLine], places: list[Place], verdicts: VerdictFile, asked: FileGrading
+    grader: Grader,
+    lines: list[AnswerLine],
+    keys: list[str],
+    records: dict[int, dict[str, Any]],
+    stored: VerdictFile,
+    asked: FileGrading,
 ) -> None:
-    """Grade the lines that have no record yet."""
-    for index, record in verdicts.records.items():
+    """Grade the lines that have no record yet, and add theirs to `records`, which maps the index of a line to its record."""
+    for index, record in records.items():
         if record["passed"]:
             grader.known_good.learn(lines[index].problem, lines[index].answer, record["cpu_s"])
-
     jobs = asked.jobs or os.cpu_count() or 1
     with threads_of(grader.executor, jobs) as call:
 
         async def grade(index: int) -> None:
-            verdicts.add(index, await call(graded_record, grader, lines[index], places[index].key, asked.repeat))
+            record = await call(graded_record, grader, lines[index], keys[index], asked.repeat)
+            stored.add(record)
+            records[index] = record
 
         await process_all(
-            [index for index in range(len(lines)) if index not in verdicts.records],
+            [index for index in range(len(lines)) if index not in records],
             grade,
-            Tally("answers graded", len(lines), len(verdicts.records)),
+            Tally("answers graded", len(lines), len(records)),
             concurrency=jobs,
             name=lambda index: f"{lines[index].problem.id} sample {lines[index].sample}",
         )

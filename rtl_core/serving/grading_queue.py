@@ -1,12 +1,9 @@
-"""The queue of the grading service, which grades equal answers once, and the file that stores its verdicts."""
+"""The queue of the grading service, which grades equal answers once."""
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import json
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -17,11 +14,11 @@ from attrs import define, field
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from rtl_core.config import RunConfig
-from rtl_core.errors import ConfigError, InfrastructureError, ProblemError
+from rtl_core.errors import InfrastructureError
 from rtl_core.grading.answer_file import AnswerLine
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import KnownGood
-from rtl_core.grading.verdict_record import sealed
+from rtl_core.grading.verdict_file import VerdictFile, named
 from rtl_core.rollouts.verdict_records import graded_record, key_of
 from rtl_core.run.check.machine import problems_of
 from rtl_core.run.graders import Cluster, executor_of, grader_of, graders_of
@@ -59,77 +56,13 @@ class Meters:
         self.waiting = Gauge("rtl_grader_waiting", "Answers that wait or are graded", registry=self.registry)
 
 
-class VerdictStore:
-    """Records by key. Memory holds only keys and file offsets, about 200 bytes for each record. Not thread-safe.
-
-    A line is written to the operating system before its record is returned to a client, so a killed process loses at most the
-    line that it was writing, which the next process drops.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Open or create the file. Raises ConfigError if another process has it open, ProblemError if it holds anything else."""
-        self.path = path
-        self.passing: dict[str, float] = {}
-        """Problem fingerprint -> most CPU seconds of a passing answer, for `KnownGood`."""
-        self._places: dict[bytes, tuple[int, int]] = {}
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a+b", buffering=0)
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigError(f"another process has {path} open", "name another file with --output") from error
-        except OSError as error:
-            raise ProblemError(f"cannot open the verdicts file {path}: {error.strerror}", "check the path") from error
-        self._end = 0
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.endswith(b"\n"):
-                    break  # cut off by a kill
-                try:
-                    self._index(json.loads(line), len(line))
-                except (ValueError, KeyError, TypeError) as error:
-                    raise ProblemError(
-                        f"{path}:{number}: not a verdict, so nothing is added to this file", "name another file"
-                    ) from error
-        self._file.truncate(self._end)
-
-    def get(self, key: str) -> dict[str, Any] | None:
-        """Return the record with this key, or None."""
-        place = self._places.get(bytes.fromhex(key))
-        return None if place is None else json.loads(os.pread(self._file.fileno(), place[1], place[0]))
-
-    def add(self, record: dict[str, Any]) -> None:
-        """Append a record with a new key. Raises InfrastructureError if it cannot be written."""
-        line = json.dumps(record).encode() + b"\n"
-        try:
-            if self._file.write(line) != len(line):
-                raise OSError("No space left on device")
-        except OSError as error:
-            self._file.truncate(self._end)
-            raise InfrastructureError(f"{self.path} cannot be written: {error}", "is the disk full?") from error
-        self._index(record, len(line))
-
-    def close(self) -> None:
-        self._file.close()
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def _index(self, record: dict[str, Any], length: int) -> None:
-        self._places[bytes.fromhex(record["key"])] = self._end, length
-        self._end += length
-        if record["passed"]:
-            problem = record["graded"]["problem"]
-            self.passing[problem] = max(record["cpu_s"], self.passing.get(problem, 0.0))
-
-
 @define(eq=False)
 class GradingQueue:
     """Grades and stores answers. Use it from one event loop; gradings run on the threads of `pool`."""
 
     grader: Grader
     problems: Mapping[str, Problem]
-    store: VerdictStore
+    store: VerdictFile
     pool: ThreadPoolExecutor
     threads: int
     """Size of `pool`."""
@@ -169,7 +102,7 @@ class GradingQueue:
         self.meters.known.inc(sum(key in known for key in keys))
         asked = {key: self._under_way[key] for key in keys if key not in known}
         done = dict(zip(asked, await asyncio.gather(*map(asyncio.shield, asked.values())), strict=True))
-        return [_named(done.get(key) or known[key], line) for key, line in zip(keys, lines, strict=True)]
+        return [named(done.get(key) or known[key], line) for key, line in zip(keys, lines, strict=True)]
 
     async def _grade(self, key: str, line: AnswerLine) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
@@ -191,20 +124,14 @@ class GradingQueue:
 def open_queue(config: RunConfig, cluster: Cluster | None, output: Path, capacity: int) -> Iterator[GradingQueue]:
     """A queue with the problems and grader of a configuration and the stored verdicts of `output`.
 
-    Raises the errors of `problems_of`, `make_executor` and `VerdictStore`.
+    Raises the errors of `problems_of`, `make_executor` and `VerdictFile`.
     """
     loaded, threads = problems_of(config), graders_of(config, cluster)
     with ExitStack() as stack:
-        store = stack.enter_context(closing(VerdictStore(output)))
+        store = stack.enter_context(closing(VerdictFile(output)))
         pool = ThreadPoolExecutor(threads, thread_name_prefix="grade")
         stack.callback(pool.shutdown, cancel_futures=True)
         executor = cluster or stack.enter_context(closing(executor_of(config)))
         grader = stack.enter_context(closing(grader_of(config, executor, KnownGood(passing=store.passing))))
         problems = {problem.id: problem for problem in loaded.every}
         yield GradingQueue(grader, problems, store, pool, threads, capacity)
-
-
-def _named(record: dict[str, Any], line: AnswerLine) -> dict[str, Any]:
-    """The record with the id and sample of the request, since equal answers share one record."""
-    place = {"id": line.problem.id, "sample": line.sample}
-    return record if place.items() <= record.items() else sealed({**record, **place})

@@ -204,7 +204,8 @@ def test_an_interrupted_command_keeps_its_verdicts_and_resumes(files, tmp_path, 
         10: "tests_failed",
     }
     changed = hanging(lines)
-    changed[1]["files"] = lines[1]["files"]
+    ((path, code),) = lines[1]["files"].items()
+    changed[1]["files"] = {path: f"// quick\n{code}"}
     write(answers, changed)
     again = run(*call)
     assert again.returncode == 0, again.stderr
@@ -225,14 +226,15 @@ def test_only_verdicts_on_the_same_problem_answer_and_settings_are_reused(files,
     assert output.read_text() == whole
     # A new first answer shifts the others; a changed answer is graded again; a broken last line is dropped.
     other = {path: "// changed\n" + text for path, text in lines[3]["files"].items()}
-    moved = [{"id": lines[0]["id"], "response": "Neither do I."}, lines[1], lines[2], {**lines[3], "files": other}]
+    first = {path: "// first\n" + text for path, text in lines[1]["files"].items()}
+    moved = [{**lines[1], "files": first}, lines[1], lines[2], {**lines[3], "files": other}]
     write(answers, moved)
     output.write_text(whole + whole.splitlines()[0][:40])
     told = graded(*call, until=Stage.FORMAT)
     assert "2 verdicts reused" in told
     assert "1 lines replaced" in told
     assert [(record["sample"], record["outcome"]) for record in read(output)] == [
-        (0, "no_answer"),
+        (0, "not_tested"),
         (1, "not_tested"),
         (9, "no_answer"),
         (3, "not_tested"),
@@ -279,10 +281,8 @@ def test_a_second_command_with_the_same_output_fails_and_loses_no_verdict(files,
     answers, output = write(tmp_path / "answers.jsonl", lines[2:3]), tmp_path / "verdicts.jsonl"
     graded(problems, answers, output)
     kept = output.read_text()
-    with contextlib.closing(VerdictFile(output, [])):
-        output.write_text(kept)
-        with pytest.raises(ProblemError, match="another process writes"):
-            graded(problems, answers, output)
+    with contextlib.closing(VerdictFile(output)), pytest.raises(ProblemError, match="another process has"):
+        graded(problems, answers, output)
     assert output.read_text() == kept
 
 

@@ -14,12 +14,13 @@ import pytest
 from rtl_core.errors import ConfigError, ProblemError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
+from rtl_core.grading.verdict_file import VerdictFile
 from rtl_core.grading.verdict_record import changed_fields
 from rtl_core.http_server import listen, serve
 from rtl_core.problems.starter import starter_problems
 from rtl_core.rollouts.verdict_records import reproduce
 from rtl_core.serving import app as http
-from rtl_core.serving.grading_queue import MOST_FAILED, GradingQueue, VerdictStore
+from rtl_core.serving.grading_queue import MOST_FAILED, GradingQueue
 from tests.command import invoke
 from tests.waiting import wait_for
 
@@ -37,7 +38,7 @@ def golden(number, note):
 def serving(grader, output, queue=64):
     """A client of a service in this process."""
     address = Future()
-    with closing(VerdictStore(output)) as store, ThreadPoolExecutor(2) as pool, closing(listen("127.0.0.1", 0)) as port:
+    with closing(VerdictFile(output)) as store, ThreadPoolExecutor(2) as pool, closing(listen("127.0.0.1", 0)) as port:
         queue = GradingQueue(grader, {problem.id: problem for problem in PROBLEMS}, store, pool, 2, queue)
         loop = asyncio.new_event_loop()
         task = loop.create_task(serve(http.create_app(queue, "secret"), port, address.set_result, grace_s=10))
@@ -265,8 +266,8 @@ def test_a_full_disk_is_503_and_leaves_the_file_intact(grader, tmp_path):
 
 def test_a_file_is_resumed_and_has_one_owner(grader, output, service, tmp_path):
     grade(service, golden(1, "before"))
-    with pytest.raises(ConfigError, match="another process has"):
-        VerdictStore(output)
+    with pytest.raises(ProblemError, match="another process has"):
+        VerdictFile(output)
     copy = tmp_path / "copy.jsonl"
     copy.write_text(output.read_text() + '{"id": "cut o')
     with serving(grader, copy) as again:
@@ -275,8 +276,12 @@ def test_a_file_is_resumed_and_has_one_owner(grader, output, service, tmp_path):
     assert copy.read_text() == output.read_text()
     copy.write_text("notes\n")
     with pytest.raises(ProblemError, match=r"copy\.jsonl:1: not a verdict"):
-        VerdictStore(copy)
+        VerdictFile(copy)
     assert copy.read_text() == "notes\n"
+    copy.write_text('{"id": "x", "response": "an answer file of one line"}')
+    with pytest.raises(ProblemError, match=r"copy\.jsonl:1: not a verdict"):
+        VerdictFile(copy)
+    assert "one line" in copy.read_text()
 
 
 def test_other_machines_are_served_only_with_a_token(monkeypatch):
