@@ -59,7 +59,7 @@ async def resume(history: str = "runs/history.duckdb") -> list[str]:
                     if should_restart(record, config, holder) and await restart(client, config, holder):
                         started.append(record.name)
                         progress.get().line(f"{record.name} had crashed; it is restarted")
-                except ConfigError as error:  # affects only this run
+                except (ConfigError, OSError) as error:  # affects only this run, such as another user's lock
                     progress.get().line(str(error))
     return started
 
@@ -79,7 +79,7 @@ async def restart(client: PrefectClient, config: RunConfig, holder: dict[str, An
     """Trigger the run's deployment once for each death. Returns whether this call did.
 
     Does nothing if its flow run was cancelled or will run again by itself. If the new flow run dies before it takes the run's lock,
-    the next call triggers another one. ConfigError if the deployment no longer exists.
+    the next call triggers another one. ConfigError if the deployment no longer exists, or after `ATTEMPTS` flow runs.
     """
     flow_run_id = UUID(holder["flow_run"])
     try:
@@ -110,7 +110,10 @@ async def restart(client: PrefectClient, config: RunConfig, holder: dict[str, An
             return True
         if _is_starting(known[0]) or not await _confirm_end(client, known[0]):
             return False
-    return False
+    raise ConfigError(
+        f"{config.run.name} had crashed, and {ATTEMPTS} flow runs in succession died before they worked on it",
+        f"see their logs; `rtl-distill resume {config.run.name}` starts it here",
+    )
 
 
 async def _confirm_end(client: PrefectClient, flow_run: FlowRun) -> bool:

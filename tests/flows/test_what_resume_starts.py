@@ -66,14 +66,18 @@ def restarted(history: History) -> list[str]:
 
 
 @pytest.mark.usefixtures("prefect")
-def test_a_run_whose_deployment_is_gone_is_reported_and_does_not_block_other_runs(tmp_path, caplog):
+def test_a_run_that_cannot_be_restarted_is_reported_and_does_not_block_other_runs(tmp_path, caplog):
     history = History(tmp_path / "history.duckdb")
     a_dead_run(history, "older", "train/here")
     a_dead_run(history, "newer", "train/gone")
+    a_dead_run(history, "newest", "train/here")
+    (tmp_path / "newest" / "lock").unlink()
+    (tmp_path / "newest" / "lock").mkdir()  # cannot be read, like the file of another user
     with caplog.at_level(logging.INFO, "rtl_distill"):
         assert restarted(history) == ["older"]
     assert "the server no longer has its deployment train/gone" in caplog.text
     assert "`rtl-distill resume newer`" in caplog.text
+    assert str(tmp_path / "newest" / "lock") in caplog.text
 
 
 @pytest.mark.usefixtures("prefect")
