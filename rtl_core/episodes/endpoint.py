@@ -85,7 +85,7 @@ def check_reachable(url: str) -> None:
     """Check that a server accepts a connection within ten seconds, whatever it answers. Raises BackendUnavailableError."""
     try:
         httpx.get(url, timeout=10)
-    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL) as error:
         raise _unreachable(url, str(error) or repr(error)) from None
     except httpx.HTTPError:
         pass  # there is a server; the first real request will show the error
