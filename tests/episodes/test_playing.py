@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from rtl_core.episodes.conversation import Conversation
-from rtl_core.episodes.endpoint import Endpoint
+from rtl_core.episodes.endpoint import Endpoint, check_reachable
 from rtl_core.episodes.episode import Episode
 from rtl_core.episodes.tools import definitions
 from rtl_core.errors import BackendUnavailableError, MalformedAnswerError, PolicyError
@@ -82,6 +82,8 @@ def test_errors_of_an_endpoint_are_retried_or_reported(calls):
             endpoint.reply(said)
     with pytest.raises(BackendUnavailableError):
         Endpoint("http://127.0.0.1:9/v1", "m", retry_s=0.01).reply(said)
+    with pytest.raises(BackendUnavailableError, match="Invalid port"):
+        check_reachable("http://127.0.0.1:80a0/v1")
 
 
 def test_calls_of_an_endpoint_are_kept_as_written():
