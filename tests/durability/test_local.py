@@ -1,8 +1,13 @@
-"""The status of a running deployment on this machine."""
+"""The start and the status of a deployment on this machine."""
 
+import socket
 import subprocess
 
-from rtl_distill.operations.local import LocalDeployment, status
+import pytest
+
+from rtl_core.errors import ConfigError
+from rtl_distill.operations.local import LocalDeployment, status, up
+from tests.conftest import REPOSITORY
 from tests.waiting import wait_for
 
 
@@ -19,3 +24,12 @@ def test_a_running_deployment_is_found_at_the_port_it_was_started_with(tmp_path)
         finally:
             keeper.kill()
     assert asked.api == "http://127.0.0.1:4200/api"
+
+
+def test_a_port_that_another_program_uses_is_named_at_once(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        place = LocalDeployment(home=tmp_path, folder=tmp_path / "deployment", port=port)
+        with pytest.raises(ConfigError, match=f"port {port} cannot be used: Address already in use"):
+            up(place, REPOSITORY / "deployments/prefect.yaml", print)
+    assert not (tmp_path / "deployment/server.pid").exists()
