@@ -138,7 +138,7 @@ async def play(session: Session, batch: Batch, problem_id: str, player: Player) 
             loop.call_soon_threadsafe(session.recorder.put, "record_messages", to_messages(rollout.key, first, turn))
 
         work = partial(_converse, session, player, policy_of(batch, problem_id, sample), judge, rollout, known, record)
-        return await loop.run_in_executor(player.pool.threads, work)
+        return await player.pool.run(work)
 
     with batch.clock.measure("sample"):
         done = await asyncio.gather(*map(one, missing), return_exceptions=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from attrs import define
 
@@ -19,6 +19,8 @@ from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.executors.base import Job, JobResult
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import KnownGood, Limits
+
+Made = TypeVar("Made")
 
 
 class Cluster(Executor, Protocol):
@@ -69,27 +71,44 @@ class OneJobPerCore:
             return self._executor.run(job)
 
 
+async def in_daemon_thread(function: Callable[[], Made]) -> Made:
+    """Return the result of a function that runs in a thread of its own, which delays neither a cancellation nor the end of the process."""
+    future: Future[Made] = Future()
+    future.set_running_or_notify_cancel()  # a thread cannot be cancelled
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await asyncio.wrap_future(future)
+
+
 @define(eq=False)
 class ConversationPool:
     """Threads and executor of a run's conversations."""
 
-    threads: ThreadPoolExecutor
-    """`evaluation.at_once` threads that wait for the model."""
+    free: asyncio.Semaphore
+    """Counts the conversations that may still begin, of `evaluation.at_once`."""
     executor: Executor | None
     """Runs the programs of episodes. Never the graders' executor: no sandbox that ran a model's program judges an answer."""
+
+    async def run(self, conversation: Callable[[], Made]) -> Made:
+        """Run a conversation in a daemon thread: it may wait for an endpoint for minutes."""
+        async with self.free:
+            return await in_daemon_thread(conversation)
 
 
 @asynccontextmanager
 async def open_conversation_pool(config: RunConfig, with_tools: bool) -> AsyncIterator[ConversationPool]:
     """Open a pool; `with_tools`: with an executor for episodes. Its jobs end when the pool is closed."""
-    threads = ThreadPoolExecutor(config.evaluation.at_once, thread_name_prefix="conversation")
     executor = None
     try:
         if with_tools:
             executor = cast(Executor, OneJobPerCore(await asyncio.to_thread(executor_of, config)))
-        yield ConversationPool(threads, executor)
+        yield ConversationPool(asyncio.Semaphore(config.evaluation.at_once), executor)
     finally:
         if executor is not None:
             executor.close()
-        # Not in the event loop's thread, for which the pool's threads may be waiting.
-        await asyncio.to_thread(threads.shutdown, cancel_futures=True)

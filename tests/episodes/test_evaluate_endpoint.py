@@ -105,6 +105,18 @@ def test_a_killed_evaluation_resumes_and_records_no_turn_twice(cvdp, calls, tmp_
     assert history.query("SELECT count(*) AS n FROM verdicts WHERE outcome = 'passed'").to_pylist() == [{"n": 2}]
 
 
+@pytest.mark.slow
+def test_an_interrupt_does_not_wait_for_a_slow_endpoint(cvdp, calls, tmp_path):
+    with scripted(calls, delay_s=200) as server:
+        waiting = subprocess.Popen(
+            command(*evaluate(server.url, cvdp, tmp_path / "h.duckdb")), stderr=subprocess.PIPE, start_new_session=True
+        )
+        wait_for(lambda: server.asked, "a request")
+        waiting.send_signal(signal.SIGTERM)
+        waiting.communicate(timeout=100)
+    assert waiting.returncode == 143
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

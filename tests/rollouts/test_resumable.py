@@ -9,6 +9,7 @@ import pytest
 from rtl_core.grading.executors import Executor
 from rtl_core.rollouts import resumable
 from rtl_core.rollouts.resumable import PeriodicWriter, Tally, process_all, threads_of
+from rtl_core.run.graders import ConversationPool
 
 
 def test_items_are_taken_in_order_as_workers_become_free():
@@ -80,3 +81,17 @@ def test_a_hanging_call_ends_with_its_executor():
     with pytest.raises(TimeoutError):
         asyncio.run(go())
     assert closed.is_set()
+
+
+def test_a_conversation_that_waits_delays_no_interrupt():
+    pool = ConversationPool(asyncio.Semaphore(1), None)
+
+    async def go():
+        assert await pool.run(lambda: "said") == "said"
+        with pytest.raises(ZeroDivisionError):
+            await pool.run(lambda: 1 // 0)
+        async with asyncio.timeout(0.05):
+            await pool.run(threading.Event().wait)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(go())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ from rtl_core.run.check import machine
 from rtl_core.run.check.cost import cost, disk
 from rtl_core.run.check.prompts import Known, context, known_good, prepare, sizes
 from rtl_core.run.check.readiness import saved_weights
+from rtl_core.run.graders import in_daemon_thread
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 
@@ -103,25 +103,13 @@ async def preflight(config: RunConfig, missing: RtlDistillError | None) -> list[
 
 
 async def within(seconds: int | None, about: str, work: Callable[[], Result]) -> Result | Finding:
-    """Run `work` in a thread. Returns its result, or a finding if it fails or times out (then it is left running)."""
-    loop, done = asyncio.get_running_loop(), asyncio.Event()
-    outcome: list[Result | Finding] = []
-
-    def run() -> None:
-        try:
-            outcome.append(work())
-        except RtlDistillError as error:
-            outcome.append(Finding(about, "wrong", error.message, error.hint))
-        except Exception as error:  # the table of findings should appear in any case
-            outcome.append(Finding(about, "wrong", f"{type(error).__name__}: {error}", "see docs/operations.md"))
-        with contextlib.suppress(RuntimeError):  # the event loop is closed
-            loop.call_soon_threadsafe(done.set)
-
-    # A daemon thread: the process does not wait for it at exit.
-    threading.Thread(target=run, name=f"check {about}", daemon=True).start()
+    """Run `work` in a daemon thread. Returns its result, or a finding if it fails or times out (then it is left running)."""
     try:
-        async with asyncio.timeout(seconds):
-            await done.wait()
-    except TimeoutError:
-        return Finding(about, "wrong", f"no answer within {seconds} s", "check the network or the service")
-    return outcome[0]
+        async with asyncio.timeout(seconds) as limit:
+            return await in_daemon_thread(work)
+    except RtlDistillError as error:
+        return Finding(about, "wrong", error.message, error.hint)
+    except Exception as error:  # the table of findings should appear in any case
+        if limit.expired():
+            return Finding(about, "wrong", f"no answer within {seconds} s", "check the network or the service")
+        return Finding(about, "wrong", f"{type(error).__name__}: {error}", "see docs/operations.md")
