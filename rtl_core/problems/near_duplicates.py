@@ -17,7 +17,7 @@ specification by construction. Generated problems are not compared by code at al
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -135,8 +135,12 @@ def pairs(train: Iterable[Problem], heldout: Iterable[Problem], measures: Sequen
                 holders[run].append(place)
         for problem in train:
             for own in measure.of(problem):
-                shared = Counter(other for run in own for other in holders.get(run, ()))
-                for other, count in shared.items():
+                # Above the limit at most this share of the runs is not in the other set, so one of a few more is. Of these
+                # the rarest are looked up: common phrases are in every problem of a set.
+                few = int((1 - measure.limit) * len(own)) + 2
+                rarest = sorted(own, key=lambda run: len(holders.get(run, ())))[:few]
+                for other in sorted({other for run in rarest for other in holders.get(run, ())}):
+                    count = len(own & held[other])
                     overlap = count / (len(own) + len(held[other]) - count)
                     same_set = problem.generated and set_of.get(other[0]) == problem.source
                     known = best.get(problem.id)

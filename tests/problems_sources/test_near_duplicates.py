@@ -1,5 +1,7 @@
 """Near-duplicates are never on both sides of the split."""
 
+import random
+
 import pytest
 
 from rtl_core.problems.near_duplicates import BY_ID, pairs, separate
@@ -38,6 +40,31 @@ def test_a_whole_chain_of_twins_moves():
     _, out, moved = separate([make("third", third), make("second", second)], [make("first", TEXT)])
     assert {p.id for p in out} == {"first", "second", "third"}
     assert len(moved) == 2
+
+
+def test_every_pair_above_the_limit_is_found_whatever_the_texts_share():
+    rng = random.Random(0)
+    words = [f"word{chr(97 + i)}{chr(97 + j)}" for i in range(20) for j in range(20)]
+    common = rng.choices(words, k=40)
+
+    def reworded(text, changes):
+        return [rng.choice(words) if place in changes else word for place, word in enumerate(text)]
+
+    own = [[*common, *rng.choices(words, k=40)] for _ in range(40)]
+    changed = [reworded(text, {*rng.sample(range(80), number % 5)}) for number, text in enumerate(own)]
+    train, held = (
+        [make(f"{side}{i}", " ".join(text)) for i, text in enumerate(texts)]
+        for side, texts in (("t", changed), ("h", own))
+    )
+    (measure, _) = BY_ID
+    runs = {problem.id: measure.of(problem)[0] for problem in (*train, *held)}
+    like = {
+        one.id: max(len(runs[one.id] & runs[two.id]) / len(runs[one.id] | runs[two.id]) for two in held)
+        for one in train
+    }
+    found = {pair.moved: pair.overlap for pair in pairs(train, held, BY_ID)}
+    assert found == {name: overlap for name, overlap in like.items() if overlap >= measure.limit}
+    assert 10 < len(found) < 40
 
 
 def test_different_words_around_one_golden_answer_are_found():
