@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -129,15 +130,14 @@ def _uses(
     """Return the uses by a body's statements, in order, and all names that the statements mention."""
     uses: dict[_Use, None] = {}
     mentioned: set[str] = set()
-    for statement, guarded in _executed(owner.body, false):
-        for node in _expressions(statement):
-            if isinstance(node, ast.Name):
-                mentioned.add(node.id)
-            elif isinstance(node, ast.Attribute):
-                mentioned.add(node.attr)
-            for use in _uses_of(node, duts):
-                if use[1] not in guarded or use[0] not in ("drives", "touches"):
-                    uses[use] = None
+    for node, guarded in _executed(owner.body, false):
+        if isinstance(node, ast.Name):
+            mentioned.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            mentioned.add(node.attr)
+        for use in _uses_of(node, duts):
+            if use[1] not in guarded or use[0] not in ("drives", "touches"):
+                uses[use] = None
     return tuple(uses), frozenset(mentioned)
 
 
@@ -167,7 +167,7 @@ def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
             if (called == "setattr" or (called == "getattr" and not default)) and _is_dut(first, duts):
                 yield from _touches(name)
         case ast.Assert(test):
-            for name in _hasattr_names(test):
+            for name in _hasattr_names(ast.walk(test)):
                 yield from _touches(name)
         case ast.Attribute(value, name) if _is_dut(value, duts):
             yield from _touches(name)
@@ -188,29 +188,27 @@ def _touches(name: str) -> Iterator[_Use]:
 
 def _executed(
     body: Iterable[ast.stmt], false: frozenset[str], guarded: frozenset[str] = frozenset()
-) -> Iterator[tuple[ast.stmt, frozenset[str]]]:
-    """Yield the statements of a body and its inner blocks, each with the names that an enclosing `hasattr` guards.
+) -> Iterator[tuple[ast.AST, frozenset[str]]]:
+    """Yield the nodes that a body executes, in order, each with the names that a `hasattr` in its statement or around it guards.
 
-    Skips code that a constant condition or a `return` makes unreachable, and `try` bodies whose handler catches a missing name.
+    Skips inner functions, which are read when they are called, code that a constant condition or a `return` makes unreachable,
+    handlers, and `try` bodies whose handler catches a missing name.
     """
     for statement in body:
         if isinstance(statement, _FunctionNode):
-            continue  # read when it is called
-        blocks: list[list[ast.stmt]] = []
-        inner = guarded
-        if isinstance(statement, ast.If | ast.While):
-            known = _truth(statement.test, false)
-            blocks = [statement.body if known is not False else [], statement.orelse if known is not True else []]
-            inner = guarded | frozenset(_hasattr_names(statement.test))
-        elif isinstance(statement, ast.Try | ast.TryStar):
-            missing_is_fine = any(_catches(handler) for handler in statement.handlers)
-            blocks = [[] if missing_is_fine else statement.body, statement.orelse, statement.finalbody]
-        elif isinstance(statement, ast.Match):
-            blocks = [case.body for case in statement.cases]
-        else:
-            blocks = [getattr(statement, field, []) for field in ("body", "orelse")]
-        yield statement, inner
-        for block in blocks:
+            continue
+        own = list(_expressions(statement))
+        inner = guarded if isinstance(statement, ast.Assert) else guarded.union(_hasattr_names(own))
+        yield from ((node, inner) for node in own)
+        first, *blocks = (getattr(statement, field, []) for field in ("body", "orelse", "finalbody"))
+        match statement:
+            case ast.If(test) | ast.While(test) if _is_never(test, false):
+                first = []
+            case ast.Try() | ast.TryStar() if any(map(_catches, statement.handlers)):
+                first = []
+            case ast.Match():
+                blocks = [case.body for case in statement.cases]
+        for block in (first, *blocks):
             yield from _executed(block, false, inner)
         if isinstance(statement, _ENDS):
             return
@@ -222,14 +220,8 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
     while waiting:
         node = waiting.pop()
         yield node
-        children = [
-            c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.stmt | ast.ExceptHandler | ast.match_case)
-        ]
-        if isinstance(node, ast.IfExp) and any(_hasattr_names(node.test)):
-            children = [node.test, node.orelse]
-        elif isinstance(node, ast.BoolOp) and any(_hasattr_names(node)):
-            children = [node.values[0]]
-        waiting += reversed(children)
+        inner = (ast.stmt, ast.ExceptHandler, ast.match_case)
+        waiting += reversed([child for child in ast.iter_child_nodes(node) if not isinstance(child, inner)])
 
 
 def is_used(path: str, harness: Mapping[str, str]) -> bool:
@@ -250,44 +242,36 @@ def _file(text: str) -> tuple[ast.Module, frozenset[str], tuple[_FunctionNode, .
 
 def _false_names(nodes: list[ast.AST]) -> frozenset[str]:
     """Names that are only ever bound to constants that count as False."""
-    bound: dict[str, bool] = {}
-    constants: set[int] = set()
+    bound, false = Counter[str](), Counter[str]()
     for node in nodes:
-        if isinstance(node, ast.Assign | ast.AnnAssign):
-            if isinstance(node.value, ast.Constant) and not node.value.value:
-                constants |= {
-                    id(target) for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-                }
-        elif isinstance(node, ast.arg):
-            bound[node.arg] = False
-        elif isinstance(node, ast.Global | ast.Nonlocal):
-            bound.update(dict.fromkeys(node.names, False))
+        match node:
+            case ast.Name(name, ast.Store()) | ast.arg(name):
+                bound[name] += 1
+            case ast.Global(names) | ast.Nonlocal(names):
+                bound.update(names)
+            case ast.Assign(targets, ast.Constant(value)) if not value:
+                false.update(target.id for target in targets if isinstance(target, ast.Name))
+            case ast.AnnAssign(ast.Name(name), value=ast.Constant(value)) if not value:
+                false[name] += 1
+    return frozenset(name for name, count in false.items() if count == bound[name])
+
+
+def _is_never(test: ast.expr, false: frozenset[str]) -> bool:
+    """Whether a condition is always false."""
+    match test:
+        case ast.Constant(value):
+            return not value
+        case ast.Name(name):
+            return name in false
+        case ast.Compare(ast.Name("__name__")):
+            return True  # the files are imported, not run
+        case ast.BoolOp(ast.And(), values):
+            return any(_is_never(value, false) for value in values)
+    return False
+
+
+def _hasattr_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
     for node in nodes:
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            bound[node.id] = bound.get(node.id, True) and id(node) in constants
-    return frozenset(name for name, false in bound.items() if false)
-
-
-def _truth(test: ast.expr, false: frozenset[str]) -> bool | None:
-    """Return a condition's constant value, or None when it is not constant."""
-    if isinstance(test, ast.Constant):
-        return bool(test.value)
-    if isinstance(test, ast.Name):
-        return False if test.id in false else None
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _truth(test.operand, false)
-        return None if inner is None else not inner
-    if isinstance(test, ast.BoolOp):
-        decisive = isinstance(test.op, ast.Or)
-        values = [_truth(value, false) for value in test.values]
-        return decisive if decisive in values else None if None in values else not decisive
-    if isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__":
-        return False  # the files are imported, not run
-    return None
-
-
-def _hasattr_names(test: ast.expr) -> Iterator[str]:
-    for node in ast.walk(test):
         match node:
             case ast.Call(ast.Name("hasattr"), [_, ast.Constant(str(name)), *_]):
                 yield name

@@ -70,8 +70,6 @@ DEAD = {
     "if 0": "    if 0:\n        dut.ghost.value = 1\n",
     "a constant name": "    debug = 0\n    if debug:\n        print(dut.ghost.value)\n",
     "a constant of the file": "    if DEBUG and x:\n        print(dut.ghost.value)\n",
-    "not True": "    if not True:\n        dut.ghost.value = 1\n",
-    "the else of True": "    if True:\n        pass\n    else:\n        dut.ghost.value = 1\n",
     "after return": "    return\n    dut.ghost.value = 1\n",
     "after raise": "    raise TestSuccess('done')\n    dut.ghost.value = 1\n",
     "an uncalled nested function": "    async def inner():\n        dut.ghost.value = 1\n",
