@@ -18,7 +18,7 @@ from rtl_core.equivalence.pair import Comparison
 from rtl_core.equivalence.side_by_side import Effort, Trace
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.limits import Limits
-from rtl_core.prompting.verilog_text import bare
+from rtl_core.problems.verilog_text import compact
 from rtl_core.types.problem import Problem
 
 MAX_CLASSES = 8
@@ -151,7 +151,7 @@ def places(texts: Sequence[int], compare: Compare) -> list[Comparison]:
 
 def words_of(files: Files) -> Words:
     """(path, text without comments and with single spaces) of each file, which is the same for two copies."""
-    return tuple(sorted((path, " ".join(bare(text)[0].split())) for path, text in files.items()))
+    return tuple(sorted((path, compact(text)) for path, text in files.items()))
 
 
 def _apart(majority: AnswerClass, whole: int, share: float, told: Comparison | None) -> Comparison:

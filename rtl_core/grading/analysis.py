@@ -24,7 +24,8 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors.base import ExecutorDiedError
 from rtl_core.grading.executors.wire import ask, receive, send
 from rtl_core.grading.screen import ScreenFinding, screen
-from rtl_core.problems.interface import module_names, parse_interface
+from rtl_core.problems.interface import parse_interface
+from rtl_core.problems.verilog_text import module_names
 from rtl_core.types.problem import Interface, InterfaceSource
 
 MEMORY_MB = 1024

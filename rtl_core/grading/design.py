@@ -21,8 +21,8 @@ from collections.abc import Iterable, Mapping
 
 from rtl_core.grading.requirements import uses_several_tools
 from rtl_core.grading.screen import MAX_FILE_CHARS, TOOL_MACROS
+from rtl_core.problems.verilog_text import BOUNDARY, Module, bare, code_of, modules
 from rtl_core.prompting.answer_to import demanded_modules
-from rtl_core.prompting.verilog_text import BOUNDARY, Module, bare, modules
 from rtl_core.types.problem import Problem
 
 PASSES = 3
@@ -30,7 +30,6 @@ PASSES = 3
 
 _HDL = (".v", ".sv")
 _WORD = re.compile(r"[A-Za-z_][\w$]*")
-_ESCAPED = re.compile(r"\\([A-Za-z_][\w$]*)")
 _QUOTED = re.compile(r"[\"']([A-Za-z_]\w*)[\"']")
 _CONTINUED = re.compile(r"\\[ \t\r\f\v]*\n")
 _DIRECTIVE = re.compile(r"`(\w*)")
@@ -115,7 +114,6 @@ def _benches(text: str) -> list[Module]:
     if not closed or not looks or not _is_plain(code, found):
         return []
     said = Counter(_WORD.findall(code))
-    escaped = set(_ESCAPED.findall(text))
     alone: list[Module] = []
     begin = 0
     for module in found:
@@ -124,7 +122,7 @@ def _benches(text: str) -> list[Module]:
         begin = end
         if module.start not in looks or "`" in own or not _may_begin_after(gap):
             continue
-        if said[module.name] == _WORD.findall(own).count(module.name) and module.name not in escaped:
+        if said[module.name] == _WORD.findall(own).count(module.name):
             alone.append(module)
     return alone if len(alone) < len(found) else []
 
@@ -175,4 +173,4 @@ def _names_in(problem: Problem) -> set[str]:
 
 
 def _words(texts: Iterable[str]) -> set[str]:
-    return {word for text in texts for word in _WORD.findall(bare(text)[0])}
+    return {word for text in texts for word in _WORD.findall(code_of(text))}

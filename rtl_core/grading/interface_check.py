@@ -13,14 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rtl_core.grading.requirements import python_of
 from rtl_core.problems.harness_use import harness_use
-from rtl_core.problems.interface import (
-    HDL_SUFFIXES,
-    code_of,
-    derive_interface,
-    module_names,
-    parse_interface,
-    top_levels,
-)
+from rtl_core.problems.interface import HDL_SUFFIXES, derive_interface, parse_interface, top_levels
+from rtl_core.problems.verilog_text import code_of, module_names
 from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_core.types.verdict import InterfaceMismatch, MismatchKind
 

@@ -23,7 +23,7 @@ from pyslang import parsing as slang_parsing
 
 from rtl_core.grading.inside.lib.compiled import ALLOWED_TASKS, TIMING_CHECKS, WAVES
 from rtl_core.problems.interface import HDL_SUFFIXES, compilation_options, syntax_tree
-from rtl_core.prompting.verilog_text import bare
+from rtl_core.problems.verilog_text import code_of
 
 MAX_FILE_CHARS = 1_000_000
 MAX_FINDINGS = 20
@@ -145,7 +145,7 @@ class _File:
 
     def _find_outside_access(self) -> None:
         """Add tasks and file names that reach outside, in all conditional branches: the gate does not see a harness' own Verilator builds."""
-        seen, _ = bare(self.text)
+        seen = code_of(self.text)
         for match in _REACHING.finditer(seen):
             line = seen.count("\n", 0, match.start()) + 1
             if not any(finding.line == line for finding in self.found):

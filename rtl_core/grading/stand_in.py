@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from rtl_core.grading.jobs import SOURCE_SUFFIXES
 from rtl_core.grading.requirements import python_of
 from rtl_core.problems.harness_use import harness_use
-from rtl_core.problems.interface import module_names, top_levels
+from rtl_core.problems.interface import top_levels
 from rtl_core.problems.tree import SourceTree, tokens
+from rtl_core.problems.verilog_text import module_names
 from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Problem
 
 _ONE_BIT = ("clk", "clock", "rst", "reset")

@@ -20,6 +20,7 @@ from pyslang import parsing as slang_parsing
 from pyslang import syntax as slang_syntax
 
 from rtl_core.problems.harness_use import HarnessUse, harness_use
+from rtl_core.problems.verilog_text import code_of, module_names
 from rtl_core.types.problem import Direction, Interface, InterfaceSource, Parameter, Port, Problem
 
 _NOWHERE = "/nowhere-on-disk/"
@@ -28,8 +29,6 @@ HDL_SUFFIXES = (".v", ".sv", *_HEADER_SUFFIXES)
 _DIRECTIONS: dict[str, Direction] = {"In": "input", "Out": "output", "InOut": "inout"}
 _INCLUDE = re.compile(r"`include\b[ \t]*(?:\"([^\"\n]*)\")?")
 _FENCE = re.compile(r"^[ \t]*```[^\n]*\n(.*?)^[ \t]*```", re.S | re.M)
-_MODULE = re.compile(r"\b(?:macro)?module\s+(?:automatic\s+|static\s+)?(?:\\(?=\w+\s))?([A-Za-z_]\w*)")
-_COMMENT_OR_STRING = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:\\.|[^\"\\\n])*\"", re.S)
 
 
 def parse_interface(
@@ -80,16 +79,6 @@ def syntax_tree(sources: Mapping[str, str]) -> tuple[slang_syntax.SyntaxTree, py
     buffers = {path: manager.assignText(_NOWHERE + places.get(path, path), text) for path, text in hdl.items()}
     roots = [buffer for path, buffer in buffers.items() if not path.endswith(_HEADER_SUFFIXES)]
     return slang_syntax.SyntaxTree.fromBuffers(roots or list(buffers.values()), manager, options), manager, options
-
-
-def module_names(text: str) -> list[str]:
-    """Names after the keyword `module` outside comments and strings, in order; a quick scan, not a parse."""
-    return [match[1] for match in _MODULE.finditer(code_of(text))]
-
-
-def code_of(text: str) -> str:
-    """Verilog without comments and string contents."""
-    return _COMMENT_OR_STRING.sub(lambda match: '""' if match[0].startswith('"') else " ", text)
 
 
 def derive_interface(

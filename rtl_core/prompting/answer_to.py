@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from rtl_core.problems.interface import HDL_SUFFIXES, module_names, top_levels
+from rtl_core.problems.interface import HDL_SUFFIXES, top_levels
+from rtl_core.problems.verilog_text import module_names
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from rtl_core.prompting.verilog_text import Module, bare, modules
+from rtl_core.problems.verilog_text import Module, code_of, modules
 
 MAX_BLOCKS = 1000
 MAX_JSON_TRIES = 16
@@ -42,7 +42,7 @@ class Source:
     @cached_property
     def _units(self) -> tuple[list[Module], set[str]]:
         """Modules, and names of packages and interfaces."""
-        code = bare(self.text)[0]
+        code = code_of(self.text)
         return modules(code), set(_NOT_MODULE.findall(code))
 
     @cached_property

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 
+from rtl_core.problems.verilog_text import code_of
 from rtl_core.prompting.offers import blocks_in
-from rtl_core.prompting.verilog_text import bare
 
 _OPEN = re.compile(r"<(think|thinking|thought|reasoning)>", re.I)
 _CLOSE = re.compile(r"</(think|thinking|thought|reasoning)>", re.I)
@@ -60,7 +60,7 @@ def _after_lone_close(text: str, end: int) -> int:
     """Offset after a tag, at most `end`, that closes a thought which the text does not open; 0 if there is none."""
     blocks = [(*block.span, block.broken_off) for block in blocks_in(text)]
     if not blocks:
-        found = _LONE_CLOSE.search(bare(text)[0], 0, end)  # without comments and strings
+        found = _LONE_CLOSE.search(code_of(text), 0, end)  # without comments and strings
         return found.end() if found else 0
     at = 0
     for start, stop, broken_off in [*blocks, (len(text), len(text), False)]:
@@ -77,7 +77,7 @@ def _after_draft(block: str, at: int, broken_off: bool) -> int:
     after it. A tag in a comment or a string is part of the code."""
     if _CLOSE.search(block):
         alone = {line.end(1) for line in _CLOSE_ALONE.finditer(block)}
-        for close in _CLOSE.finditer(bare(block)[0]):
+        for close in _CLOSE.finditer(code_of(block)):
             if broken_off or close.end() in alone:
                 return at + close.end()
     return 0

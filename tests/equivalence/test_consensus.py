@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtl_core.equivalence.consensus import by_consensus, places
+from rtl_core.equivalence.consensus import by_consensus, places, words_of
 from rtl_core.equivalence.pair import Comparison
 from rtl_core.validation.doubts import EFFORT
 from tests.equivalence.test_proof import problem_of
@@ -37,6 +37,23 @@ def held(behaviour):
 def test_answers_outside_the_majority_are_doubtful(behaviour, results):
     found = places([1] * len(behaviour), held(behaviour))
     assert "".join(one.result[0] for one in found) == results
+
+
+@pytest.mark.parametrize(
+    ("other", "copy"),
+    [
+        ('assign  y = // sum\n  "a  b"; /* end */\n', True),
+        ('assign y = "a b";', False),
+        ('assign y = "c  d";', False),
+        ('assign y = "//";', False),
+    ],
+)
+def test_a_copy_differs_in_comments_and_white_space_alone(other, copy):
+    assert (words_of({"rtl/m.v": other}) == words_of({"rtl/m.v": 'assign y = "a  b";'})) == copy
+    assert words_of({"rtl/m.v": "wire \\a+b ;"}) != words_of({"rtl/m.v": "wire \\a-b ;"})
+    directive = words_of({"rtl/m.v": "\n`define A 1\n\n  assign y = 1;"})
+    assert directive == words_of({"rtl/m.v": "`define  A 1 // one\nassign y = 1;"})
+    assert directive != words_of({"rtl/m.v": "`define A 1 assign y = 1;"})
 
 
 def test_texts_are_weighted_by_how_often_they_were_written():

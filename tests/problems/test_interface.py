@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from rtl_core.problems.interface import derive_interface, module_names, parse_interface
+from rtl_core.problems.interface import derive_interface, parse_interface
+from rtl_core.problems.verilog_text import module_names
 from rtl_core.types.problem import InterfaceSource
 
 HARNESS = {
@@ -156,6 +157,8 @@ def test_an_old_version_gives_directions_but_no_widths_and_parameters():
         ("/* module gcd_top */ {}", ["top"]),
         ('initial $display("module x"); {}', ["top"]),
         ("/* module y\n{}", []),
+        ("module \\a ; endmodule {}", ["a", "top"]),
+        ('wire \\module ; wire \\b" ; {} // "', ["top"]),
     ],
 )
 def test_module_names_are_read_outside_comments_and_strings(text, expected):

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
+from rtl_core.problems.verilog_text import macros_of
 
 WORD = "RTLWORD"
 """Placeholder in the rewritten text for the word that each run derives from its design."""
@@ -79,8 +80,7 @@ def rewritten(sources: Mapping[str, str], *, dut: str, top: str, marker: str) ->
     if ended and not finishes:
         raise ValueError("its test bench prints the verdict at the end of a simulation that it does not end itself")
     whole = "\n".join(sources.values())
-    undefined = sorted(set(re.findall(r"`define[ \t]+([A-Za-z_][\w$]*)", whole)))
-    text = "\n".join([*parts, *(f"`undef {name}" for name in undefined), ""])
+    text = "\n".join([*parts, *(f"`undef {name}" for name in macros_of(whole)), ""])
     return Rewritten(
         text=text,
         top=home,

@@ -13,7 +13,10 @@ BOUNDARY = re.compile(r"\b(?:(?:macro)?module|endmodule)\b")
 """Start or end of a module in a text from `bare`."""
 _HIDDEN = re.compile(r'//[^\n]*+|/\*(?s:.*?)(?:\*/|\Z)|"(?:[^"\\\n]++|\\(?s:.))*+"?|\\[!-~]*+')
 _NO_LINE_END = re.compile(r"[^\n]+")
+_PLAIN = re.compile(r"\\(?!(?:macro|end)?module\Z)[A-Za-z_][\w$]*")
+"""An escaped identifier that is the same as the name after the backslash; the standard excepts keywords."""
 _NAME = re.compile(r"\s+(?:automatic\s+|static\s+)?([A-Za-z_][\w$]*)")
+_DEFINE = re.compile(r"`define[ \t]+([A-Za-z_][\w$]*)")
 _LABEL = re.compile(r"\s*:\s*[A-Za-z_][\w$]*")
 _PARENTHESIS = re.compile(r"[()]")
 _STATEMENT = re.compile(r"[^;]+")
@@ -30,7 +33,7 @@ class Module:
     """A module in the text."""
 
     name: str
-    """Empty if the name is missing or an escaped identifier."""
+    """Empty if the name is missing or an odd escaped identifier."""
     start: int
     """Offset of the keyword `module`."""
     end: int
@@ -72,9 +75,9 @@ class Module:
 
 
 def bare(text: str) -> tuple[str, bool]:
-    """Return the text with comments, strings and escaped identifiers masked, and whether all comments and strings are closed.
+    """Return the text with comments, strings and odd escaped identifiers masked, and whether all comments and strings are closed.
 
-    Length and line ends stay the same.
+    Length and line ends stay the same. Of an escaped identifier that is a plain name only the backslash is masked.
     """
     closed = True
 
@@ -82,7 +85,7 @@ def bare(text: str) -> tuple[str, bool]:
         nonlocal closed
         found = match[0]
         if found[0] == "\\":
-            return "\\" * len(found)
+            return f" {found[1:]}" if _PLAIN.fullmatch(found) else "\\" * len(found)
         if found[0] == '"' and (len(found) == 1 or found[-1] != '"' or _escaped_quote(found)):
             closed = False
         if found.startswith("/*") and (len(found) < 4 or not found.endswith("*/")):
@@ -92,6 +95,39 @@ def bare(text: str) -> tuple[str, bool]:
         return _NO_LINE_END.sub(lambda part: " " * len(part[0]), found)
 
     return _HIDDEN.sub(blank, text), closed
+
+
+def code_of(text: str) -> str:
+    """The text without comments and string contents, see `bare`."""
+    return bare(text)[0]
+
+
+def compact(text: str) -> str:
+    """The text without comments and with single spaces, the same for two copies of a design.
+
+    Strings stay whole, and line ends stay if there is a directive, which ends with its line.
+    """
+    word = re.compile(r"\S+|\n" if "`" in text else r"\S+")
+    words: list[str] = []
+    at = 0
+    for hidden in _HIDDEN.finditer(text):
+        words += word.findall(text, at, hidden.start())
+        words += [] if hidden[0].startswith("/") else [hidden[0]]
+        at = hidden.end()
+    words += word.findall(text, at)
+    return " ".join(
+        now for now, before in zip(words, ["\n", *words], strict=False) if (now, before) != ("\n", "\n")
+    ).rstrip()
+
+
+def macros_of(text: str) -> list[str]:
+    """Names that a text defines as macros, sorted."""
+    return sorted(set(_DEFINE.findall(text)))
+
+
+def module_names(text: str) -> list[str]:
+    """Names of the modules that a text begins, in order; a quick scan, not a parse."""
+    return [module.name for module in modules(code_of(text)) if module.name]
 
 
 def modules(code: str) -> list[Module]:
