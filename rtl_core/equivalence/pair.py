@@ -16,6 +16,7 @@ from rtl_core.problems.clocking import clocks_and_resets
 from rtl_core.problems.interface import parse_interface
 from rtl_core.problems.testbench import renamed
 from rtl_core.problems.tree import SourceTree
+from rtl_core.problems.verilog_text import macros_of
 from rtl_core.types.netlist import Netlist
 from rtl_core.types.problem import Interface, InterfaceSource, Problem
 
@@ -149,7 +150,9 @@ class Pair:
     def _simulated(self, text: str, cpu_s: float, other: Mapping[str, str]) -> tuple[StepResult, ...]:
         names = {name: hidden(name, self.nonce) for golden in self.golden.values() for name in _units(golden)}
         harness = {f"src/golden{i}.sv": renamed(golden, names) for i, golden in enumerate(self.golden.values())}
-        harness["src/side_by_side.sv"] = text
+        # Neither directives nor macros (include guards) of the golden answer may reach the other design.
+        undefined = (f"`undef {name}" for name in macros_of("\n".join(self.golden.values())))
+        harness["src/side_by_side.sv"] = "\n".join(["`resetall", *undefined, text])
         sources = [f"/code/{path}" for path in (*harness, *self.given, *other) if path.endswith(HDL)]
         options = ("-g2012", "-Wno-timescale", "-I", "/code/rtl", "-s", hidden("bench", self.nonce), "-o", "both")
         steps = (Step("compile", ("iverilog", *options, *sources)), Step("simulate", ("vvp", "-n", "both", "-none")))

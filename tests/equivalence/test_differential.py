@@ -22,7 +22,17 @@ module helper(input [3:0] a, output [3:0] y);
   assign y = a + 1;
 endmodule
 """
-
+GUARDED = """\
+`ifndef M_V
+`define M_V
+`default_nettype none
+`define OP ^
+module m(input wire [3:0] a, output wire y);
+  assign y = `OP a;
+endmodule
+`endif
+"""
+PORT_OF_THAT_NAME = "module m(input [3:0] a, output [3:0] m);\n  assign m = a + 1;\nendmodule\n"
 
 COUNTER = """\
 module m(input clk, input rst_n, input en, output [10:0] q);
@@ -59,6 +69,11 @@ def told(grader, golden, other):
         (REGISTER, "if (en)", "", "different"),
         (PARTS, "a + 1", "a - 4'd15", "same"),
         (PARTS, "a + 1", "a + 2", "different"),
+        (PORT_OF_THAT_NAME, "a + 1", "1 + a", "same"),
+        (PORT_OF_THAT_NAME, "a + 1", "a + 2", "different"),
+        (GUARDED, "^a", "^{a}", "same"),
+        (GUARDED, "`OP a", "&a", "different"),
+        (GUARDED, "`default_nettype none", "", "same"),
         (COUNTER, "[10:0] n", "[8:0] n", "different"),
         (COUNTER, "if (en)", "if (en && ~&n[8:0])", "different"),
         (MIN, "endmodule", "  initial $assertoff;\nendmodule", "same"),  # a task that Icarus lacks is left out

@@ -15,7 +15,7 @@ from pathlib import Path
 from rtl_core.problems.interface import derive_interface, parse_interface
 from rtl_core.problems.problem_set import BrokenLine, ProblemSet
 from rtl_core.problems.testbench.rewrite import rewritten
-from rtl_core.problems.tree import Edit, SourceTree, tokens
+from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
 from rtl_core.types.problem import Difficulty, InterfaceSource, Problem
 
 COMPOSE = """\
@@ -29,6 +29,7 @@ services:
     env_file: ./src/.env
     command: python3 /src/run_bench.py
 """
+_SIGNALS = frozenset({"Declarator", "PortReference", "NamedPortConnection", "NamedParamAssignment", "InstanceName"})
 
 
 @dataclass(frozen=True)
@@ -129,10 +130,20 @@ def bench_modules(text: str) -> tuple[list[str], list[str]]:
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
-    """Rename identifiers of `text`, but not in comments and strings."""
+    """Rename modules, packages and interfaces of `text`, but not signals and instances of the same name, comments and strings."""
     tree = SourceTree(text)
-    spans = ((tree.span(token), token.rawText) for token in tokens(tree.root) if token.rawText in names)
+    found = (token for node in walk(tree.root) if not _is_signal(node) for token in children(node) if is_token(token))
+    spans = ((tree.span(token), token.rawText) for token in found if token.rawText in names)
     return tree.edited(Edit(*span, names[name]) for span, name in spans if span)
+
+
+def _is_signal(node: Node) -> bool:
+    """Whether the names in a node itself are those of signals, parameters or instances."""
+    if name_of(node) in ("IdentifierName", "IdentifierSelectName"):
+        if name_of(node.parent) == "ScopedName":
+            return node.parent.separator.rawText != "::"
+        return name_of(node.parent) not in ("NamedType", "BindDirective")
+    return name_of(node) in _SIGNALS
 
 
 def difficulty_of(golden: str) -> Difficulty:
