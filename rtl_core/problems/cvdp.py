@@ -263,6 +263,9 @@ def json_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, dict[str, Any] 
         if number == 1 and line.startswith(b"\x1f\x8b"):
             yield number, "is compressed: unpack the file first (gunzip)"
             return
+        if number == 1 and line.strip() == b"[":
+            yield number, "begins a JSON array: write one object per line (jq -c '.[]')"
+            return
         too_long = len(line) > most
         while too_long and not line.endswith(b"\n") and (line := file.readline(1 << 20)):
             pass

@@ -86,7 +86,7 @@ def _change(problem: Problem, interface: Interface, kind: Kind, rng: random.Rand
             raise ProblemError(f"{problem.id}: its text names no port that could be renamed")
         taken = set(re.findall(r"[A-Za-z_]\w*", "\n".join([problem.prompt, *(problem.golden or {}).values()])))
         free = [name + suffix for name in words.PORTS for suffix in ("", "_i", "_q") if name + suffix not in taken]
-        return Change(module, names=dict(zip(ports, rng.sample(free, len(ports)), strict=True)))
+        return Change(module, names=dict(zip(ports, rng.sample(free, min(len(ports), len(free))), strict=False)))
     if kind == "polarity":
         resets = [p.name for p in interface.ports if _RESET.search(p.name) and p.width == 1 and p.direction == "input"]
         if len(resets) != 1:

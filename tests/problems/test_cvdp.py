@@ -151,7 +151,7 @@ def test_broken_lines_are_reported_with_file_line_id_and_field(tmp_path):
     assert [(left.id, "comprehension" in left.reason) for left in found.left_out] == [("comprehension", True)]
 
 
-def test_a_missing_an_empty_and_a_compressed_file_are_reported(tmp_path):
+def test_a_missing_an_empty_and_a_compressed_file_and_an_array_are_reported(tmp_path):
     with pytest.raises(ProblemError, match=r"cannot read.*\n.*rtl-distill problems fetch cvdp"):
         read_cvdp(tmp_path / "none.jsonl")
     (tmp_path / "empty.jsonl").write_text("\n")
@@ -160,6 +160,9 @@ def test_a_missing_an_empty_and_a_compressed_file_are_reported(tmp_path):
     (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b'{"id": "a"}\n' * 3))
     (broken,) = read_cvdp(tmp_path / "c.jsonl.gz").broken
     assert "is compressed: unpack the file first" in broken.reason
+    (tmp_path / "array.json").write_text(json.dumps([SINGLE], indent=1))
+    (broken,) = read_cvdp(tmp_path / "array.json").broken
+    assert "begins a JSON array" in broken.reason
 
 
 def test_the_fingerprint_depends_on_the_content_but_not_on_the_id():
