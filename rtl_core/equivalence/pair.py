@@ -16,11 +16,12 @@ from rtl_core.problems.clocking import clocks_and_resets
 from rtl_core.problems.interface import parse_interface
 from rtl_core.problems.testbench import renamed
 from rtl_core.problems.tree import SourceTree
-from rtl_core.problems.verilog_text import macros_of
+from rtl_core.problems.verilog_text import code_of, macros_of
 from rtl_core.types.netlist import Netlist
 from rtl_core.types.problem import Interface, InterfaceSource, Problem
 
 HDL = (".v", ".sv")
+_INCLUDE = re.compile(r'`include[ \t]+"([^"\n]+)"')
 _NO_PARAMETER = re.compile(r"parameter .* not found", re.I)
 Result = Literal["equal", "same", "different", "unknown"]
 
@@ -64,7 +65,7 @@ class Pair:
     interface: Interface
     """The top module's, with its default parameters."""
     golden: Mapping[str, str]
-    """HDL files, path -> text."""
+    """HDL files, path -> text, with the answer's own headers in place of their includes: the other answer may bring others."""
     other: Mapping[str, str]
     given: Mapping[str, str]
     """Files that both are compiled with."""
@@ -87,7 +88,7 @@ class Pair:
         golden, other = (as_graded(problem, files)[0] for files in (golden, other))
         if not other:
             raise IncomparableError("the answer has no file that could be simulated")
-        hdl = {path: text for path, text in golden.items() if path.endswith(HDL)}
+        hdl = {path: _whole(golden, path) for path in golden if path.endswith(HDL)}
         if not hdl:
             raise IncomparableError("the golden answer is no HDL")
         if interface.module not in {name for text in hdl.values() for name in _units(text)}:
@@ -168,6 +169,19 @@ def _units(text: str) -> list[str]:
     """Names of the modules, packages and interfaces in a text."""
     units = SourceTree(text).of("ModuleDeclaration", "PackageDeclaration", "InterfaceDeclaration")
     return [unit.header.name.rawText for unit in units]
+
+
+def _whole(files: Mapping[str, str], path: str, inside: tuple[str, ...] = ()) -> str:
+    """Text of a file with the files of the same answer that it includes, found by base name."""
+    paths = {other.rsplit("/", 1)[-1]: other for other in files if other not in (path, *inside)}
+    code = code_of(files[path])
+
+    def text(found: re.Match[str]) -> str:
+        other = paths.get(found[1].rsplit("/", 1)[-1])
+        is_code = code[found.start()] == "`"
+        return _whole(files, other, (*inside, path)) if other and is_code else found[0]
+
+    return _INCLUDE.sub(text, files[path])
 
 
 def _first_line(text: str) -> str:

@@ -86,6 +86,17 @@ def test_behaviour_decides(grader, golden, before, after, result):
     assert "inputs" in found.detail or "X" in found.detail
 
 
+@pytest.mark.parametrize(("step", "result"), [("1", "equal"), ("2", "different")])
+def test_each_answer_includes_its_own_header(grader, step, result):
+    main = '`include "step.svh"\n// `include "step.svh"\n' + PARTS.replace("a + 1", "a + `STEP")
+    golden, other = (
+        {"rtl/m.sv": main, "rtl/step.svh": f"`ifndef STEP\n`define STEP {value}\n`endif\n"} for value in ("1", step)
+    )
+    problem = problem_of(PARTS).model_copy(update={"golden": golden, "targets": tuple(golden)})
+    effort = Effort(proof_cpu_s=3, proof_first=True)
+    assert compare(grader.executor, problem, golden, other, grader.limits, effort=effort).result == result
+
+
 def test_a_difference_comes_with_its_inputs_and_a_design_cannot_forge_the_verdict(grader):
     found = told(grader, MIN, MIN.replace("a < b", "a > b").replace("endmodule\n", FORGED))
     assert found.result == "different"
