@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TypeVar, cast
 
 import yaml
@@ -121,7 +121,7 @@ def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
     for path in targets:
         if path.split("/")[0] not in ("rtl", "verif", "docs"):
             raise FieldError(targets_field, f"`{path}` is not in rtl, verif or docs")
-    _check_harness(harness)
+    _check_harness(harness, {*context, *targets, *harness})
     return Problem(
         id=identity,
         source=source,
@@ -229,7 +229,13 @@ def _patched(context: Mapping[str, str], patch: Mapping[str, str]) -> dict[str, 
     return golden
 
 
-def _check_harness(harness: Mapping[str, str]) -> None:
+def _check_harness(harness: Mapping[str, str], paths: set[str]) -> None:
+    """Raise FieldError or NotGradableError for a harness that cannot run in a workspace with these paths."""
+    folders = {"rtl", "verif", "docs", "src", "rundir"}.union(
+        *(map(str, PurePosixPath(path).parents) for path in paths)
+    )
+    if clash := sorted(paths & folders):
+        raise FieldError("harness" if clash[0] in harness else "context", f"`{clash[0]}` is a file and a folder")
     commercial = sorted(path for path, text in harness.items() if _COMMERCIAL.search(text))
     if commercial:
         raise NotGradableError(f"its harness needs a commercial tool ({commercial[0]})")

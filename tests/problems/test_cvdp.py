@@ -82,6 +82,8 @@ def test_a_withheld_solution_is_a_target_without_golden_answer(text):
         (SINGLE, "input.context", {"../x": "y"}, "input.context"),
         (SINGLE, "input.context", {"/etc/x": "y"}, "input.context"),
         (SINGLE, "input.context", {"rtl/a": 1}, "input.context.rtl/a"),
+        (SINGLE, "input.context", {"rtl/m.sv/x": "y"}, "context"),
+        (SINGLE, "harness.files", {"docker-compose.yml": "services: {a: {}}", "src": "x"}, "harness"),
         (SINGLE, "output.context", {}, "output.context"),
         (SINGLE, "output.context", {"src/conftest.py": "x"}, "output.context"),
         (SINGLE, "output", ..., "output"),
