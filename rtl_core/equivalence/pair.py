@@ -12,6 +12,7 @@ from rtl_core.equivalence.side_by_side import Effort, Trace, Values, bench, hidd
 from rtl_core.grading.design import as_graded
 from rtl_core.grading.executors.base import Executor, Job, Step, StepResult
 from rtl_core.grading.limits import Limits
+from rtl_core.grading.screen import MAX_FILE_CHARS
 from rtl_core.problems.clocking import clocks_and_resets
 from rtl_core.problems.interface import parse_interface
 from rtl_core.problems.testbench import renamed
@@ -88,7 +89,7 @@ class Pair:
         golden, other = (as_graded(problem, files)[0] for files in (golden, other))
         if not other:
             raise IncomparableError("the answer has no file that could be simulated")
-        hdl = {path: _whole(golden, path) for path in golden if path.endswith(HDL)}
+        hdl = {path: text for path, text in _with_includes(golden).items() if path.endswith(HDL)}
         if not hdl:
             raise IncomparableError("the golden answer is no HDL")
         if interface.module not in {name for text in hdl.values() for name in _units(text)}:
@@ -171,17 +172,28 @@ def _units(text: str) -> list[str]:
     return [unit.header.name.rawText for unit in units]
 
 
-def _whole(files: Mapping[str, str], path: str, inside: tuple[str, ...] = ()) -> str:
-    """Text of a file with the files of the same answer that it includes, found by base name."""
-    paths = {other.rsplit("/", 1)[-1]: other for other in files if other not in (path, *inside)}
-    code = code_of(files[path])
+def _with_includes(files: Mapping[str, str]) -> dict[str, str]:
+    """The files with those of the same answer that they include, found by base name. Raises IncomparableError if they get too long."""
+    paths = {path.rsplit("/", 1)[-1]: path for path in files}
+    done: dict[str, str] = {}
 
-    def text(found: re.Match[str]) -> str:
-        other = paths.get(found[1].rsplit("/", 1)[-1])
-        is_code = code[found.start()] == "`"
-        return _whole(files, other, (*inside, path)) if other and is_code else found[0]
+    def whole(path: str) -> str:
+        if path in done:
+            return done[path]
+        done[path] = text = files[path]
+        parts: list[str] = []
+        code, at, size = code_of(text), 0, len(text)
+        for found in _INCLUDE.finditer(text):
+            other = paths.get(found[1].rsplit("/", 1)[-1])
+            if other is not None and code[found.start()] == "`":
+                parts += [text[at : found.start()], whole(other)]
+                at, size = found.end(), size + len(parts[-1])
+                if size > MAX_FILE_CHARS:
+                    raise IncomparableError("the golden answer includes too much text")
+        done[path] = "".join([*parts, text[at:]])
+        return done[path]
 
-    return _INCLUDE.sub(text, files[path])
+    return {path: whole(path) for path in files}
 
 
 def _first_line(text: str) -> str:
