@@ -95,7 +95,7 @@ class Load:
     """Concurrent clients that have numbered answers to the problems graded, and retry failed requests."""
 
     def __init__(self, problems: list[Problem], server: Server, clients: int, batch: int) -> None:
-        self.problems, self.clients, self.batch = problems, clients, batch
+        self.problems, self.server, self.clients, self.batch = problems, server, clients, batch
         self.outcomes: dict[int, str] = {}
         self.repeats: Counter[str] = Counter()
         self.marks: list[tuple[int, Callable[[], None]]] = []
@@ -120,6 +120,8 @@ class Load:
             try:
                 response = self._http.post("/v1/grade", json={"answers": answers})
             except httpx.TransportError as error:
+                if self.server.process.poll() is not None and not self._lock.locked():
+                    raise  # it died, and nobody starts it again
                 self.repeats[type(error).__name__] += 1
                 time.sleep(0.5)
                 continue
