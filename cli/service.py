@@ -31,14 +31,14 @@ def serve_tinker(
         Literal["float32", "bfloat16"], typer.Option(help="Data type of the frozen weights and of computations.")
     ] = "float32",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "cpu",
-    threads: Annotated[int, typer.Option(help="Torch threads on the CPU.")] = min(2, os.cpu_count() or 1),
+    threads: Annotated[int, typer.Option(min=1, help="Torch threads on the CPU.")] = min(2, os.cpu_count() or 1),
     sampling_processes: Annotated[
         int | None,
         typer.Option(
             min=0, help="Processes that sample small models on the CPU; 0 for none.", show_default="as many as threads"
         ),
     ] = None,
-    max_context: Annotated[int, typer.Option(help="Maximum sequence length, in tokens.")] = 32768,
+    max_context: Annotated[int, typer.Option(min=1, help="Maximum sequence length, in tokens.")] = 32768,
     idle_seconds: Annotated[float, typer.Option(help="Move idle training clients to disk after this time.")] = 1800.0,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Give the same sample for the same seed and prompt, under any load.")
@@ -55,9 +55,9 @@ def serve_tinker(
         rtl-distill serve-tinker --model ~/models/Qwen3-1.7B --device cuda --dtype bfloat16
     """
     from rtl_core.localtinker.__main__ import serve
-    from rtl_core.localtinker.settings import Settings, check_exposure, check_models, parse_model
+    from rtl_core.localtinker.settings import Settings, check_exposure, check_models, parse_models
 
-    models = dict(map(parse_model, model))
+    models = parse_models(model)
     check_models(models)
     key = os.environ.get("TINKER_API_KEY") or None
     check_exposure(host, key)
@@ -180,10 +180,10 @@ def check_service(
 
     from rtl_core.backend.certify.bench import Server
     from rtl_core.backend.certify.plugin import examine
-    from rtl_core.localtinker.settings import check_models, parse_model
+    from rtl_core.localtinker.settings import check_models, parse_models
     from rtl_distill.cli.console import quiet
 
-    folders = dict(map(parse_model, model or []))
+    folders = parse_models(model or [])
     check_models(folders)
     server = Server(url, student=student, folders=folders, rank=rank, tolerance=tolerance)
     disable_progress_bar()

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from rtl_core.errors import PolicyError
@@ -124,7 +123,8 @@ def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: i
         if not dense:
             model = _by_transformers(path, dtype, device)
         vocabulary, eos_id = _tokenizer(path, model.config.model_type)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+        eos_ids = _eos_ids(path, model, eos_id)
+    except Exception as error:  # of many kinds, and `tokenizers` raises a bare Exception for a damaged file
         raise PolicyError(f"model {name!r}: cannot load {path}: {error}") from error
     nbytes = sum(p.numel() * p.element_size() for p in model.parameters())
     recompute = nbytes > CHECKPOINT_BYTES and (dense or model.supports_gradient_checkpointing)
@@ -139,7 +139,7 @@ def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: i
         model=model,
         vocabulary=vocabulary,
         adapters=AdapterBank(model),
-        eos_ids=_eos_ids(path, model, eos_id),
+        eos_ids=eos_ids,
         vocab_size=model.get_input_embeddings().weight.shape[0],
         max_context=context_of(model.config, max_context),
         nbytes=nbytes,

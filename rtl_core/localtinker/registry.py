@@ -16,8 +16,8 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,12 +110,14 @@ class Registry:
         self._lock = threading.RLock()
         self._held: Counter[str] = Counter()
         self._clock = clock
-        self._db = sqlite3.connect(state / "registry.sqlite", check_same_thread=False, isolation_level=None)
-        self._db.row_factory = sqlite3.Row
-        self._db.execute("pragma journal_mode = wal")
-        self._db.execute("pragma synchronous = normal")
-        self._db.executescript(_SCHEMA)
-        self.collect_garbage()
+        file = state / "registry.sqlite"
+        with _usable(file):
+            self._db = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
+            self._db.row_factory = sqlite3.Row
+            self._db.execute("pragma journal_mode = wal")
+            self._db.execute("pragma synchronous = normal")
+            self._db.executescript(_SCHEMA)
+            self.collect_garbage()
 
     def close(self) -> None:
         with self._lock:
@@ -313,11 +315,26 @@ def find_checkpoint(state: Path, path: str) -> SavedWeights | None:
     file = state / "registry.sqlite"
     if not file.is_file():
         return None
-    with closing(sqlite3.connect(file)) as db:
+    with _usable(file), closing(sqlite3.connect(file)) as db:
         db.row_factory = sqlite3.Row
+        # A service that died at its first start leaves a file without tables.
+        if not db.execute("select 1 from sqlite_master where name = 'checkpoints'").fetchall():
+            return None
         live = "path = ? and (expires is null or expires > ?)"
         rows = db.execute(f"select * from checkpoints where {live}", (path, time.time())).fetchall()
     return _checkpoint(rows[0]) if rows else None
+
+
+@contextmanager
+def _usable(file: Path) -> Iterator[None]:
+    """Raise ConfigError if SQLite cannot open or read the file of a registry."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise ConfigError(
+            f"{file} cannot be used: {error}",
+            "check its permissions and the free space; if it is damaged, restore it, or move its folder away to start without saved weights",
+        ) from error
 
 
 def parse_path(path: str, field: str) -> tuple[str, str, str]:

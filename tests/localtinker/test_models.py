@@ -1,5 +1,7 @@
 """Sampling, scoring and training of any causal LM against transformers. In this process, no HTTP."""
 
+import shutil
+
 import localtinker_helpers
 import numpy as np
 import pytest
@@ -187,3 +189,11 @@ def test_a_folder_without_a_model_is_rejected_by_name(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "unheard-of"}')
     with pytest.raises(PolicyError, match="cannot load"):
         load_model("x", tmp_path, dtype="float32", device="cpu", max_context=10)
+
+
+@pytest.mark.parametrize(("file", "text"), [("tokenizer.json", "{"), ("generation_config.json", "[]")])
+def test_a_folder_with_a_damaged_file_is_rejected_by_name(models_by_name, tmp_path, file, text):
+    folder = shutil.copytree(models_by_name["student"], tmp_path / "model")
+    (folder / file).write_text(text)
+    with pytest.raises(PolicyError, match="model 'x': cannot load"):
+        load_model("x", folder, dtype="float32", device="cpu", max_context=10)

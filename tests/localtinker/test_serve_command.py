@@ -12,7 +12,7 @@ import tinker
 from localtinker_helpers import params, prompt
 
 from rtl_core.errors import ConfigError
-from rtl_core.localtinker.settings import check_exposure, parse_model
+from rtl_core.localtinker.settings import check_exposure, parse_models
 from rtl_distill import cli
 
 COMMAND = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "serve-tinker"]
@@ -91,5 +91,8 @@ def test_other_machines_need_a_key():
 
 
 def test_a_models_name_precedes_its_path_or_is_that_of_its_folder(tmp_path):
-    assert parse_model(f"Qwen/Qwen3-8B={tmp_path}") == ("Qwen/Qwen3-8B", tmp_path)
-    assert parse_model(str(tmp_path))[0] == tmp_path.name
+    (odd := tmp_path / "rate=1e-4").mkdir()
+    models = {"Qwen/Qwen3-8B": tmp_path, tmp_path.name: tmp_path, odd.name: odd}
+    assert parse_models([f"Qwen/Qwen3-8B={tmp_path}", str(tmp_path), str(odd)]) == models
+    with pytest.raises(ConfigError, match="two models are named 'final'"):
+        parse_models(["one/final", "two/final"])

@@ -31,6 +31,11 @@ def test_changed_weights_are_named(tmp_path):
     folder.mkdir()
     (folder / WEIGHTS).write_bytes(b"changed")
     (folder / COMPLETE).write_text(json.dumps({"weights_sha256": "0" * 64}))
+    for record in ("{", "{}"):
+        with pytest.raises(PolicyError, match="has changed since it was written"):
+            fetch_model(NAME, print, folder=tmp_path)
+        (folder / COMPLETE).write_text(record)
+    (folder / WEIGHTS).unlink()
     with pytest.raises(PolicyError, match="has changed since it was written"):
         fetch_model(NAME, print, folder=tmp_path)
 
