@@ -93,7 +93,7 @@ class GenerationBatch(Batch):
                 if request.prompt_options.wanted and request.scores is None:
                     places.append(rows_P)
                     requests.append(request)
-        score_prompts(self.decoder, hidden_NH, places, requests, self._vocabulary.size)
+        score_prompts(self.decoder, hidden_NH, places, requests)
         last = [int(rows_P[-1]) for rows_P, group in zip(positions, groups, strict=True) for _ in group]
         distinct = sorted(set(last))
         device = hidden_NH.device
@@ -187,7 +187,7 @@ class LockstepBatch(Batch):
             if request.prompt_options.wanted and request.scores is None:
                 hidden, _ = self.decoder.prefill(self._tensor([request.prompt]), all_positions=True)
                 places = [np.arange(len(request.prompt))]
-                score_prompts(self.decoder, hidden[0], places, [request], self._vocabulary.size)
+                score_prompts(self.decoder, hidden[0], places, [request])
         distinct = list({tuple(row.request.prompt): None for row in rows})
         logits, self._cache = self.decoder.prefill(self._tensor(distinct), all_positions=False)
         owner = self._tensor([distinct.index(tuple(row.request.prompt)) for row in rows])

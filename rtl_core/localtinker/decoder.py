@@ -160,28 +160,17 @@ class DenseDecoder:
         batch = tokens_B.shape[0]
         length = int(positions_B.max()) + 1
         cos, sin = self._rope(length).index_select(0, positions_B)[:, None].chunk(2, -1)
-        queries = self._query_rows()
         attend = cache.attention(positions_B, length)
         x = F.embedding(tokens_B, self.embed)
         for index, layer in enumerate(self.layers):
             qk, v = self._project(layer, x, (batch,), cos, sin)
-            attended = attend(index, qk[:, :queries], qk[:, self.heads :], v)
-            if queries != self.heads:
-                attended = attended[:, : self.heads]
+            attended = attend(index, qk[:, : self.heads], qk[:, self.heads :], v)
             x = self._finish(layer, x, attended.reshape(batch, -1))
         return self.logits(self._rms(x, self.norm))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return float32 logits of hidden states [rows, H]."""
         return self.head(hidden).float()
-
-    def _query_rows(self) -> int:
-        """Number of rows of `_project` that a decoding step uses as queries.
-
-        A product of three rows takes a third longer than one of four. With three query heads per key head, the key that follows
-        them is used as a fourth query, and its result is dropped.
-        """
-        return self.heads + 1 if self.kv_heads == 1 and self.heads % 4 == 3 else self.heads
 
     def _project(
         self, layer: Layer, x: Tensor, lead: tuple[int, ...], cos: Tensor, sin: Tensor

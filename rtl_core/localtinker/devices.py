@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 LARGE_BYTES = 64 << 20
 """Models with fewer bytes of weights are as fast on a CPU as on a GPU."""
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # parameters of mallopt(3)
-_KEPT = 16 << 20  # freed bytes at the top of the heap that the process keeps
-_GROWTH = 4 << 20  # minimum growth of the heap
-_LARGEST_ON_HEAP = 32 << 20  # maximum that glibc allows
 
 
 def device_for(wanted: str, models: Iterable[Path]) -> str:
@@ -81,20 +77,6 @@ def is_exact(multiply: Callable[[Tensor, Tensor], Tensor]) -> bool:
 
     a = torch.arange(64.0 * 576).sin().view(64, 576)
     return bool((multiply(a, a.t()) - a.double() @ a.double().t()).abs().max() < 1e-3)
-
-
-def keep_freed_memory() -> None:
-    """Make malloc keep up to 16 MiB of freed memory for the next tensors.
-
-    By default glibc returns a pass's freed tensors to the kernel and gets zeroed pages for the next pass, which takes 7 % of
-    the time of scoring with a small model. Does nothing with another C library, or if the user has configured malloc.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None or any(name.startswith("MALLOC_") and name.endswith("_") for name in os.environ):
-        return
-    mallopt(_M_MMAP_THRESHOLD, _LARGEST_ON_HEAP)
-    mallopt(_M_TRIM_THRESHOLD, _KEPT)
-    mallopt(_M_TOP_PAD, _GROWTH)
 
 
 def give_back_free_memory() -> None:

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from typing import NoReturn
 
 from rtl_core.localtinker import RequestError, SamplingError
-from rtl_core.localtinker.devices import keep_freed_memory, use_threads
+from rtl_core.localtinker.devices import use_threads
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.packing import common_length
 from rtl_core.localtinker.samplers import SampledWeights, Sampler, SamplerPool, SamplingLimits
@@ -134,7 +134,6 @@ def run_worker(
     models: Mapping[str, ServedModel], limits: SamplingLimits, deterministic: bool, connection: Connection
 ) -> NoReturn:
     """Run a sampling process on one thread until the service closes the connection."""
-    keep_freed_memory()
     use_threads(1)
     _Worker(SamplingLoop(SamplerPool(models, limits, deterministic=deterministic), threads=1), connection).run()
 

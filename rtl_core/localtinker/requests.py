@@ -20,6 +20,7 @@ from rtl_core.localtinker.wire import Cells, TrainDatum, TrainRequest, densify
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,127}")
 MAX_SAMPLES = 1024
 MAX_TOPK = 100
+_LEAST_TEMPERATURE = 1e-6  # below it, sampling is greedy
 T = TypeVar("T", bound=BaseModel)
 
 
@@ -153,7 +154,7 @@ class Sample(Sampled):
     topk_prompt_logprobs: int = Field(0, ge=0, le=MAX_TOPK)
     topk_sample_logprobs: int = Field(0, ge=0, le=MAX_TOPK)
     target_prompt_logprobs: TensorData | None = None
-    prompt_alt_tokens_k: int = Field(0, ge=0, le=MAX_TOPK)
+    prompt_alt_tokens_k: int = 0
     prompt_logprobs_last_n: int | None = Field(None, ge=1)
 
 
@@ -240,8 +241,10 @@ def sampling_options(request: Sample, prompt_length: int, model: ServedModel) ->
         raise RequestError("sampling_params.top_k: must be at least 1, or -1 for no limit")
     if request.topk_sample_logprobs > model.vocab_size:
         raise RequestError(f"topk_sample_logprobs: at most the vocabulary, {model.vocab_size}")
+    # Logits divided by a tiny temperature overflow.
+    temperature = params.temperature if params.temperature >= _LEAST_TEMPERATURE else 0.0
     return SamplingOptions(
-        max_tokens, params.temperature, params.top_k, params.top_p, ids, strings, request.topk_sample_logprobs
+        max_tokens, temperature, params.top_k, params.top_p, ids, strings, request.topk_sample_logprobs
     )
 
 
@@ -254,6 +257,8 @@ def prompt_options(request: Sample, prompt_length: int, model: ServedModel) -> P
             raise RequestError(f"prompt_logprobs_last_n: must be between 1 and len(prompt) - 1 = {prompt_length - 1}")
     if request.topk_prompt_logprobs > model.vocab_size:
         raise RequestError(f"topk_prompt_logprobs: at most the vocabulary, {model.vocab_size}")
+    if request.prompt_alt_tokens_k:
+        raise RequestError("prompt_alt_tokens_k: alternative tokens of a prompt are not supported")
     targets, cells = None, None
     if request.target_prompt_logprobs is not None:
         targets, cells = _targets(request.target_prompt_logprobs, prompt_length, model)
@@ -263,7 +268,6 @@ def prompt_options(request: Sample, prompt_length: int, model: ServedModel) -> P
         last_n,
         targets,
         cells,
-        request.prompt_alt_tokens_k if prompt_length > 1 else 0,
     )
 
 

@@ -61,11 +61,10 @@ class PromptOptions:
     last_n: int | None = None
     targets_RK: np.ndarray | None = None  # R = P - 1 rows; -1: not requested
     target_cells: Cells | None = None
-    alternatives: int = 0
 
     @property
     def wanted(self) -> bool:
-        return self.logprobs or self.topk > 0 or self.targets_RK is not None or self.alternatives > 0
+        return self.logprobs or self.topk > 0 or self.targets_RK is not None
 
 
 @dataclass
@@ -115,13 +114,10 @@ class SampleRequest(SampleJob):
         number of samples, and (s, 0) is the sample of a request for one.
         """
         numbers = range(self.first_sample, self.first_sample + self.num_samples)
-        self.rows = [Row(self, _uniforms(self.generator(j))) for j in numbers]
+        seeds = [None if self.seed is None else [self.seed & (2**64 - 1), number] for number in numbers]
+        self.rows = [Row(self, _uniforms(np.random.default_rng(seed))) for seed in seeds]
         self.open_rows = self.num_samples
         return self.rows
-
-    def generator(self, stream: int) -> np.random.Generator:
-        """Return a random generator for a stream of this request's seed, or an unseeded one."""
-        return np.random.default_rng(None if self.seed is None else [self.seed & (2**64 - 1), stream])
 
     def row_done(self) -> None:
         """Note that a row has stopped. The last one delivers the answer."""

@@ -1,4 +1,4 @@
-"""Scores of prompts: log-probabilities of the tokens, top-k, of given ids, and alternatives sampled at every position.
+"""Scores of prompts: log-probabilities of the tokens, top-k, and of given ids.
 
 Position i of a prompt of P tokens is predicted from position i - 1. Position 0 has no context and is never scored.
 """
@@ -27,10 +27,8 @@ class Head(Protocol):
     def logits(self, hidden: Tensor) -> Tensor: ...
 
 
-def score_prompts(
-    head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest], known: int
-) -> None:
-    """Fill `scores` of each request with the scores it asks for. Alternatives are sampled from the ids below `known`.
+def score_prompts(head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest]) -> None:
+    """Fill `scores` of each request with the scores it asks for.
 
     `rows[i]` are the rows of `hidden_NH` with the positions of request i's prompt; requests may share rows. Token log-probabilities
     of all requests are computed together, with one row of logits for each distinct row.
@@ -43,15 +41,13 @@ def score_prompts(
     for rows_P, request in zip(rows, requests, strict=True):
         options, scores = request.prompt_options, request.scores
         assert scores is not None
-        if not (options.topk or options.targets_RK is not None or options.alternatives):
+        if not (options.topk or options.targets_RK is not None):
             continue
         hidden_PH = hidden_NH[torch.from_numpy(rows_P).to(hidden_NH.device)]
         if options.topk:
             scores.topk = _score_topk(head, hidden_PH, request)
         if options.targets_RK is not None:
             scores.targets = (_score_targets(head, hidden_PH, options.targets_RK), options.target_cells)
-        if options.alternatives:
-            scores.alternatives = _draw_alternatives(head, hidden_PH, request, known)
 
 
 def gather_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
@@ -122,26 +118,3 @@ def _score_targets(head: Head, hidden_PH: Tensor, targets_RK: np.ndarray) -> np.
         picked = gather_logprobs(head.logits(hidden_PH[start:end]), targets[start:end])
         values[start:end] = np.where(targets_RK[start:end] >= 0, picked.cpu().numpy(), 0.0)
     return values
-
-
-def _draw_alternatives(
-    head: Head, hidden_PH: Tensor, request: SampleRequest, known: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return k independent samples at every position after the first, at the request's temperature, and their log-probabilities."""
-    count, length = request.prompt_options.alternatives, len(request.prompt)
-    temperature = request.options.temperature
-    tokens = np.zeros((length - 1, count), np.int32)
-    logprobs = np.zeros((length - 1, count), np.float32)
-    rng = request.generator(0xA17)
-    for start, end in _chunks(head, 1, length):
-        rows = slice(start - 1, end - 1)
-        logits = head.logits(hidden_PH[rows])
-        u = torch.from_numpy(rng.random((end - start, count))).to(logits.device)
-        if temperature > 0:
-            cdf = torch.softmax(logits[:, :known] / temperature, -1).cumsum(-1, dtype=torch.float64)
-            drawn = torch.searchsorted(cdf, u * cdf[:, -1:], right=True).clamp_(max=known - 1)
-        else:
-            drawn = logits[:, :known].argmax(-1, keepdim=True).expand(-1, count)
-        tokens[rows] = drawn.cpu().numpy()
-        logprobs[rows] = gather_logprobs(logits, drawn).cpu().numpy()
-    return tokens, logprobs

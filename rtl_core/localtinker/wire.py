@@ -82,7 +82,6 @@ class PromptScores:
     logprobs_P: np.ndarray | None = None
     topk: tuple[np.ndarray, np.ndarray] | None = None
     targets: tuple[np.ndarray, Cells | None] | None = None
-    alternatives: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequest:
@@ -187,10 +186,6 @@ def encode_sample_response(sequences: Sequence[SampledSequence], prompt: PromptS
             _fill_topk(message.topk_prompt_logprobs, *prompt.topk)
         if prompt.targets is not None:
             _fill_targets(message.target_prompt_logprobs, *prompt.targets)
-        if prompt.alternatives is not None:
-            tokens, logprobs = prompt.alternatives
-            _fill_dense(message.prompt_alt_tokens.tokens, tokens.astype(np.int32), pb.DTYPE_INT32)
-            _fill_dense(message.prompt_alt_tokens.logprobs, logprobs.astype(np.float32), pb.DTYPE_FLOAT32)
     return message.SerializeToString()
 
 
@@ -202,19 +197,13 @@ def _fill_topk(message: pb.TopkLogprobs, ids: np.ndarray, logprobs: np.ndarray) 
 
 def _fill_targets(message: pb.Tensor, values_RK: np.ndarray, cells: Cells | None) -> None:
     """Write scores in the form of the request: dense, or its CSR cells."""
-    if cells is None:
-        _fill_dense(message, values_RK.astype(np.float32), pb.DTYPE_FLOAT32)
-        return
     message.dtype = pb.DTYPE_FLOAT32
     message.shape.extend(values_RK.shape)
+    if cells is None:
+        message.dense = values_RK.astype(np.float32).tobytes()
+        return
     crow, col = cells
     rows = np.repeat(np.arange(values_RK.shape[0]), np.diff(crow))
     message.sparse_csr.values = values_RK[rows, col].astype(np.float32).tobytes()
     message.sparse_csr.crow_indices = crow.tobytes()
     message.sparse_csr.col_indices = col.tobytes()
-
-
-def _fill_dense(message: pb.Tensor, array: np.ndarray, dtype: int) -> None:
-    message.dtype = dtype  # type: ignore[assignment]
-    message.shape.extend(array.shape)
-    message.dense = array.tobytes()

@@ -10,21 +10,6 @@ import torch
 from rtl_core.errors import ConfigError
 from rtl_core.localtinker.devices import device_for, is_exact, use_fast_products
 
-PROGRAM = """
-import resource, torch
-from rtl_core.localtinker.devices import keep_freed_memory
-keep_freed_memory()
-def faults():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-def work():
-    parts = [torch.ones(1 << 18) for _ in range(8)]  # pieces of 1 MiB, half of what malloc keeps
-for _ in range(5):
-    work()
-before = faults()
-for _ in range(10):
-    work()
-print(faults() - before)
-"""
 SHAPES = """
 import resource, torch
 from rtl_core.localtinker.devices import use_fast_products
@@ -75,18 +60,3 @@ def test_an_unavailable_device_is_named():
         device_for(f"cuda:{GPUS}", [])
     with pytest.raises(ConfigError, match="'gpu' is not a device"):
         device_for("gpu", [])
-
-
-def page_faults(**environment):
-    clean = {name: value for name, value in os.environ.items() if "MALLOC" not in name}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=clean | environment, capture_output=True, text=True, check=True
-    )
-    return int(done.stdout)
-
-
-@pytest.mark.slow
-def test_freed_memory_is_kept_unless_the_user_configures_malloc():
-    pages = 10 * 8 * 2**20 // 4096
-    assert page_faults() < pages / 10
-    assert page_faults(MALLOC_MMAP_THRESHOLD_="65536") > pages / 2

@@ -63,6 +63,7 @@ def refused(submit, match):
         ({"sampling_params": params(top_k=0)}, "top_k"),
         ({"sampling_params": params(stop=[""])}, "stop"),
         ({"topk_prompt_logprobs": -1}, "topk_prompt_logprobs"),
+        ({"prompt_alt_tokens_k": 3}, "prompt_alt_tokens_k"),
         ({"include_prompt_logprobs": True, "prompt_logprobs_last_n": 7}, "prompt_logprobs_last_n"),
         (
             {"target_prompt_logprobs": types.TensorData(data=[1, 2], dtype="int64", shape=[2, 1])},
