@@ -88,6 +88,9 @@ def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequ
     """Parse a `forward_backward` body, zstd-compressed or not. Raises RequestError naming the invalid datum and field."""
     if content_encoding == "zstd":
         try:
+            # `decompress` ignores its limit if the frame states a size.
+            if zstandard.frame_content_size(body) > _MAX_BODY:
+                raise RequestError(f"body: more than {_MAX_BODY >> 20} MiB decompressed", status=413)
             body = zstandard.ZstdDecompressor().decompress(body, max_output_size=_MAX_BODY)
         except zstandard.ZstdError as error:
             raise RequestError(f"body: not valid zstd ({error})") from error

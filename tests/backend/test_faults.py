@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -13,7 +14,9 @@ from tinker.types import RequestErrorCategory
 from transformers import AutoTokenizer
 
 from rtl_core.backend.base import SampledAnswer, SamplingParams, checked_logprobs, checked_metrics
+from rtl_core.backend.tinker.connect import load_tokenizer
 from rtl_core.backend.tinker.faults import SessionLostError, sampler_errors, sdk_errors, trainer_errors
+from rtl_core.config import load_config
 from rtl_core.errors import (
     BackendUnavailableError,
     ConfigError,
@@ -217,3 +220,11 @@ def test_permanent_errors_say_what_to_do(error, says, remedy):
     assert isinstance(ours, PolicyError)
     assert says in ours.message
     assert remedy in (ours.hint or "")
+
+
+def test_a_damaged_tokenizer_is_named(tmp_path):
+    folder = shutil.copytree(model_path("student"), tmp_path / "model")
+    (folder / "tokenizer.json").write_text("{")
+    config = load_config("demo", [f'tinker.local_models={{student="{folder}"}}'], environment={})
+    with pytest.raises(PolicyError, match=f"tokenizer of 'student' cannot be loaded from {folder}: "):
+        load_tokenizer("student", config)

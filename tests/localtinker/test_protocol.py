@@ -11,7 +11,7 @@ from tinker import types
 from tinker.proto import tinker_public_pb2 as pb
 from tinker.proto.request_conv import forward_backward_request_to_proto
 
-from rtl_core.localtinker import RequestError
+from rtl_core.localtinker import RequestError, wire
 from rtl_core.localtinker.futures import FutureStore
 
 
@@ -157,6 +157,13 @@ def test_a_compressed_training_request_is_accepted(tinker_service, training):
         answer = http.post("forward_backward", content=body, headers={"Content-Encoding": "zstd"})
     assert answer.status_code == 200
     assert "request_id" in answer.json()
+
+
+def test_a_body_that_would_fill_the_memory_is_rejected(monkeypatch):
+    monkeypatch.setattr(wire, "_MAX_BODY", 1 << 20)
+    body = zstandard.ZstdCompressor().compress(bytes(2 << 20))
+    with pytest.raises(RequestError, match="more than 1 MiB"):
+        wire.decode_train_request(body, "zstd")
 
 
 def test_a_retry_with_the_same_sequence_number_is_executed_once(tinker_service, training):

@@ -126,8 +126,9 @@ def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
         # Silences a misleading warning: the model itself refuses sequences that are too long.
         tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = True
         return cast(Tokenizer, tokenizer)
-    except OSError as error:
+    except Exception as error:  # of many kinds: a damaged file, a missing package, an unknown class
+        words = (str(error) or type(error).__name__).splitlines()[0]
         raise PolicyError(
-            f"the tokenizer of {name!r} cannot be loaded: {str(error).splitlines()[0]}",
+            f"the tokenizer of {name!r} cannot be loaded from {source}: {words}",
             f'check the network and the name, or set its folder: [tinker.local_models] with "{name}" = "/path/to/folder"',
         ) from error
