@@ -94,17 +94,24 @@ def _print(answer: pa.Table, output: Output, limit: int) -> None:
     if output == "json":
         import json
 
-        json.dump(answer.to_pylist(), sys.stdout, indent=2, default=_plain, ensure_ascii=False)
+        from rtl_core.reporting.text import finite
+
+        json.dump(finite(answer.to_pylist()), sys.stdout, indent=2, default=_plain, ensure_ascii=False)
         sys.stdout.write("\n")
     elif output == "csv":
         import csv
 
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(answer.column_names)
-        for row in answer.to_pylist():
-            writer.writerow(["" if v is None else v for v in row.values()])
+        for row in _rows(answer):
+            writer.writerow(["" if v is None else v for v in row])
     else:
         _table(answer, limit)
+
+
+def _rows(answer: pa.Table) -> list[tuple[Any, ...]]:
+    """The rows; a join without USING has several columns of one name, which a mapping by name would merge."""
+    return list(zip(*(column.to_pylist() for column in answer.columns), strict=True))
 
 
 def _plain(value: Any) -> int | float | str:
@@ -114,7 +121,9 @@ def _plain(value: Any) -> int | float | str:
 
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
-    return f"{value.isoformat()}Z" if isinstance(value, datetime) else str(value)
+    if isinstance(value, datetime):
+        return value.isoformat() if value.tzinfo else f"{value.isoformat()}Z"
+    return str(value)
 
 
 def _table(answer: pa.Table, limit: int) -> None:
@@ -127,7 +136,7 @@ def _table(answer: pa.Table, limit: int) -> None:
     if not console.is_terminal:
         console.width = 10_000  # do not fold in a file or pipe
     shown = answer if limit == 0 else answer.slice(0, limit)
-    rows = [[Text(cell(value)) for value in row.values()] for row in shown.to_pylist()]
+    rows = [[Text(cell(value)) for value in row] for row in _rows(shown)]
     if sum(len(name) + 2 for name in answer.column_names) <= console.width:
         table = Table(box=box.SIMPLE_HEAD)
         for field in answer.schema:

@@ -66,7 +66,7 @@ class LiveReport:
         code = self._process.poll()
         if code is None:
             return True
-        self._process = None
+        self._forget()
         now = time.monotonic()
         self._due = now + max(self._every_s, REST * (now - self._began))
         if code:
@@ -80,6 +80,11 @@ class LiveReport:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self._path.with_name(f".{self._path.name}.{self._process.pid}").unlink(missing_ok=True)
-            self._process = None
+            self._forget()
         self._stderr.close()
+
+    def _forget(self) -> None:
+        """Remove what the ended process left if it was killed, such as by the kernel for its memory."""
+        assert self._process is not None
+        self._path.with_name(f".{self._path.name}.{self._process.pid}.part").unlink(missing_ok=True)
+        self._process = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,7 +31,7 @@ from rtl_core.reporting.evaluations import EvaluationView, RunResult, run_result
 from rtl_core.reporting.figures import sections
 from rtl_core.reporting.figures.audit import audit_summary
 from rtl_core.reporting.figures.progress import duration
-from rtl_core.reporting.text import escaping_templates, p_in_words
+from rtl_core.reporting.text import escaping_templates, finite, p_in_words
 from rtl_core.reporting.theme import OUTCOMES, PALETTE, css_variables
 
 DEMO = (
@@ -104,20 +103,8 @@ def page_style() -> str:
 
 def safe_json(value: Any) -> str:
     """JSON whose texts cannot end the enclosing script element; infinities become null."""
-    text = json.dumps(_finite(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(finite(value), allow_nan=False, default=datetime.isoformat, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(k): _finite(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return value
 
 
 def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -31,6 +32,15 @@ def cell(value: Any) -> str:
     if hasattr(value, "strftime"):
         return f"{value:%Y-%m-%d %H:%M:%S}"
     return visible(str(value))
+
+
+def finite(value: Any) -> Any:
+    """The same with None in place of NaN and infinities, which JSON lacks."""
+    if isinstance(value, dict):
+        return {str(k): finite(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def counted(n: int, noun: str) -> str:

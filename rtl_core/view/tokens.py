@@ -114,6 +114,7 @@ def _advantage(history: History, stored: StoredRollout, metrics: Mapping[str, fl
                 why = f"learning.{control} gave each answer the signal of another one, and which one is not stored"
                 return replace(bare, missing=why)
         values_T = np.asarray(chosen(config)(config).loss_inputs(stored, weight)["advantages"], np.float64)
+        values_T *= stored.rollout.sampled_T  # as build_datums does
     except Exception as error:  # the algorithm may be the user's own
         return replace(bare, missing=f"the run's algorithm cannot be used here: {error}")
     most = float(np.abs(values_T).max(initial=0.0)) or 1.0
@@ -121,10 +122,12 @@ def _advantage(history: History, stored: StoredRollout, metrics: Mapping[str, fl
 
 
 def _mask(stored: StoredRollout) -> Overlay:
-    bare = Overlay("mask", "loss mask", "blue tokens are in the loss; the prompt never is", shades=(0.5,))
+    bare = Overlay(
+        "mask", "loss mask", "blue tokens are in the loss; the prompt and what tools gave never are", shades=(0.5,)
+    )
     if stored.credit is None:
         return replace(bare, missing=NOT_TRAINED_ON)
-    return replace(bare, values=np.full(len(stored.rollout.tokens_T), -1.0 if stored.credit.counts else 0.0))
+    return replace(bare, values=np.where(stored.rollout.sampled_T & stored.credit.counts, -1.0, 0.0))
 
 
 def _mismatch(history: History, stored: StoredRollout) -> Overlay:

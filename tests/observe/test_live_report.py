@@ -55,6 +55,21 @@ def test_a_failed_report_is_logged_and_a_running_one_ends_with_the_run(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["h.duckdb"]
 
 
+@pytest.mark.slow
+def test_a_process_that_is_killed_while_it_writes_leaves_nothing(tmp_path, monkeypatch):
+    program = (
+        "import os, sys, pathlib\nfrom rtl_core.files import replacing\n"
+        "with replacing(pathlib.Path(sys.argv[3])) as part:\n    part.touch()\n    os.kill(os.getpid(), 9)\n"
+    )
+    monkeypatch.setattr(live_report, "PROGRAM", program)
+    said: list[str] = []
+    with closing(LiveReport(tmp_path / "h.duckdb", "r", tmp_path / "r.html", said.append, every_s=0.0)) as report:
+        report.after_step()
+        wait_for(lambda: not report.running(), "the report")
+    assert said == ["the live report could not be written: exit code -9"]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_report_whose_process_cannot_start_is_logged_and_the_run_continues(tmp_path, monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(live_report.sys, "executable", str(tmp_path / "gone"))

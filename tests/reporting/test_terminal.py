@@ -1,8 +1,10 @@
 """The commands show, compare, watch, report, snapshot and export."""
 
+import json
 import os
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,17 @@ def test_an_unusable_path_gives_a_readable_error(demo, tmp_path, monkeypatch, ca
     err = capsys.readouterr().err
     assert err.startswith("error: ")
     assert said in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_columns_of_one_name_keep_their_values_and_json_has_no_nan(demo):
+    joined = "SELECT r.step, 2 AS step FROM rollouts r LIMIT 1"
+    assert run(demo, "query", joined, "-o", "csv") == "step,step\n0,2\n"
+    assert run(demo, "query", joined).split()[-2:] == ["0", "2"]
+    sql = "SELECT 'nan'::DOUBLE AS x, ['inf'::FLOAT] AS y, TIMESTAMPTZ '2026-01-01 00:00:00+00' AS t"
+    (row,) = json.loads(run(demo, "query", sql, "-o", "json"), parse_constant=pytest.fail)
+    assert (row["x"], row["y"]) == (None, [None])
+    assert datetime.fromisoformat(row["t"]).tzinfo is not None
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
