@@ -11,11 +11,8 @@ import numpy as np
 from rtl_core.history.store import History
 from rtl_core.learning.equal_difficulty import SUFFIX
 
-_VIEWS = (
-    ("reward", "reward_by_step", "reward", "env/all/reward/total"),
-    ("pass rate", "pass_by_step", "pass_rate", "env/all/tests_passed"),
-    ("teacher KL", "teacher_kl_by_step", "k1", "teacher_kl"),
-)
+METRICS = {"reward": "env/all/reward/total", "pass rate": "env/all/tests_passed", "teacher KL": "teacher_kl"}
+"""Quantity -> the metric that each trained step recorded."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +38,15 @@ class Curve:
 
 def curves_of(history: History, run: str) -> Iterator[Curve]:
     """The curves for which a run has data."""
-    for quantity, view, column, metric in _VIEWS:
-        asked = "SELECT step, value FROM step_metrics WHERE run = ? AND name = ? ORDER BY step"
-        equal = history.query(asked, [run, metric + SUFFIX]).to_pydict()
-        if equal["step"]:
-            yield Curve(quantity, equal["step"], equal["value"], "at equal difficulty")
-        asked = f"SELECT step, {column} AS value FROM {view} WHERE run = ? ORDER BY step"
-        raw = history.query(asked, [run]).to_pydict()
-        if raw["step"]:
-            yield Curve(quantity, raw["step"], raw["value"], "raw" if equal["step"] else "")
+    sql = (
+        "SELECT name, list(step ORDER BY step) AS steps, list(value ORDER BY step) AS y FROM step_metrics"
+        " WHERE run = $run AND list_contains($names, name) GROUP BY name"
+    )
+    names = [metric + suffix for metric in METRICS.values() for suffix in ("", SUFFIX)]
+    rows = history.query(sql, {"run": run, "names": names}).to_pylist()
+    found = {row["name"]: (row["steps"], row["y"]) for row in rows}
+    for quantity, metric in METRICS.items():
+        if metric + SUFFIX in found:
+            yield Curve(quantity, *found[metric + SUFFIX], "at equal difficulty")
+        if metric in found:
+            yield Curve(quantity, *found[metric], "raw" if metric + SUFFIX in found else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from rtl_core.reporting.text import visible
 from rtl_core.reporting.transcript import transcript_view
 from rtl_core.types.problem import Interface
 from rtl_core.types.rollout import Rollout
-from rtl_core.types.verdict import MismatchKind, Outcome, Verdict
+from rtl_core.types.verdict import InterfaceMismatch, Outcome, Verdict
 
 _SHADES = ((0.1, ""), (0.5, "on grey30"), (1.5, "on dark_orange3"), (float("inf"), "bold on red3"))
 """(upper limit of |k1| in nats, style of the token)."""
@@ -68,7 +69,7 @@ def rollout_view(
         parts.append(Text(f"kind of failure: {level}", style="bold"))
     if stored.verdict and stored.verdict.mismatches and problem and problem.get("interface"):
         table = Table("name", "expected", "got", box=box.SIMPLE_HEAD)
-        for *texts, wrong in interface_rows(Interface.model_validate(problem["interface"]), stored.verdict):
+        for *texts, wrong in interface_rows(Interface.model_validate(problem["interface"]), stored.verdict.mismatches):
             table.add_row(*map(Text, texts), style="red" if wrong else "")
         parts.append(table)
     if stored.reward:
@@ -98,7 +99,7 @@ def verdict_view(verdict: Verdict | None) -> RenderableType:
 
 
 class InterfaceRow(NamedTuple):
-    """A port or parameter, as required and as written."""
+    """The module, a parameter or a port, as required and as written."""
 
     name: str
     expected: str
@@ -106,19 +107,33 @@ class InterfaceRow(NamedTuple):
     wrong: bool
 
 
-def interface_rows(required: Interface | None, verdict: Verdict) -> list[InterfaceRow]:
-    """The required ports in order, followed by other mismatches."""
-    wrong = {m.name: m for m in verdict.mismatches}
+def interface_rows(required: Interface, mismatches: Sequence[InterfaceMismatch]) -> list[InterfaceRow]:
+    """The required module, parameters and ports in order, followed by what the answer has besides."""
+    wrong: dict[tuple[str, str], list[InterfaceMismatch]] = defaultdict(list)
+    for m in mismatches:
+        what = m.kind.value.rpartition("_")[2]
+        wrong[what if what in ("module", "parameter") else "port", m.name].append(m)
     # The ports of a module with another name are not compared.
-    other = any(m.kind is MismatchKind.WRONG_MODULE for m in verdict.mismatches)
-    rows = []
-    for port in required.ports if required else ():
+    other = any(what == "module" for what, _ in wrong)
+    demanded = [("module", required.module, required.module)]
+    demanded += [
+        ("parameter", p.name, "parameter" if p.default is None else f"parameter = {p.default}")
+        for p in required.parameters
+    ]
+    for port in required.ports:
         width = "" if port.width is None else f" of {port.width} bit{'' if port.width == 1 else 's'}"
-        miss, expected = wrong.pop(port.name, None), f"{port.direction or 'port'}{width}"  # as the grader writes it
+        demanded.append(("port", port.name, f"{port.direction or 'port'}{width}"))  # as the grader writes it
+    rows = []
+    for what, name, expected in demanded:
+        missed = wrong.pop((what, name), [])
         right = "not compared" if other else expected
-        got = right if miss is None else visible(miss.got or "nothing")
-        rows.append(InterfaceRow(port.name, expected, got, miss is not None))
-    more = [tuple(visible(text or "nothing") for text in (m.name, m.expected, m.got)) for m in wrong.values()]
+        got = ", ".join(visible(m.got or "nothing") for m in missed) or right
+        rows.append(InterfaceRow("module" if what == "module" else name, expected, got, bool(missed)))
+    more = [
+        tuple(visible(text or "nothing") for text in (m.name, m.expected, m.got))
+        for found in wrong.values()
+        for m in found
+    ]
     return rows + [InterfaceRow(name, expected, got, True) for name, expected, got in more]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from rtl_core.history.store import History
+from rtl_core.reporting.rollout import interface_rows
+from rtl_core.types.problem import Interface
+from rtl_core.types.verdict import InterfaceMismatch
 
 MOST_ROLLOUTS = 500
 MOST_TEXT = 6_000
@@ -44,10 +46,14 @@ def sample(history: History, run: str, always: Sequence[str] = ()) -> dict[str, 
         prompt, interface = row.pop("prompt"), row.pop("interface")
         if row["problem"] not in problems:
             problems[row["problem"]] = {
-                "prompt": cut(prompt), "interface": json.loads(interface) if interface else None,
-                "difficulty": row["difficulty"], "family": row["family"],
+                "prompt": cut(prompt), "difficulty": row["difficulty"], "family": row["family"],
             }  # fmt: skip
             size += len(problems[row["problem"]]["prompt"])
+        parsed = any(stage["stage"] == "interface" and stage["status"] != "skipped" for stage in row["stages"])
+        mismatches = [InterfaceMismatch(**mismatch) for mismatch in row["mismatches"]]
+        row["ports"] = (
+            interface_rows(Interface.model_validate_json(interface), mismatches) if parsed and interface else []
+        )
         size += len(row["text"])
         if size > MOST_BYTES:
             break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -11,8 +12,11 @@ from rtl_core.episodes.episode import Turn, to_turns
 from rtl_core.errors import HistoryError, RtlDistillError
 from rtl_core.history.records import EvaluationRecord, MessageRecord
 from rtl_core.history.store import History
+from rtl_core.reporting.blocks import Source, draw
 from rtl_core.reporting.curves import Curve, curves_of
 from rtl_core.reporting.evaluations import scheduled_evaluations
+from rtl_core.reporting.figures.audit import audited, doubtful
+from rtl_core.reporting.figures.mistakes import harness, levels, named, never_solved, reasons, regrades
 from rtl_core.reporting.rollout import interface_rows
 from rtl_core.reporting.text import EQUAL_DIFFICULTY, counted
 from rtl_core.reporting.theme import LINES, OUTCOMES
@@ -24,6 +28,11 @@ from rtl_core.view.links import link
 from rtl_core.view.questions import PAGE, Filters, Row
 
 Values = dict[str, Any]
+KINDS = {
+    "module name": "wrong_module", "direction": "wrong_direction", "width": "wrong_width", "port too many": "extra_port",
+    "parameter": "", "failing check": "", "reset behaviour": "", "bit order": "",
+}  # fmt: skip
+"""Name of a mistake (view `named_mistakes`) -> kind of interface mismatch, empty if it is none; other names are missing ports."""
 MOST_RUNS = 6
 """Maximum runs whose curves are drawn on a page."""
 MOST_TEXT = 20_000
@@ -129,27 +138,35 @@ def rollouts(history: History, filters: Filters) -> Values:
 def wrong(history: History, name: str) -> Values:
     """What the model gets wrong. Its queries are long, so each one opens the history separately, to let a writer proceed in between."""
     record = history.existing_run(name)
+    tables = (reasons, never_solved, audited, doubtful, regrades, harness)
     return {
         "record": record,
         "chart": _outcome_chart(name, failures.outcomes(history, name)),
-        "kinds": failures.KINDS,
         "live": record.status == "running",
-        "reasons": failures.reasons(history, name),
         "flips": failures.flips(history, name),
-        "never": failures.never_solved(history, name),
-        "constructs": failures.constructs(history, name),
-        "suspects": failures.suspects(history, name),
+        "tables": draw(Source(history, name), *tables),
+        "alike": partial(_alike, name),
     }
 
 
 def mistakes(history: History, name: str) -> Values:
     """Kinds of failure and interface mistakes: the longest queries on what goes wrong, which the page `wrong` loads last."""
-    return {
-        "run": history.existing_run(name).name,
-        "levels": failures.levels(history, name),
-        "mistakes": failures.mistakes(history, name),
-        "kinds": failures.KINDS,
-    }
+    source = Source(history, history.existing_run(name).name)
+    return {"run": name, "tables": draw(source, levels, named), "alike": partial(_alike, name)}
+
+
+def _alike(run: str, table: str, row: Sequence[str]) -> tuple[str, str] | None:
+    """(words, URL) of the list of answers that a row of a report's table counts; None where no filter selects them."""
+    match table:
+        case "failure-levels":
+            return "all", link("/rollouts", run=run, outcome=row[0], purpose="train")
+        case "reasons" if row[1] == "tests failed":
+            return "all", link("/rollouts", run=run, outcome="tests_failed", check=row[0], purpose="train")
+        case "named-mistakes" if kind := KINDS.get(row[0], "missing_port"):
+            return f"all with a {kind.replace('_', ' ')}", link("/rollouts", run=run, mistake=kind, purpose="train")
+        case "regrades":
+            return "all changed", link("/rollouts", run=run, doubt="regrade")
+    return None
 
 
 def rollout(history: History, key: str, against: str, overlay: str, start: int) -> Values:
@@ -176,7 +193,7 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
             (path, code.difference(other.get(path, ""), files.get(path, "")))
             for path in ({**files, **other} if against else ())
         ],
-        "ports": interface_rows(required, verdict) if verdict is not None and verdict.mismatches else [],
+        "ports": interface_rows(required, verdict.mismatches) if required and verdict and verdict.mismatches else [],
         "overlays": overlays,
         "overlay": overlays[overlay],
         "tokens": tokens.drawn(stored, overlays, overlay, texts, said, start),

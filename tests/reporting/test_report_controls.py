@@ -71,8 +71,8 @@ def recorded(history: History, name: str) -> list[float]:
         ("pools", "normal", "curriculum/normal"),
         ("pools", "hard", "curriculum/hard"),
         ("pools", "resting", "curriculum/resting"),
-        ("health", "sampler against trainer", "optim/kl_sample_train_v1"),
-        ("entropy", "entropy", "optim/entropy"),
+        ("health", "Sampler against trainer", "optim/kl_sample_train_v1"),
+        ("entropy", "Entropy", "optim/entropy"),
     ],
 )
 def test_each_figure_shows_what_the_steps_recorded(page, history, figure, trace, metric):

@@ -3,7 +3,8 @@
 import html
 import itertools
 import re
-from urllib.parse import parse_qs, urlsplit
+from dataclasses import replace
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import pytest
 from fastapi.testclient import TestClient
@@ -15,6 +16,7 @@ from rtl_core.view import failures
 from rtl_core.view.links import link, rollout_link
 from rtl_core.view.questions import Filters, count, rollouts
 from rtl_core.view.server import create_app
+from rtl_core.view.tokens import overlays
 from tests import synthetic
 
 
@@ -184,25 +186,27 @@ def test_an_overlay_without_data_explains_why(view, demo):
     assert "was not trained on" in view.get(rollout_link(evaluated, overlay="mask")).text
 
 
+def test_tokens_of_tools_are_not_in_the_loss(demo):
+    key = keys(demo, "SELECT rollout FROM advantages WHERE run = 'demo' AND counts LIMIT 1")[0]
+    stored = demo.rollout(key)
+    own_T = tuple(i % 2 == 0 for i in range(len(stored.rollout.tokens_T)))
+    rollout = stored.rollout.model_copy(update={"own_T": own_T})
+    mask = overlays(demo, replace(stored, rollout=rollout), {})["mask"]
+    assert tuple(mask.values == -1) == own_T
+
+
 def test_the_page_on_failures_agrees_with_the_history(view, demo):
     failed = keys(demo, "SELECT outcome FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND outcome <> 'passed'")
-    reasons = failures.reasons(demo, "demo")
-    assert sum(c.answers for c in reasons) == len(failed) - failed.count("interface_mismatch")
-    for cluster in reasons:
-        assert sum(cluster.bins) == cluster.answers
-        assert demo.find_rollout(cluster.example).verdict.outcome.value == cluster.kind
-    solved = set(keys(demo, "SELECT problem_id FROM verdicts WHERE run = 'demo' AND outcome = 'passed'"))
-    assert not {row["problem_id"] for row in failures.never_solved(demo, "demo")} & solved
     for row in failures.flips(demo, "demo"):
         passed = [visit["passed"] > 0 for visit in row["record"]]
         assert row["lost"] == sum(a and not b for a, b in itertools.pairwise(passed))
-    by_level = {c.name: c.answers for c in failures.levels(demo, "demo")}
-    assert sum(by_level.values()) == len(failed)
     page = view.get("/mistakes?run=demo").text
-    assert all(f'>{level}</a></td><td class="right">{n}<' in page for level, n in by_level.items())
+    lists = [address for address in hrefs(page, "/rollouts") if "outcome=" in address]
+    assert sum(count(demo, Filters(**dict(parse_qsl(urlsplit(address).query)))) for address in lists) == len(failed)
     page = view.get("/wrong?run=demo").text
     assert "result is 3, golden 4" in page
     assert "seed 7" in page
+    assert any("doubt=regrade" in address for address in hrefs(page, "/rollouts"))
 
 
 def test_a_page_changes_with_the_history(tmp_path):

@@ -22,11 +22,11 @@ from rtl_core.reporting.evaluations import (
 from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words, visible
 from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, axis, layout, line
 
-# (figure, title, caption, unit, metric, view, value) of each curve.
+# (figure, title, caption, unit, metric) of each curve.
 _CURVES = (
-    ("compare-reward", "Reward", "Mean reward of the training rollouts (at equal difficulty where recorded)", "reward", "env/all/reward/total", "reward_by_step", "sum(reward * rollouts) / sum(rollouts)"),
-    ("compare-pass", "Pass rate", "Share of the training rollouts that pass (at equal difficulty where recorded)", "pass rate", "env/all/tests_passed", "pass_by_step", "sum(pass_rate * rollouts) / sum(rollouts)"),
-    ("compare-kl", "Reverse KL to the teacher", "Mean k1 over tokens", "nats per token", "teacher_kl", "teacher_kl_by_step", "sum(k1 * tokens) / sum(tokens)"),
+    ("compare-reward", "Reward", "Mean reward of the training rollouts (at equal difficulty where recorded)", "reward", "env/all/reward/total"),
+    ("compare-pass", "Pass rate", "Share of the training rollouts that pass (at equal difficulty where recorded)", "pass rate", "env/all/tests_passed"),
+    ("compare-kl", "Reverse KL to the teacher", "Mean k1 over tokens", "nats per token", "teacher_kl"),
 )  # fmt: skip
 
 
@@ -147,18 +147,14 @@ def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
     return found
 
 
-def by_step(sources: list[Source], what: tuple[str, str, str, str, str, str, str]) -> Figure:
+def by_step(sources: list[Source], what: tuple[str, str, str, str, str]) -> Figure:
     """One quantity by step, a line per run; `what` as in `_CURVES`."""
-    id_, title, words, unit, metric, view, value = what
+    id_, title, words, unit, metric = what
     data = []
     longest = max(sources, key=Source.width)
-    width = longest.width()
     for i, source in enumerate(sources):
-        sql = f"SELECT avg(step) AS step, {value} AS value FROM {view} WHERE run = $run GROUP BY step // $width ORDER BY 1"
-        rows = source.ask(sql, width=width)
-        if rows:
-            raw = [r["step"] for r in rows], [r["value"] for r in rows]
-            x, y = source.recorded(width, metric + SUFFIX).get(metric + SUFFIX, raw)
+        found = source.recorded(longest.width(), metric, metric + SUFFIX)
+        for x, y in [found[name] for name in (metric + SUFFIX, metric) if name in found][:1]:
             data.append(curve(source.run, x, y, line(i), "%{y:.3f}", dash="solid" if i < LINES else "dash"))
     yaxis = axis(unit, **(PERCENT if unit == "pass rate" else {"rangemode": "tozero"}))
     return longest.by_step(id_, title, f"{words}, by step.", data, yaxis)

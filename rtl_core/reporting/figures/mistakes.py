@@ -33,7 +33,7 @@ JOIN answers b ON b.problem_id = a.problem_id AND b.place = a.place + 1 JOIN pro
     place=60,
 )
 def blocks(source: Source) -> list[Block]:
-    return draw(source, flow, levels, kinds, named, common, never_solved, harness, regrades)
+    return draw(source, flow, levels, kinds, named, reasons, never_solved, harness, regrades)
 
 
 def flow(source: Source) -> Figure | None:
@@ -80,23 +80,18 @@ def flow(source: Source) -> Figure | None:
 
 
 def levels(source: Source) -> Table:
-    parts = source.parts
-    rows = source.ask(
-        f"WITH graded AS (SELECT {parts.sql} AS part, count(*) AS answers FROM verdicts WHERE run = $run AND purpose = 'train'"
-        " AND outcome <> 'infrastructure_error' GROUP BY part), ends AS (SELECT min(part) AS first, max(part) AS last FROM graded),"
-        f" failed AS (SELECT *, {parts.sql} AS part FROM failure_levels WHERE run = $run AND purpose = 'train')"
-        " SELECT level, count(*) AS answers, count(DISTINCT problem_id) AS problems, avg(CAST(solvable AS INTEGER)) AS solvable, arg_max(rollout, step) AS example,"
-        " count(*) FILTER (WHERE part = first) / (SELECT answers FROM graded WHERE part = any_value(first)) AS early,"
-        " count(*) FILTER (WHERE part = last) / (SELECT answers FROM graded WHERE part = any_value(last)) AS late"
-        " FROM failed, ends GROUP BY level ORDER BY answers DESC, level"
+    rows = _by_quarter(
+        source,
+        "SELECT level, count(*) AS answers, count(DISTINCT problem_id) AS problems, avg(CAST(solvable AS INTEGER)) AS solvable,"
+        " max(rollout) AS example, {early}, {late} FROM failure_levels, span WHERE run = $run AND purpose = 'train'"
+        " GROUP BY level ORDER BY answers DESC, level LIMIT $most",
     )
     return Table(
         "failure-levels",
         "Kinds of failure",
-        f"Failed training answers by level, as share of all graded answers of the first and the last {parts.name}. Solvable: another answer of the run"
-        " solved the problem. Rules derive the level from the reports of the harness.",
-        [("level", "left"), ("answers", "right"), ("problems", "right"), ("solvable", "right"),
-         (f"first {parts.name}", "right"), (f"last {parts.name}", "right")],
+        "Failed training answers by level, as share of all graded answers of the first and the last quarter of the run. Solvable: another answer"
+        " of the run solved the problem. Rules derive the level from the reports of the harness.",
+        [("level", "left"), ("answers", "right"), ("problems", "right"), ("solvable", "right"), ("first quarter", "right"), ("last quarter", "right")],
         [
             [r["level"], str(r["answers"]), str(r["problems"]), *(f"{100 * r[c]:.1f} %" for c in ("solvable", "early", "late"))]
             for r in rows
@@ -122,52 +117,21 @@ def kinds(source: Source) -> Figure:
     return source.by_step("mistake-kinds", "Interface mistakes by kind", caption, data, yaxis)
 
 
-def common(source: Source) -> Table:
-    rows = source.ask(
-        "WITH span AS (SELECT max(step) + 1 AS steps FROM verdicts WHERE run = $run AND purpose = 'train')"
-        " SELECT kind, name, expected, got, count(DISTINCT rollout) AS rollouts, count(DISTINCT problem_id) AS problems,"
-        " count(DISTINCT rollout) FILTER (WHERE step * 2 < steps) AS early,"
-        " count(DISTINCT rollout) FILTER (WHERE step * 2 >= steps) AS late, max(rollout) AS example"
-        " FROM interface_mismatches, span WHERE run = $run AND purpose = 'train'"
-        " GROUP BY kind, name, expected, got ORDER BY rollouts DESC, kind, name, expected, got LIMIT $most",
-        most=MOST,
-    )
-    return Table(
-        "mistakes",
-        "Most common interface mistakes",
-        f"At most {MOST}, over all training rollouts; the last columns count the first and the second half of the run.",
-        [("mistake", "left"), ("name", "code"), ("expected", "code"), ("got", "code"), ("answers", "right"), ("problems", "right"),
-         ("first half", "right"), ("second half", "right")],
-        [
-            [r["kind"].replace("_", " "), r["name"] or "(no name)", r["expected"] or "–", r["got"] or "–"]
-            + [str(r[c]) for c in ("rollouts", "problems", "early", "late")]
-            for r in rows
-        ],
-        links={i: r["example"] for i, r in enumerate(rows)},
-    )  # fmt: skip
-
-
 def named(source: Source) -> Table:
-    parts = source.parts
-    rows = source.ask(
-        f"WITH graded AS (SELECT {parts.sql} AS part, count(*) AS answers FROM verdicts WHERE run = $run AND purpose = 'train'"
-        " GROUP BY part), ends AS (SELECT min(part) AS first, max(part) AS last FROM graded),"
-        f" made AS (SELECT *, {parts.sql} AS part FROM named_mistakes WHERE run = $run AND purpose = 'train')"
-        " SELECT mistake, mode(expected) AS expected, mode(got) AS got, count(DISTINCT problem_id) AS problems, max(rollout) AS example,"
-        " count(DISTINCT rollout) AS answers,"
-        " count(DISTINCT rollout) FILTER (WHERE part = first) / (SELECT answers FROM graded WHERE part = any_value(first)) AS early,"
-        " count(DISTINCT rollout) FILTER (WHERE part = last) / (SELECT answers FROM graded WHERE part = any_value(last)) AS late"
-        " FROM made, ends"
+    rows = _by_quarter(
+        source,
+        "SELECT mistake, mode(expected) AS expected, mode(got) AS got, count(DISTINCT problem_id) AS problems, max(rollout) AS example,"
+        " count(DISTINCT rollout) AS answers, {early}, {late} FROM named_mistakes, span WHERE run = $run AND purpose = 'train'"
         " GROUP BY mistake ORDER BY answers DESC, mistake LIMIT $most",
-        most=MOST,
+        "DISTINCT rollout",
     )
     return Table(
         "named-mistakes",
         "Mistakes by name",
-        f"Share of all graded answers of the first and the last {parts.name} with each mistake; expected and got are the most"
+        "Share of all graded answers of the first and the last quarter of the run with each mistake; expected and got are the most"
         " frequent values. An answer counts once for each of its mistakes.",
         [("mistake", "left"), ("expected", "code"), ("got", "code"), ("answers", "right"), ("problems", "right"),
-         (f"first {parts.name}", "right"), (f"last {parts.name}", "right")],
+         ("first quarter", "right"), ("last quarter", "right")],
         [
             [r["mistake"], r["expected"] or "–", r["got"] or "–", str(r["answers"]), str(r["problems"])]
             + [f"{100 * r[c]:.1f} %" for c in ("early", "late")]
@@ -177,28 +141,62 @@ def named(source: Source) -> Table:
     )  # fmt: skip
 
 
+def reasons(source: Source) -> Table:
+    rows = _by_quarter(
+        source,
+        "SELECT CASE WHEN outcome = 'tests_failed' THEN regexp_replace(trim(split_part(reasons[1], ':', 1)), '^.*\\.', '')"
+        " ELSE regexp_replace(regexp_replace(left(reasons[1], 160), '^\\S+:\\d+: ', ''), '[`''][^`'']*[`'']|0x[0-9a-fA-F]+|[0-9]+', '#', 'g') END AS reason,"
+        " outcome, count(*) AS answers, arg_max(reasons[1], rollout) AS words, max(rollout) AS example, {early}, {late}"
+        " FROM verdicts, span WHERE run = $run AND purpose = 'train' AND len(reasons) > 0"
+        " AND outcome NOT IN ('passed', 'interface_mismatch', 'infrastructure_error') GROUP BY reason, outcome ORDER BY answers DESC, reason LIMIT $most",
+    )
+    return Table(
+        "reasons",
+        "Failing checks and other reasons",
+        f"The first reason of training answers that fail at another stage than the interface, without numbers and names; at most {MOST}. Shares as above.",
+        [("check or reason", "left"), ("outcome", "left"), ("newest example", "left"), ("answers", "right"), ("first quarter", "right"), ("last quarter", "right")],
+        [
+            [r["reason"][:90], r["outcome"].replace("_", " "), r["words"][:200], str(r["answers"]), *(f"{100 * r[c]:.1f} %" for c in ("early", "late"))]
+            for r in rows
+        ],
+        links={i: r["example"] for i, r in enumerate(rows)},
+    )  # fmt: skip
+
+
 def never_solved(source: Source) -> Table:
+    best = "(coalesce(w.total, 0), t.step, t.rollout)"
     rows = source.ask(
-        "SELECT problem_id, difficulty, coalesce(family, category) AS family, rollouts, usual_outcome, last_step,"
-        " count(*) OVER () AS problems FROM never_solved WHERE run = $run ORDER BY rollouts DESC, problem_id LIMIT $most",
+        "WITH tried AS (SELECT * FROM verdicts WHERE run = $run AND outcome <> 'infrastructure_error' AND (purpose = 'train' OR"
+        "   evaluation IN (SELECT evaluation FROM evaluations WHERE run = $run AND policy = 'student'))),"
+        " never AS (SELECT problem_id FROM tried GROUP BY problem_id HAVING count(*) FILTER (WHERE outcome = 'passed') = 0)"
+        " SELECT t.problem_id, p.split, p.difficulty, coalesce(p.family, p.category) AS family, count(*) AS answers, max(w.total) AS reward,"
+        f" arg_max(t.rollout, {best}) AS example, arg_max(t.outcome, {best}) AS outcome, arg_max(t.reasons[1], {best}) AS words, count(*) OVER () AS problems"
+        " FROM tried t JOIN never USING (problem_id) LEFT JOIN rewards w USING (rollout)"
+        " LEFT JOIN run_problems p ON p.run = $run AND p.problem_id = t.problem_id"
+        " GROUP BY ALL ORDER BY answers DESC, t.problem_id LIMIT $most",
         most=MOST,
     )
     return Table(
         "never-solved",
-        "Never solved in training",
-        f"Problems that no answer passed: too hard, or faulty.{_left_out(rows)}",
-        [("problem", "code"), ("difficulty", "left"), ("family", "left"), ("answers", "right"), ("usual outcome", "left"), ("last step", "right")],
+        "Never solved",
+        f"Problems that no answer of the student passed, in training or evaluation: too hard, or faulty; with the best attempt.{_left_out(rows)}",
+        [("problem", "code"), ("split", "left"), ("difficulty", "left"), ("family", "left"), ("answers", "right"), ("best reward", "right"),
+         ("outcome", "left"), ("reason", "left")],
         [
-            [r["problem_id"], r["difficulty"], r["family"], str(r["rollouts"]), r["usual_outcome"].replace("_", " "), str(r["last_step"])]
+            [r["problem_id"], r["split"] or "", r["difficulty"] or "", r["family"] or "", str(r["answers"]),
+             "–" if r["reward"] is None else f"{r['reward']:.2f}", r["outcome"].replace("_", " "), (r["words"] or "")[:200]]
             for r in rows
         ],
+        links={i: r["example"] for i, r in enumerate(rows)},
     )  # fmt: skip
 
 
 def harness(source: Source) -> Table:
     rows = source.ask(
-        "SELECT r.problem_id, r.split, v.status, v.evidence, count(*) OVER () AS problems FROM run_problems r"
-        " JOIN validations v ON v.fingerprint = r.fingerprint WHERE r.run = $run AND v.status NOT IN ('fit', 'fit_without_golden')"
+        "WITH solved AS (SELECT problem_id, count(*) AS passes, max(rollout) AS example FROM verdicts WHERE run = $run AND outcome = 'passed' GROUP BY ALL)"
+        " SELECT r.problem_id, r.split, v.status, v.evidence, coalesce(s.passes, 0) AS passes, s.example, count(*) OVER () AS problems FROM run_problems r"
+        " JOIN validations v ON v.fingerprint = r.fingerprint LEFT JOIN solved s ON s.problem_id = r.problem_id"
+        " WHERE r.run = $run AND v.status NOT IN ('fit', 'fit_without_golden')"
         " QUALIFY row_number() OVER (PARTITION BY r.problem_id ORDER BY v.checked_at DESC) = 1"
         " ORDER BY v.status, r.problem_id LIMIT $most",
         most=MOST,
@@ -206,9 +204,10 @@ def harness(source: Source) -> Table:
     return Table(
         "harness-problems",
         "Problems that failed validation",
-        f"The golden answer fails, a wrong answer passes, or the verdict is not reproducible.{_left_out(rows)}",
-        [("problem", "code"), ("split", "left"), ("status", "left"), ("evidence", "left")],
-        [[r["problem_id"], r["split"], r["status"], _evidence(r["evidence"])] for r in rows],
+        f"The golden answer fails, a wrong answer passes, or the verdict is not reproducible; their passes are doubtful.{_left_out(rows)}",
+        [("problem", "code"), ("split", "left"), ("status", "left"), ("passes", "right"), ("evidence", "left")],
+        [[r["problem_id"], r["split"], r["status"], str(r["passes"]), _evidence(r["evidence"])] for r in rows],
+        links={i: r["example"] for i, r in enumerate(rows) if r["example"]},
     )
 
 
@@ -227,6 +226,19 @@ def regrades(source: Source) -> Table:
         [[r["label"], *(str(r[c]) for c in ("graded", "changed", "passed_was", "passed_now"))] for r in rows],
         links={i: r["example"] for i, r in enumerate(rows) if r["example"]},
     )  # fmt: skip
+
+
+def _by_quarter(source: Source, sql: str, answers: str = "*") -> list[dict[str, Any]]:
+    """Rows of a query from a table and `span`, in which `{early}` and `{late}` are the shares of failures, each the count of `answers`,
+    among the graded answers of the first and the last quarter of the run."""
+    within = {"early": "(step - low) * 4 <= high - low", "late": "(high - step) * 4 <= high - low"}
+    graded = "FROM verdicts WHERE run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error'"
+    shares = {
+        part: f"count({answers}) FILTER (WHERE {place}) / (SELECT count(*) FROM span, (SELECT step {graded}) WHERE {place}) AS {part}"
+        for part, place in within.items()
+    }
+    span = f"WITH span AS MATERIALIZED (SELECT min(step) AS low, max(step) AS high {graded})"
+    return source.ask(f"{span} {sql.format(**shares)}", most=MOST)
 
 
 def _left_out(rows: list[dict[str, Any]]) -> str:

@@ -84,30 +84,6 @@
     made.style.background = `var(--${outcomeOf(rollout)[0].slice(1)})`;
     return made;
   }
-  function portText(port) {
-    const width = port.width === null ? "" : ` of ${port.width} bit${port.width === 1 ? "" : "s"}`;
-    return `${port.direction || "port"}${width}`;
-  }
-  // The required interface beside the written one, a row per name; null where the problem requires no interface.
-  function interfaceRows(required, mismatches) {
-    if (!required) return null;
-    const wrong = new Map(mismatches.map((m) => [(m.kind.includes("parameter") ? "parameter " : m.kind.includes("module") ? "module " : "") + m.name, m]));
-    const rows = [];
-    const module = mismatches.find((m) => m.kind === "wrong_module");
-    const other = module ? "not compared" : null; // the ports of a module with another name are not compared
-    rows.push(["module", module ? module.expected || required.module : required.module, module ? module.got || "nothing" : required.module, Boolean(module)]);
-    for (const parameter of required.parameters || []) {
-      const m = wrong.get("parameter " + parameter.name);
-      const text = parameter.default === null ? "parameter" : `parameter = ${parameter.default}`;
-      rows.push([parameter.name, text, m ? m.got || "nothing" : other || text, Boolean(m)]);
-    }
-    for (const port of required.ports || []) {
-      const m = wrong.get(port.name);
-      rows.push([port.name, m && m.expected ? m.expected : portText(port), m ? m.got || "nothing" : other || portText(port), Boolean(m)]);
-    }
-    for (const m of mismatches) if (m.kind.startsWith("extra_")) rows.push([m.name || "(no name)", "nothing", m.got || m.kind.slice(6), true]);
-    return rows;
-  }
   function show(key) {
     const rollout = report.browser.rollouts.find((r) => r.rollout === key);
     if (!rollout) return;
@@ -130,12 +106,10 @@
     parts.push(element("table", {}, ...facts.map(([k, v]) => element("tr", {}, element("th", { text: k }), element("td", { text: v })))));
     const reasons = [...new Set([...rollout.reasons, ...rollout.stages.flatMap((s) => s.reasons)])];
     if (reasons.length) parts.push(element("h4", { text: "Reasons" }), element("ul", {}, ...reasons.map((r) => element("li", { text: r }))));
-    const rows = interfaceRows(problem.interface, rollout.mismatches);
-    const parsed = rollout.stages.some((s) => s.stage === "interface" && s.status !== "skipped");
-    if (rows && parsed) {
+    if (rollout.ports.length) {
       parts.push(element("h4", { text: "Interface" }), element("table", { id: "interface" },
         element("tr", {}, ...["name", "expected", "got"].map((t) => element("th", { text: t }))),
-        ...rows.map(([name, expected, got, bad]) => element("tr", bad ? { class: "wrong" } : {}, ...[name, expected, got].map((t) => element("td", { class: "code", text: t }))))));
+        ...rollout.ports.map(([name, expected, got, bad]) => element("tr", bad ? { class: "wrong" } : {}, ...[name, expected, got].map((t) => element("td", { class: "code", text: t }))))));
     }
     parts.push(element("h4", { text: "Answer" }), element("pre", { class: "answer", text: rollout.text }));
     parts.push(element("h4", { text: "Problem" }), element("pre", { text: problem.prompt }));
