@@ -210,8 +210,3 @@ def rates(
 
 STACKED: dict[str, Any] = {"barmode": "stack", "bargap": 0.08, "legend": {"traceorder": "normal"}}
 """Layout of stacked bars."""
-
-
-def left_out(shown: int, total: int, what: str) -> str:
-    """A sentence for a caption where not everything is shown, else empty."""
-    return f" {shown} of {total} {what} are shown." if shown < total else ""

@@ -1,6 +1,5 @@
 """Every figure and table of the report, as drawn by a browser, agrees with the database."""
 
-import itertools
 import json
 from collections import defaultdict
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from tests.reporting.report_tab import assert_quiet, cells, open_whole, rows, tr
 
 COMPARED = {
     "result", "pass-at-k", "by-difficulty", "by-family", "reward", "equal-difficulty", "pass-rate", "outcomes", "groups", "teacher-kl",
-    "entropy", "health", "failure-flow", "mistake-kinds", "curriculum", "time-by-step",
+    "entropy", "health", "failure-flow", "mistake-kinds", "time-by-step",
     "episode-turns", "episode-endings", "episode-tools",
 }  # fmt: skip
 """Figures that the tests below compare with the database; test_report_controls.py has those of controllers."""
@@ -157,15 +156,6 @@ def test_mistakes_equal_the_query(drawn, demo):
     assert kinds["missing port"]["y"][0] == pytest.approx(missing / answers)
 
 
-def test_the_curriculum_equals_the_query(drawn, demo):
-    (shown,) = traces(drawn, "curriculum").values()
-    sql = "SELECT problem_id, epoch, sum(passed) / sum(samples) AS share FROM group_record WHERE run = 'demo' GROUP BY ALL"
-    found = {(r["problem_id"], f"epoch {r['epoch'] + 1}"): r["share"] for r in rows(demo, sql)}
-    places, shares = itertools.product(shown["y"], shown["x"]), itertools.chain(*shown["z"])
-    filled = {(x, y): share for (y, x), share in zip(places, shares, strict=True) if share is not None}
-    assert filled == pytest.approx(found)
-
-
 def test_tables_equal_the_queries(drawn, demo):
     times = {r["stage"]: r for r in named(demo, "time")}
     shown = cells(drawn, "time-table")
@@ -198,7 +188,7 @@ def test_every_block_has_a_caption_and_its_sql(drawn, demo):
         "[...document.querySelectorAll('figure')].map(f => [f.id, f.querySelector('figcaption').firstChild.textContent,"
         " f.querySelector('details.sql pre').textContent])"
     )
-    assert len(found) == 25
+    assert len(found) == 24
     for _id, caption, sql in found:
         assert len(caption) > 40
         for statement in filter(None, (part.strip() for part in sql.split(";\n"))):

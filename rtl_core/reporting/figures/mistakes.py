@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from typing import Any
 
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw, left_out
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw
 from rtl_core.reporting.evaluations import scheduled_evaluations
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.theme import LEVELS, LINES, axis, faded, layout, line
@@ -242,7 +242,10 @@ def _by_quarter(source: Source, sql: str, answers: str = "*") -> list[dict[str, 
 
 
 def _left_out(rows: list[dict[str, Any]]) -> str:
-    return left_out(len(rows), rows[0]["problems"], "problems") if rows else ""
+    """A sentence for a caption where not every problem is shown, else empty."""
+    return (
+        f" {len(rows)} of {rows[0]['problems']} problems are shown." if rows and len(rows) < rows[0]["problems"] else ""
+    )
 
 
 def _stacked(places: list[tuple[int, str]], sizes: dict[tuple[int, str], float]) -> list[float]:
