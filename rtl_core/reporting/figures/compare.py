@@ -123,7 +123,8 @@ def failures(sources: list[Source]) -> Table:
 
 def differences(sources: list[Source]) -> Table:
     flat = [_flat(source.history.existing_run(source.run).config) for source in sources]
-    keys = sorted(key for key in {*itertools.chain(*flat)} if len({values.get(key) for values in flat}) > 1)
+    names = {*itertools.chain(*flat)} - {"run.name"}
+    keys = sorted(key for key in names if len({values.get(key) for values in flat}) > 1)
     columns: list[tuple[str, Align]] = [("key", "code"), *[(source.run, "code") for source in sources]]  # type: ignore[list-item]
     for source in sources:
         source.ask("SELECT run, config FROM runs WHERE run = $run")
