@@ -1,10 +1,9 @@
-"""How did the run go? Pools of problems, time by stage, cost."""
+"""How did the run go? Time by stage, cost."""
 
 from __future__ import annotations
 
 from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.figures.health import pools
 from rtl_core.reporting.theme import axis, line
 
 _ROLES = {
@@ -18,9 +17,9 @@ _ROLES = {
 
 
 @SECTIONS.register("progress")
-@section("How the run went", "The pools of problems, and the time and cost of each stage.", place=70)
+@section("How the run went", "The time and cost of each stage.", place=70)
 def blocks(source: Source) -> list[Block]:
-    return draw(source, pools, time_by_step, time_table, cost)
+    return draw(source, time_by_step, time_table, cost)
 
 
 def time_by_step(source: Source) -> Figure:
