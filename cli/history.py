@@ -74,6 +74,8 @@ def query(
     else:
         if "$run" in question:
             given["run"] = pick_run(history, run)
+        elif run is not None:
+            raise HistoryError("the SQL does not use --run", "restrict it, for example by WHERE run = $run")
         answer = history.query(question, given or None)
     _print(answer, output, limit)
 

@@ -87,6 +87,11 @@ def test_columns_of_one_name_keep_their_values_and_json_has_no_nan(demo):
     assert datetime.fromisoformat(row["t"]).tzinfo is not None
 
 
+def test_sql_that_ignores_the_named_run_is_refused(demo):
+    with pytest.raises(HistoryError, match="does not use --run"):
+        run(demo, "query", "SELECT count(*) FROM rollouts", "--run", "other")
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_characters_that_a_terminal_cannot_encode_are_escaped(demo, encoding):
     words = command("query", "SELECT 'λ → x' AS word", "--db", str(demo.path))
