@@ -104,9 +104,10 @@ def tools(loaded: LoadedProblems, executor: Executor) -> Iterator[Finding]:
             missing[requirement].append(problem.id)
     for requirement, ids in missing.items():
         text = f"{len(ids)} problems, such as {ids[0]}, need {requirement}, which is missing here: they are not graded"
-        image = "name an image with it in grading.image"
-        remedy = image if executor.name == "docker" else "rtl-distill toolchain install"
-        yield Finding("tools", "warning", text, remedy)
+        docker = "build an image with it, and name it in grading.image"
+        yield Finding(
+            "tools", "warning", text, docker if executor.name == "docker" else "rtl-distill toolchain install"
+        )
 
 
 def parity(config: RunConfig, tokenizers: dict[str, Tokenizer], prepared: Prepared) -> Iterator[Finding]:
