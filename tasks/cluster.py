@@ -56,6 +56,7 @@ class ClusterExecutor:
                 f"grading.workers: {error.name} is not installed", "pip install 'rtl-distill[dask]', on the workers too"
             ) from error
         self.name, self._kind = kind, (kind, image)
+        self.derives_images = kind == "docker"
         self.cpu_s = 0.0
         self._lock = threading.Lock()
         self._runner = DaskTaskRunner(address=address, client_kwargs={"timeout": PATIENCE_S, "set_as_default": False})

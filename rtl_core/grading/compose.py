@@ -3,7 +3,7 @@
 As in CVDP's public runner, every service runs in /code/rundir whatever its `working_dir`, and volumes under /code are
 ignored, since the workspace is there.
 
-Not supported: what a Dockerfile adds to the image, networks, named volumes, host paths. A harness that needs
+Not supported: builds other than FROM an image plus pip installs, networks, named volumes, host paths. A harness that needs
 them raises InfrastructureError, since this is never the answer's fault.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -162,7 +163,7 @@ class Grader:
     def lacking(self, problem: Problem) -> list[str]:
         """Descriptions of what the harness needs and the executor lacks; cached per problem."""
         return self._once(
-            "lacking", problem, lambda: missing_requirements(problem.harness, self.tools, self.executor.has_module)
+            "lacking", problem, lambda: missing_requirements(problem.harness, self.tools, self._has_module(problem))
         )
 
     def demanded(self, problem: Problem) -> dict[str, list[int]]:
@@ -184,6 +185,14 @@ class Grader:
         if key not in self._known:
             self._known[key] = find()
         return self._known[key]
+
+    def _has_module(self, problem: Problem) -> Callable[[str], bool]:
+        """Return a check for the executor's modules. It accepts any module where an image with the harness' own is built later."""
+        if self.executor.derives_images and re.search(
+            r"^\s*RUN\b.*\binstall\b", problem.harness.get("Dockerfile", ""), re.M
+        ):
+            return lambda name: name != "cocotb.runner" or self.executor.has_module(name)
+        return self.executor.has_module
 
     def analyse(self, problem: Problem, files: Mapping[str, str]) -> Analysis:
         python = "\n".join(text for path, text in problem.harness.items() if path.endswith((".py", ".env")))

@@ -162,7 +162,7 @@ class Watched:
     runs: list[tuple[Job, JobResult]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.name = self.executor.name
+        self.name, self.derives_images = self.executor.name, self.executor.derives_images
         self.tools, self.has_module, self.close = self.executor.tools, self.executor.has_module, self.executor.close
         self.cpu_s = 0.0
         self._services = {step.name for step in read_services(self.problem.harness)[0]}

@@ -258,6 +258,7 @@ class Grading:
             budget_s=None if self._budget is None else self._budget.cpu_s,
             seed=self.seed,
             cocotb=cocotb_generation(harness),
+            dockerfile=problem.harness.get("Dockerfile"),
         )
         results = self.grader.executor.run(job).steps
         self.cpu_s += sum(result.cpu_s + result.asleep_s for result in results)

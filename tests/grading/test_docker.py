@@ -1,4 +1,4 @@
-"""The Docker executor: another image, refused system calls, and agreement with bubblewrap."""
+"""The Docker executor: images derived from a harness' Dockerfile, refused system calls, and agreement with bubblewrap."""
 
 import contextlib
 import io
@@ -9,16 +9,67 @@ import docker
 import pytest
 
 from benchmarks.answers import grade_all
+from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-from rtl_core.grading.executors.docker import IMAGE
+from rtl_core.grading.executors.docker import IMAGE, instructions
+from rtl_core.grading.executors.toolchain import Toolchain
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.answer import Answer
 from rtl_core.validation.mutants import mutants
 from rtl_core.validation.stubs import stubs
+
+
+def test_packages_of_the_image_are_recognised():
+    image = Toolchain(
+        "/opt/sim/bin/python3", "/libs", "/lib.so", {}, packages={"cocotb": "2.0.1", "cocotb-bus": "0.3.0"}
+    )
+    there = ["cocotb_bus", "cocotb-bus", "cocotb-bus==0.3.0", "cocotb==1.9.2", "Cocotb>=1.8"]
+    missing = ["cocotb-bus==0.2.1", "cocotbext-eth", "numpy"]
+    assert [package for package in (*there, *missing) if image.has_package(package)] == there
+
+
+def test_a_dockerfile_may_have_comments_and_continued_lines():
+    text = "FROM __OSS_SIM_IMAGE__\n# words\nRUN pip install \\\n    a b\nWORKDIR /code\nENV X=1\nCMD pytest\n"
+    assert instructions(text) == ["RUN pip install      a b", "ENV X=1"]
+
+
+@pytest.mark.docker
+def test_additions_become_a_cached_image():
+    mark = uuid.uuid4().hex
+    dockerfile = f"FROM __OSS_SIM_IMAGE__\nRUN pip3 install cocotb_bus\nRUN echo {mark} > /opt/added\n"
+    job = Job({}, {}, (Step("direct", ("cat", "/opt/added")),), dockerfile=dockerfile)
+    api = docker.APIClient(version="auto")
+    before = {image["Id"] for image in api.images(f"{IMAGE}-derived")}
+    try:
+        with make_executor("docker") as executor:
+            assert executor.run(job).steps[0].output == mark + "\n"
+            derived = {image["Id"] for image in api.images(f"{IMAGE}-derived")} - before
+            assert len(derived) == 1
+        with make_executor("docker") as executor:
+            assert executor.run(job).steps[0].output == mark + "\n"
+            assert {image["Id"] for image in api.images(f"{IMAGE}-derived")} - before == derived
+    finally:
+        for image in {image["Id"] for image in api.images(f"{IMAGE}-derived")} - before:
+            with contextlib.suppress(docker.errors.APIError):
+                api.remove_image(image, force=True)
+
+
+@pytest.mark.docker
+def test_additions_that_cannot_be_installed_are_an_infrastructure_error_that_names_them():
+    job = Job({}, {}, (Step("direct", ("true",)),), dockerfile="FROM x\nRUN pip install --no-index not-a-package\n")
+    with make_executor("docker") as executor, pytest.raises(InfrastructureError, match="not-a-package"):
+        executor.run(job)
+
+
+@pytest.mark.docker
+def test_packages_that_the_image_has_need_no_derived_image():
+    job = Job({}, {}, (Step("direct", ("true",)),), dockerfile="FROM x\nRUN pip install cocotb-bus\n")
+    with make_executor("docker") as executor:
+        assert executor._images.digest(job.dockerfile) == executor.toolchain.tools["image"]
 
 
 @pytest.mark.docker

@@ -58,6 +58,8 @@ class Job:
     seed: int = 0
     cocotb: int = 2
     """Major version of cocotb that the harness is written for."""
+    dockerfile: str | None = None
+    """The harness' own Dockerfile; executors without images ignore it."""
     stop_at_failure: bool = False
     trusted: bool = True
     """Whether the commands of the steps are the harness' or ours. Reports of programs that a model wrote are ignored (`sessions`,
@@ -147,6 +149,8 @@ class Executor(Protocol):
     name: str
     cpu_s: float
     """CPU seconds of all jobs so far."""
+    derives_images: bool
+    """Whether it installs what a harness' Dockerfile adds."""
 
     def tools(self) -> dict[str, str]:
         """Name -> version of the tools that decide verdicts, or `image` -> digest."""

@@ -46,6 +46,7 @@ class BubblewrapExecutor(CellExecutor):
     """Runs jobs in bwrap cells."""
 
     name = "bubblewrap"
+    derives_images = False
     tries = 2
 
     def __init__(self, toolchain: Toolchain | None = None, *, warm: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""The Docker executor: a pinned image, and a reused container for each concurrent job.
+"""The Docker executor: a pinned image or one that a harness derives from it, and a reused container for each concurrent job.
 
 A container has no network, no new privileges, few system calls and capabilities (docker_container.py), a read-only root,
 and limits for memory, processes and CPU. Its agent, process 1, isolates the mounts, IPC, processes and workspace of each job
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,7 @@ class DockerExecutor(CellExecutor):
     """Runs jobs in containers of an image."""
 
     name = "docker"
+    derives_images = True
     tries = 3
 
     def __init__(self, image: str = IMAGE) -> None:
@@ -77,6 +80,7 @@ class DockerExecutor(CellExecutor):
             shutil.rmtree(self._folder, ignore_errors=True)
             self._api.close()
             raise
+        self._images = DerivedImages(self._api, self.toolchain)
         labels = {LABEL: self._owner, "rtl.flow_run": os.environ.get("PREFECT__FLOW_RUN_ID", "none")}
         self._settings = Settings(self._api, self._folder, self.toolchain, labels)
 
@@ -129,7 +133,7 @@ class DockerExecutor(CellExecutor):
     def _kind_of(self, job: Job) -> Kind:
         # The agent enforces the limit. The kernel's is well above it, since near it everything inside becomes slow.
         memory_mb = job.limits.memory_mb + job.limits.disk_mb + SPARE_MB
-        return Kind(memory_mb, job.limits.processes + SPARE_PROCESSES)
+        return Kind(self._images.digest(job.dockerfile), memory_mb, job.limits.processes + SPARE_PROCESSES)
 
     def _last_words(self, cell: Cell, job: Job, started: float) -> dict[str, Any] | None:
         """When all memory is used up, the kernel kills the agent itself."""
@@ -198,3 +202,64 @@ def image_toolchain(api: Any, name: str, labels: Mapping[str, str]) -> Toolchain
     if code:
         raise InfrastructureError(f"the image {name} lacks what grading needs: {output.strip()[-300:]}", BUILD)
     return Toolchain.of_root(json.loads(output), {"image": digest})
+
+
+class DerivedImages:
+    """Builds images with a harness' additions to the simulation image, each once; the engine keeps them. Thread-safe."""
+
+    def __init__(self, api: Any, base: Toolchain) -> None:
+        self._api, self._base = api, base
+        self._lock = threading.Lock()
+        self._known: dict[str, str] = {}
+
+    def digest(self, dockerfile: str | None) -> str:
+        """Return the image of a harness, built if needed. Raises InfrastructureError if its additions cannot be installed."""
+        additions = [line for line in instructions(dockerfile or "") if not self._has(line)]
+        if not additions:
+            return self._base.tools["image"]
+        key = "\n".join(additions)
+        with self._lock:
+            # Held while building, so that each image is built once.
+            if key not in self._known:
+                self._known[key] = self._build(additions)
+            return self._known[key]
+
+    def _has(self, instruction: str) -> bool:
+        """Whether an instruction only pip-installs packages that the image has."""
+        match = re.fullmatch(r"RUN\s+(?:python3?\s+-m\s+)?pip3?\s+install\s+(.+)", instruction, re.S)
+        if not match:
+            return False
+        return all(self._base.has_package(word) for word in match[1].split() if not word.startswith("-"))
+
+    def _build(self, additions: list[str]) -> str:
+        import docker.errors
+
+        text = "\n".join([f"FROM {self._base.tools['image']}", *additions]) + "\n"
+        tag = f"{IMAGE}-derived:{uuid.uuid5(uuid.NAMESPACE_OID, text).hex[:16]}"
+        with contextlib.suppress(docker.errors.ImageNotFound):
+            return str(self._api.inspect_image(tag)["Id"])
+        folder = Path(tempfile.mkdtemp(prefix="rtl-distill-image-"))
+        (folder / "Dockerfile").write_text(text)
+        try:
+            log = list(
+                self._api.build(path=str(folder), tag=tag, network_mode="host", rm=True, forcerm=True, decode=True)
+            )
+            failed = next((line["error"] for line in log if "error" in line), None)
+        except docker.errors.APIError as error:
+            failed = str(error)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if failed:
+            raise InfrastructureError(
+                f"the harness' own additions to the image ({'; '.join(additions)[:200]}) cannot be installed: "
+                f"{failed.strip()[-200:]}",
+                "check the network, or build the image with them (deployments/sim/requirements.txt)",
+            )
+        return str(self._api.inspect_image(tag)["Id"])
+
+
+def instructions(dockerfile: str) -> list[str]:
+    """Instructions of a harness' Dockerfile that change the image, one per entry, without comments."""
+    text = re.sub(r"\\\s*\n", " ", re.sub(r"^\s*#.*$", "", dockerfile, flags=re.M))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return [line for line in lines if not re.match(r"FROM\b|CMD\b|ENTRYPOINT\b|WORKDIR\b|LABEL\b|EXPOSE\b", line, re.I)]

@@ -73,6 +73,7 @@ _FAMILIES = (1, 2, 10)
 class Kind:
     """Containers of equal kind are interchangeable."""
 
+    image: str
     memory_mb: int
     """Of all processes in it, and of a job's files."""
     processes: int
@@ -104,7 +105,7 @@ class Container(Cell):
         agent = {**agent_environment(toolchain.python), "RTL_CONTROL_SOCKET": f"{CONTROL}/agent.sock"}
         try:
             settings.api.create_container(
-                toolchain.tools["image"],
+                kind.image,
                 entrypoint=list(program or warm_command(toolchain)),
                 name=self.name,
                 environment={**toolchain.environment(), **agent},

@@ -44,4 +44,5 @@ def probe(cocotb1):
 
 if __name__ == "__main__":
     modules = sorted({name.split(".")[0] for name in metadata.packages_distributions()})
-    print(json.dumps({**probe(COCOTB1), "modules": modules}))
+    packages = {d.metadata["Name"].lower().replace("_", "-"): d.version for d in metadata.distributions()}
+    print(json.dumps({**probe(COCOTB1), "modules": modules, "packages": packages}))

@@ -6,10 +6,11 @@ import importlib.util
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -52,6 +53,8 @@ class Toolchain:
     """Directory of another root file system, if any."""
     modules: frozenset[str] | None = None
     """Top-level modules of installed packages; None to ask the running Python."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """In another root file system: pip's package name (lower case, hyphens) -> version."""
     prefixes: tuple[str, ...] = ()
     """Directories mounted read-only at the same path, besides the system's."""
     tool_directories: tuple[str, ...] = ()
@@ -68,6 +71,7 @@ class Toolchain:
             cocotb1=COCOTB1 if "cocotb1" in found["tools"] else None,
             root=root,
             modules=frozenset(found["modules"]),
+            packages=dict(found["packages"]),
         )
 
     @classmethod
@@ -155,6 +159,12 @@ class Toolchain:
             return importlib.util.find_spec(name) is not None
         except (ImportError, ValueError):
             return False
+
+    def has_package(self, requirement: str) -> bool:
+        """Whether a `pip install` requirement is met: by any version of cocotb and pytest, else by the pinned version."""
+        name, _, version = (part.strip() for part in re.split(r"\[.*?\]", requirement, maxsplit=1)[0].partition("=="))
+        name = re.split(r"[<>~!]", name)[0].replace("_", "-").lower()
+        return name in self.packages and (name in ("cocotb", "pytest") or version in ("", self.packages[name]))
 
 
 def _places() -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -97,6 +97,8 @@ def sandbox(config: RunConfig) -> tuple[list[Finding], Executor | None]:
 
 def tools(loaded: LoadedProblems, executor: Executor) -> Iterator[Finding]:
     """Problems whose harness needs a tool or module that the executor lacks."""
+    if executor.derives_images:  # with the requirements of each harness
+        return
     available = executor.tools()
     missing: dict[str, list[str]] = defaultdict(list)
     for problem in loaded.every:
@@ -104,10 +106,7 @@ def tools(loaded: LoadedProblems, executor: Executor) -> Iterator[Finding]:
             missing[requirement].append(problem.id)
     for requirement, ids in missing.items():
         text = f"{len(ids)} problems, such as {ids[0]}, need {requirement}, which is missing here: they are not graded"
-        docker = "build an image with it, and name it in grading.image"
-        yield Finding(
-            "tools", "warning", text, docker if executor.name == "docker" else "rtl-distill toolchain install"
-        )
+        yield Finding("tools", "warning", text, "rtl-distill toolchain install")
 
 
 def parity(config: RunConfig, tokenizers: dict[str, Tokenizer], prepared: Prepared) -> Iterator[Finding]:
