@@ -69,6 +69,15 @@ class Section:
     blocks: Sequence[Block]
 
 
+@dataclass(frozen=True)
+class Parts:
+    """The periods by which a run's change is shown: its epochs, or quarters of a run with one epoch."""
+
+    name: Literal["epoch", "quarter"]
+    sql: str
+    """SQL expression over the columns `epoch` and `step` for the number of a row's part, from 0."""
+
+
 class Source:
     """Executes the queries of a run's blocks, and records them."""
 
@@ -78,15 +87,18 @@ class Source:
         self._asked: list[Statement] = []
 
     @cached_property
-    def _steps(self) -> int:
-        """Number of steps up to the last trained one, at least 1."""
-        sql = "SELECT coalesce(max(step), 0) + 1 AS steps FROM steps WHERE run = $run AND status = 'trained'"
-        (steps,) = self.history.query(sql, {"run": self.run}).column(0).to_pylist()
-        return int(steps)
+    def _trained(self) -> dict[str, int]:
+        """Number of `epochs` with trained steps, and of `steps` up to the last trained one (at least 1)."""
+        sql = (
+            "SELECT count(DISTINCT epoch) AS epochs, coalesce(max(step), 0) + 1 AS steps FROM steps"
+            " WHERE run = $run AND status = 'trained'"
+        )
+        (row,) = self.history.query(sql, {"run": self.run}).to_pylist()
+        return row
 
     def width(self, most: int = 40) -> int:
         """Number of steps per point of a curve, so that a run of any length has at most `most` points."""
-        return -(-self._steps // most)
+        return -(-self._trained["steps"] // most)
 
     def middle(self, bin_: int) -> float:
         """Position on the axis of steps of a bar that covers `width` steps."""
@@ -108,6 +120,14 @@ class Source:
         width = self.width(most)
         caption += " One point per step." if width == 1 else f" One point per {width} steps."
         return Figure(id_, title, caption, data, layout(xaxis=axis("train steps"), yaxis=yaxis, **more), height, wide)
+
+    @property
+    def parts(self) -> Parts:
+        """The parts of the run so far."""
+        epochs, steps = self._trained["epochs"], self._trained["steps"]
+        if epochs > 1 or steps < 4:
+            return Parts("epoch", "epoch")
+        return Parts("quarter", f"least(3, step * 4 // {steps})")
 
     def ask(self, sql: str, **params: Any) -> list[dict[str, Any]]:
         """Rows of a query; the parameters `$run` and `$width` have defaults."""
@@ -210,3 +230,8 @@ def rates(
 
 STACKED: dict[str, Any] = {"barmode": "stack", "bargap": 0.08, "legend": {"traceorder": "normal"}}
 """Layout of stacked bars."""
+
+
+def left_out(shown: int, total: int, what: str) -> str:
+    """A sentence for a caption where not everything is shown, else empty."""
+    return f" {shown} of {total} {what} are shown." if shown < total else ""

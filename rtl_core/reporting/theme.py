@@ -47,6 +47,9 @@ PALETTE: dict[str, tuple[str, str]] = {
     "line3": ("#8a63b8", "#b494dc"),
     "line4": ("#b5483f", "#df7a6f"),
     "line5": ("#6b7480", "#8b96a3"),
+    # ends of a heat map
+    "heat0": ("#edf1f5", "#232a33"),
+    "heat1": ("#1c4f8b", "#bcd8f7"),
 }
 LINES = 6
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif"

@@ -1,5 +1,6 @@
 """Every figure and table of the report, as drawn by a browser, agrees with the database."""
 
+import itertools
 import json
 from collections import defaultdict
 from collections.abc import Callable
@@ -14,8 +15,8 @@ from tests.reporting.chromium import browser
 from tests.reporting.report_tab import assert_quiet, cells, open_whole, rows, traces
 
 COMPARED = {
-    "result", "pass-at-k", "by-difficulty", "by-family", "reward", "equal-difficulty", "pass-rate", "outcomes", "groups", "teacher-kl",
-    "entropy", "health", "failure-flow", "mistake-kinds", "time-by-step",
+    "result", "pass-at-k", "by-difficulty", "by-family", "reward", "equal-difficulty", "pass-rate", "outcomes", "funnel", "groups", "teacher-kl",
+    "kl-position", "entropy", "health", "failure-flow", "mistake-kinds", "curriculum", "time-by-step",
     "episode-turns", "episode-endings", "episode-tools",
 }  # fmt: skip
 """Figures that the tests below compare with the database; test_report_controls.py has those of controllers."""
@@ -88,7 +89,7 @@ TRACES: list[tuple[str, str, str, Callable[[dict], float]]] = [
     ("outcomes", "passed", "steps", lambda row: row["pass_rate"]),
     ("equal-difficulty", "at equal difficulty", "equal-difficulty", lambda row: row["pass_rate_equal_difficulty"]),
     ("equal-difficulty", "raw", "equal-difficulty", lambda row: row["pass_rate_raw"]),
-    ("teacher-kl", "Reverse KL to the teacher", "teacher-kl", itemgetter("k1")),
+    *(("teacher-kl", name, "teacher-kl", itemgetter(name)) for name in ("k1", "k2", "k3")),
     ("groups", "all good", "group-mix", lambda row: row["all_good"] / row["groups"]),
     ("groups", "mixed", "group-mix", lambda row: row["mixed"] / row["groups"]),
     ("groups", "all bad", "group-mix", lambda row: row["all_bad"] / row["groups"]),
@@ -188,7 +189,7 @@ def test_every_block_has_a_caption_and_its_sql(drawn, demo):
         "[...document.querySelectorAll('figure')].map(f => [f.id, f.querySelector('figcaption').firstChild.textContent,"
         " f.querySelector('details.sql pre').textContent])"
     )
-    assert len(found) == 24
+    assert len(found) == 27
     for _id, caption, sql in found:
         assert len(caption) > 40
         for statement in filter(None, (part.strip() for part in sql.split(";\n"))):
@@ -212,3 +213,31 @@ def test_the_flow_contains_all_answers_of_both_evaluations(drawn, demo):
         assert shares == pytest.approx({r["level"].removeprefix("wrong in "): r["share"] for r in rows(demo, sql)})
     drawn_names = drawn.js("[...document.querySelectorAll('#plot-failure-flow .node-label')].map(t => t.textContent)")
     assert sorted(drawn_names) == sorted(labels)
+
+
+def test_the_funnel_equals_the_query(drawn, demo):
+    shown = traces(drawn, "funnel")
+    for epoch in range(3):
+        found = [r for r in named(demo, "funnel") if r["epoch"] == epoch]
+        assert shown[f"epoch {epoch + 1}"]["x"] == [r["stage"] for r in found]
+        assert shown[f"epoch {epoch + 1}"]["y"] == pytest.approx([r["passed_share"] for r in found])
+
+
+def test_the_kl_by_position_equals_the_token_arrays(drawn, demo):
+    shown = traces(drawn, "kl-position")["last quarter"]
+    k_by_position = defaultdict(list)
+    for step in (9, 10, 11):
+        for s in demo.rollouts_of("demo", step):
+            for i, (a, b) in enumerate(zip(s.rollout.logprobs_T, s.teacher.logprobs_T, strict=True)):
+                k_by_position[i + 1].append(a - b)
+    assert shown["x"] == [p for p in sorted(k_by_position) if len(k_by_position[p]) >= 0.05 * len(k_by_position[1])]
+    assert shown["y"] == pytest.approx([np.mean(k_by_position[p]) for p in shown["x"]], abs=1e-5)
+
+
+def test_the_curriculum_equals_the_query(drawn, demo):
+    (shown,) = traces(drawn, "curriculum").values()
+    sql = "SELECT problem_id, epoch, sum(passed) / sum(samples) AS share FROM group_record WHERE run = 'demo' GROUP BY ALL"
+    found = {(r["problem_id"], f"epoch {r['epoch'] + 1}"): r["share"] for r in rows(demo, sql)}
+    places, shares = itertools.product(shown["y"], shown["x"]), itertools.chain(*shown["z"])
+    filled = {(x, y): share for (y, x), share in zip(places, shares, strict=True) if share is not None}
+    assert filled == pytest.approx(found)

@@ -5,7 +5,7 @@ import pytest
 from rtl_core.history.store import History
 from rtl_core.reporting import rollouts
 from rtl_core.reporting.blocks import Source
-from rtl_core.reporting.figures import progress
+from rtl_core.reporting.figures import progress, sections
 from rtl_core.reporting.report import write_report
 from tests import synthetic
 from tests.reporting.chromium import browser
@@ -31,6 +31,11 @@ def test_long_texts_are_cut_and_the_sum_is_limited(demo, monkeypatch):
 
 
 def test_curves_of_long_runs_have_a_limited_number_of_points(demo, monkeypatch):
+    monkeypatch.setattr(progress, "ROWS", 10)
+    figures = {b.id: b for s in sections(demo, ["demo"]) for b in s.blocks}
+    heat = figures["curriculum"]
+    assert len(heat.data[0]["x"]) == 10
+    assert "10 of 24 problems are shown" in heat.caption
     monkeypatch.setattr(Source, "width", lambda source, most=40: 5)
     times = progress.time_by_step(Source(demo, "demo"))
     assert {tuple(trace["x"]) for trace in times.data} == {(2.0, 7.0, 10.5)}

@@ -17,7 +17,7 @@ from rtl_core.reporting.theme import PERCENT, axis
 @SECTIONS.register("control")
 @section("Is the run healthy?", "Metrics to watch, and what the controllers did.", place=50)
 def blocks(source: Source) -> list[Block]:
-    return draw(source, drift, answers, kl_weight, staleness, pools, ranges, set_aside)
+    return draw(source, drift, answers, kl_weight, staleness, ranges, set_aside)
 
 
 def drift(source: Source) -> Figure:

@@ -1,4 +1,4 @@
-"""The training rollouts: reward and pass rate, raw and at equal difficulty, outcomes and groups."""
+"""The training rollouts: reward and pass rate, raw and at equal difficulty, outcomes, stages and groups."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.learning.intervals import mean_interval
-from rtl_core.reporting.blocks import STACKED, Block, Figure, Source, bar, curve, draw
+from rtl_core.reporting.blocks import STACKED, Block, Figure, Source, bar, curve, draw, left_out
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.result import band
 from rtl_core.reporting.text import EQUAL_DIFFICULTY
-from rtl_core.reporting.theme import OUTCOMES, PERCENT, axis, faded, line
+from rtl_core.reporting.theme import OUTCOMES, PERCENT, axis, faded, layout, line
 
 _STAGES = ("format", "interface", "syntax", "tests")
 
@@ -23,7 +23,7 @@ _STAGES = ("format", "interface", "syntax", "tests")
     place=30,
 )
 def blocks(source: Source) -> list[Block]:
-    return draw(source, reward, equal_difficulty, pass_rate, outcomes, groups)
+    return draw(source, reward, equal_difficulty, pass_rate, outcomes, funnel, groups)
 
 
 def reward(source: Source) -> Figure:
@@ -106,6 +106,37 @@ def outcomes(source: Source) -> Figure:
             data.append(bar(words, x, shares, role, "%{y:.1%} (%{customdata})", customdata=shown))
     caption = "Outcome of each training rollout, decided by the first stage that fails."
     return source.by_step("outcomes", "Outcomes", caption, data, axis("share", **PERCENT), **STACKED)
+
+
+def funnel(source: Source) -> Figure:
+    parts = source.parts
+    rows = source.ask(
+        f"SELECT {parts.sql} AS part, stage, count(*) FILTER (WHERE status = 'passed') AS passed, count(*) AS rollouts,"
+        " avg(CAST(status = 'passed' AS INTEGER)) AS passed_share FROM verdict_stages"
+        " WHERE run = $run AND purpose = 'train' GROUP BY part, stage ORDER BY part, min(position)"
+    )
+    every = sorted({r["part"] for r in rows})
+    shown = every if len(every) <= 6 else sorted({every[round(i * (len(every) - 1) / 5)] for i in range(6)})
+    data = []
+    for i, part in enumerate(shown):
+        mine = [r for r in rows if r["part"] == part]
+        depth = 1.0 if len(shown) == 1 else 0.3 + 0.7 * i / (len(shown) - 1)
+        data.append(
+            bar(
+                f"{parts.name} {part + 1}", [r["stage"] for r in mine], [r["passed_share"] for r in mine], faded("@after", round(depth, 2)),
+                "%{y:.1%} (%{customdata[0]} of %{customdata[1]})", customdata=[[r["passed"], r["rollouts"]] for r in mine],
+                text=[f"{100 * r['passed_share']:.0f}" for r in mine], textposition="outside",
+                textfont={"size": 10.5, "color": "@muted"}, cliponaxis=False,
+            )
+        )  # fmt: skip
+    return Figure(
+        "funnel",
+        "How far answers get",
+        f"Share of all training answers that passed each stage of grading, in percent, by {parts.name}"
+        f"{' of the run' if parts.name == 'quarter' else ''}.{left_out(len(shown), len(every), 'epochs')}",
+        data,
+        layout(xaxis=axis(""), yaxis=axis("passed", **{**PERCENT, "range": [0, 1.1]}), barmode="group", bargap=0.22, bargroupgap=0.06),
+    )  # fmt: skip
 
 
 def groups(source: Source) -> Figure:

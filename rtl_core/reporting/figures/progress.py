@@ -1,11 +1,16 @@
-"""How did the run go? Time by stage, cost."""
+"""How did the run go? Curriculum, time by stage, cost."""
 
 from __future__ import annotations
 
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw
-from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.theme import axis, line
+from typing import Any
 
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw, left_out, plain
+from rtl_core.reporting.figures import SECTIONS, section
+from rtl_core.reporting.figures.health import pools
+from rtl_core.reporting.theme import axis, layout, line
+
+ROWS = 120
+"""Maximum problems in the curriculum figure, evenly spaced."""
 _ROLES = {
     "sample": "@line0",
     "grade": "@line2",
@@ -17,9 +22,56 @@ _ROLES = {
 
 
 @SECTIONS.register("progress")
-@section("How the run went", "The time and cost of each stage.", place=70)
+@section("How the run went", "The order of the problems, and the time and cost of each stage.", place=70)
 def blocks(source: Source) -> list[Block]:
-    return draw(source, time_by_step, time_table, cost)
+    return draw(source, curriculum, pools, time_by_step, time_table, cost)
+
+
+def curriculum(source: Source) -> Figure | None:
+    rows = source.ask(
+        "WITH ordered AS (SELECT problem_id, difficulty, row_number() OVER (ORDER BY position NULLS LAST, problem_id) - 1 AS place,"
+        "   count(*) OVER () AS problems FROM run_problems WHERE run = $run AND problem_id IN"
+        "   (SELECT problem_id FROM step_problems WHERE run = $run)),"
+        " chosen AS (SELECT * FROM ordered WHERE problems <= $most OR place = 0 OR place * $most // problems > (place - 1) * $most // problems)"
+        " SELECT c.problem_id, c.difficulty, c.place, c.problems, g.epoch, sum(g.passed) AS passed, sum(g.samples) AS samples"
+        " FROM chosen c JOIN group_record g ON g.run = $run AND g.problem_id = c.problem_id"
+        " GROUP BY ALL ORDER BY c.place, g.epoch",
+        most=ROWS,
+    )
+    if not rows:
+        return None
+    problems = list(dict.fromkeys((r["problem_id"], r["difficulty"]) for r in rows))
+    epochs = sorted({r["epoch"] for r in rows})
+    cell = {(r["problem_id"], r["epoch"]): r for r in rows}
+    grid = [
+        [float(r["passed"] / r["samples"]) if (r := cell.get((p, e))) else None for p, _ in problems] for e in epochs
+    ]
+    words = [
+        [
+            f"{plain(d)}, {r['passed']:.0f} of {r['samples']:.0f} passed" if (r := cell.get((p, e))) else ""
+            for p, d in problems
+        ]
+        for e in epochs
+    ]
+    trace: dict[str, Any] = {
+        "type": "heatmap", "x": [plain(p) for p, _ in problems], "y": [f"epoch {e + 1}" for e in epochs], "z": grid, "customdata": words,
+        "zmin": 0, "zmax": 1, "colorscale": [[0, "@heat0"], [1, "@heat1"]], "xgap": 1 if len(problems) < 90 else 0, "ygap": 2,
+        "hoverongaps": False, "hovertemplate": "%{x}, %{y}<br>%{customdata}<extra></extra>",
+        "colorbar": {"thickness": 10, "tickformat": ".0%", "outlinewidth": 0, "tickfont": {"color": "@muted", "size": 11}, "len": 1},
+    }  # fmt: skip
+    return Figure(
+        "curriculum",
+        "Curriculum",
+        "Each column is a training problem, in the order of the first placement by the curriculum; each row is an epoch. The stronger the "
+        f"colour, the more answers passed. Blank: not tried.{left_out(len(problems), rows[0]['problems'], 'problems')}",
+        [trace],
+        layout(
+            xaxis=axis("problems, first placed on the left", showticklabels=False), showlegend=False, hovermode="closest",
+            yaxis={"autorange": "reversed", "showgrid": False, "type": "category"}, margin={"t": 10, "l": 70, "b": 34},
+        ),
+        height=110 + 26 * min(len(epochs), 16),
+        wide=True,
+    )  # fmt: skip
 
 
 def time_by_step(source: Source) -> Figure:
