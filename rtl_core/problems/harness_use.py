@@ -202,8 +202,8 @@ def _executed(
         yield from ((node, inner) for node in own)
         first, *blocks = (getattr(statement, field, []) for field in ("body", "orelse", "finalbody"))
         match statement:
-            case ast.If(test) | ast.While(test) if _is_never(test, false):
-                first = []
+            case ast.If(test) | ast.While(test) if (known := _truth(test, false)) is not None:
+                first, blocks = (first, []) if known else ([], blocks)
             case ast.Try() | ast.TryStar() if any(map(_catches, statement.handlers)):
                 first = []
             case ast.Match():
@@ -256,18 +256,22 @@ def _false_names(nodes: list[ast.AST]) -> frozenset[str]:
     return frozenset(name for name, count in false.items() if count == bound[name])
 
 
-def _is_never(test: ast.expr, false: frozenset[str]) -> bool:
-    """Whether a condition is always false."""
+def _truth(test: ast.expr, false: frozenset[str]) -> bool | None:
+    """A condition's constant value, or None if it is not constant."""
     match test:
         case ast.Constant(value):
-            return not value
-        case ast.Name(name):
-            return name in false
+            return bool(value)
+        case ast.Name(name) if name in false:
+            return False
         case ast.Compare(ast.Name("__name__")):
-            return True  # the files are imported, not run
-        case ast.BoolOp(ast.And(), values):
-            return any(_is_never(value, false) for value in values)
-    return False
+            return False  # the files are imported, not run
+        case ast.UnaryOp(ast.Not(), operand):
+            known = _truth(operand, false)
+            return None if known is None else not known
+        case ast.BoolOp(operator, values):
+            decisive, found = isinstance(operator, ast.Or), {_truth(value, false) for value in values}
+            return decisive if decisive in found else None if None in found else not decisive
+    return None
 
 
 def _hasattr_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
