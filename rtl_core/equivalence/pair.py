@@ -22,6 +22,7 @@ from rtl_core.types.netlist import Netlist
 from rtl_core.types.problem import Interface, InterfaceSource, Problem
 
 HDL = (".v", ".sv")
+MAX_INCLUDE_DEPTH = 100
 _INCLUDE = re.compile(r'`include[ \t]+"([^"\n]+)"')
 _NO_PARAMETER = re.compile(r"parameter .* not found", re.I)
 Result = Literal["equal", "same", "different", "unknown"]
@@ -152,8 +153,9 @@ class Pair:
     def _simulated(self, text: str, cpu_s: float, other: Mapping[str, str]) -> tuple[StepResult, ...]:
         names = {name: hidden(name, self.nonce) for golden in self.golden.values() for name in _units(golden)}
         harness = {f"src/golden{i}.sv": renamed(golden, names) for i, golden in enumerate(self.golden.values())}
-        # Neither directives nor macros (include guards) of the golden answer may reach the other design.
-        undefined = (f"`undef {name}" for name in macros_of("\n".join(self.golden.values())))
+        # Neither directives nor macros (include guards) of the golden answer and what it includes may reach the other design.
+        first = "\n".join([*self.golden.values(), *self.given.values()])
+        undefined = (f"`undef {name}" for name in macros_of(first))
         harness["src/side_by_side.sv"] = "\n".join(["`resetall", *undefined, text])
         sources = [f"/code/{path}" for path in (*harness, *self.given, *other) if path.endswith(HDL)]
         options = ("-g2012", "-Wno-timescale", "-I", "/code/rtl", "-s", hidden("bench", self.nonce), "-o", "both")
@@ -177,16 +179,18 @@ def _with_includes(files: Mapping[str, str]) -> dict[str, str]:
     paths = {path.rsplit("/", 1)[-1]: path for path in files}
     done: dict[str, str] = {}
 
-    def whole(path: str) -> str:
+    def whole(path: str, depth: int = 0) -> str:
         if path in done:
             return done[path]
+        if depth > MAX_INCLUDE_DEPTH:
+            raise IncomparableError("the golden answer's includes are nested too deeply")
         done[path] = text = files[path]
         parts: list[str] = []
         code, at, size = code_of(text), 0, len(text)
         for found in _INCLUDE.finditer(text):
             other = paths.get(found[1].rsplit("/", 1)[-1])
             if other is not None and code[found.start()] == "`":
-                parts += [text[at : found.start()], whole(other)]
+                parts += [text[at : found.start()], whole(other, depth + 1)]
                 at, size = found.end(), size + len(parts[-1])
                 if size > MAX_FILE_CHARS:
                     raise IncomparableError("the golden answer includes too much text")

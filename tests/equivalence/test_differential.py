@@ -33,6 +33,18 @@ endmodule
 `endif
 """
 PORT_OF_THAT_NAME = "module m(input [3:0] a, output [3:0] m);\n  assign m = a + 1;\nendmodule\n"
+BLOCK_OF_THAT_NAME = """\
+module helper(input a, output y);
+  assign y = !a;
+endmodule : helper
+module m(input [3:0] a, output [3:0] y);
+  for (genvar i = 0; i < 4; i++) begin : helper
+    wire z;
+    helper inverter(.a(a[i]), .y(z));
+  end : helper
+  for (genvar m = 0; m < 4; m++) assign y[m] = helper[m].z;
+endmodule
+"""
 
 COUNTER = """\
 module m(input clk, input rst_n, input en, output [10:0] q);
@@ -71,6 +83,8 @@ def told(grader, golden, other):
         (PARTS, "a + 1", "a + 2", "different"),
         (PORT_OF_THAT_NAME, "a + 1", "1 + a", "same"),
         (PORT_OF_THAT_NAME, "a + 1", "a + 2", "different"),
+        (BLOCK_OF_THAT_NAME, "!a", "~a", "same"),
+        (BLOCK_OF_THAT_NAME, "!a", "a", "different"),
         (GUARDED, "`OP a", "&a", "different"),
         (GUARDED, "`default_nettype none", "", "same"),
         (COUNTER, "[10:0] n", "[8:0] n", "different"),
@@ -94,6 +108,22 @@ def test_each_answer_includes_its_own_header(grader, step, result):
     problem = problem_of(PARTS).model_copy(update={"golden": golden, "targets": tuple(golden)})
     effort = Effort(proof_cpu_s=3, proof_first=True)
     assert compare(grader.executor, problem, golden, other, grader.limits, effort=effort).result == result
+
+
+def test_what_the_golden_answer_defines_hides_no_given_header_from_the_other(grader):
+    given = {"rtl/step.svh": "`ifndef STEP_SVH\n`define STEP_SVH\n`define STEP 1\n`endif\n"}
+    main = '`include "step.svh"\n' + PARTS.replace("a + 1", "a + `STEP")
+    golden = main.replace("module m(", "`ifndef STEP\n`define STEP 1\n`endif\nmodule m(")
+    problem = problem_of(golden).model_copy(update={"context": given})
+    found = compare(grader.executor, problem, {"rtl/m.sv": golden}, {"rtl/m.sv": main}, grader.limits)
+    assert found.result == "same"
+
+
+def test_headers_that_are_nested_without_end_are_not_compared(grader):
+    headers = {f"rtl/h{i}.svh": f'`include "h{i + 1}.svh"\n' for i in range(1500)}
+    golden = {"rtl/m.sv": '`include "h0.svh"\n' + MIN, **headers}
+    found = compare(grader.executor, problem_of(MIN), golden, golden, grader.limits)
+    assert (found.result, found.detail) == ("unknown", "the golden answer's includes are nested too deeply")
 
 
 def test_a_difference_comes_with_its_inputs_and_a_design_cannot_forge_the_verdict(grader):

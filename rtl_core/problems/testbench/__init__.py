@@ -29,7 +29,13 @@ services:
     env_file: ./src/.env
     command: python3 /src/run_bench.py
 """
-_SIGNALS = frozenset({"Declarator", "PortReference", "NamedPortConnection", "NamedParamAssignment", "InstanceName"})
+_SIGNALS = frozenset(
+    {
+        *("Declarator", "PortReference", "ExplicitAnsiPort", "ExplicitNonAnsiPort", "ModportNamedPort", "LoopGenerate"),
+        *("NamedPortConnection", "NamedParamAssignment", "InstanceName"),
+    }
+)
+_UNITS = frozenset({"ModuleDeclaration", "InterfaceDeclaration", "PackageDeclaration", "ProgramDeclaration"})
 
 
 @dataclass(frozen=True)
@@ -138,12 +144,15 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def _is_signal(node: Node) -> bool:
-    """Whether the names in a node itself are those of signals, parameters or instances."""
-    if name_of(node) in ("IdentifierName", "IdentifierSelectName"):
-        if name_of(node.parent) == "ScopedName":
-            return node.parent.separator.rawText != "::"
-        return name_of(node.parent) not in ("NamedType", "BindDirective")
-    return name_of(node) in _SIGNALS
+    """Whether the names in a node itself are those of signals, parameters, instances or blocks."""
+    kind, parent = name_of(node), node.parent
+    if kind in ("IdentifierName", "IdentifierSelectName"):
+        if name_of(parent) == "ScopedName":
+            return parent.separator.rawText != "::" or parent.right == node
+        return name_of(parent) not in ("NamedType", "BindDirective")
+    if kind in ("NamedBlockClause", "NamedLabel"):
+        return name_of(parent) not in _UNITS
+    return kind in _SIGNALS
 
 
 def difficulty_of(golden: str) -> Difficulty:
