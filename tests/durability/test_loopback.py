@@ -36,3 +36,4 @@ def test_hosts_that_already_bypass_the_proxy_still_do(name):
     hosts = "intranet,.corp,127.0.0.1,localhost"
     assert past_proxy({name: "intranet,.corp"}) == {"no_proxy": hosts, "NO_PROXY": hosts}
     assert past_proxy({name: hosts})["no_proxy"] == hosts
+    assert past_proxy({name: "*"})["no_proxy"] == "*"
