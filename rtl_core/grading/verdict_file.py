@@ -114,16 +114,20 @@ class VerdictFile:
                     record = None
                 if record is None and cut and (line.startswith(_BEGINNING) or _BEGINNING.startswith(line)):
                     break  # by a kill
-                if not (isinstance(record, dict) and {"id", "outcome"} <= record.keys()):
+                try:
+                    if not (isinstance(record, dict) and {"id", "outcome"} <= record.keys()):
+                        raise ValueError
+                    if not cut:
+                        self._index(record, len(line))
+                except (ValueError, KeyError, TypeError) as error:  # such as a record whose key was edited
                     raise ProblemError(
                         f"{self.path}:{number}: not a verdict, so this file is not overwritten", "name another file"
-                    )
-                if not cut:
-                    self._index(record, len(line))
+                    ) from error
 
     def _index(self, record: dict[str, Any], length: int) -> None:
         if record["outcome"] != Outcome.INFRASTRUCTURE_ERROR and "graded" in record:
-            self._places[bytes.fromhex(record["key"])] = self._end, length
+            if self._regular:  # nothing can be read back from a pipe
+                self._places[bytes.fromhex(record["key"])] = self._end, length
             if record["passed"]:
                 problem = record["graded"]["problem"]
                 self.passing[problem] = max(record["cpu_s"], self.passing.get(problem, 0.0))

@@ -278,6 +278,9 @@ def test_a_file_is_resumed_and_has_one_owner(grader, output, service, tmp_path):
     with pytest.raises(ProblemError, match=r"copy\.jsonl:1: not a verdict"):
         VerdictFile(copy)
     assert copy.read_text() == "notes\n"
+    copy.write_text('{"id": "x", "outcome": "passed", "graded": {}, "key": "edited"}\n')
+    with pytest.raises(ProblemError, match=r"copy\.jsonl:1: not a verdict"):
+        VerdictFile(copy)
     copy.write_text('{"id": "x", "response": "an answer file of one line"}')
     with pytest.raises(ProblemError, match=r"copy\.jsonl:1: not a verdict"):
         VerdictFile(copy)
