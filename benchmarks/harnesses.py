@@ -111,8 +111,6 @@ def main() -> None:
         executors = {name: stack.enter_context(make_executor(name)) for name in arguments.executors}
         files = arguments.problems
         rows = [row for path in files for row in rows_of(path, executors, limits, arguments.goldens, only)]
-    if unknown := (only or set()) - {problem for problem, *_ in rows}:
-        parser.error(f"no problem is called {', '.join(unknown)}")
     graders = list(dict.fromkeys(name for _, _, found, _ in rows for name in found))
     counts = {name: Counter(found[name][0] for _, _, found, _ in rows if name in found) for name in graders}
     title = ", ".join(path.name for path in files)
@@ -123,6 +121,8 @@ def main() -> None:
             said = (": ".join(found.get(name, ("–",))) for name in graders)
             shown.append((problem.removeprefix("cvdp_"), category, *said, why))
     show(title, ("problem", "category", *graders, "why"), shown, width=160)
+    if unknown := (only or set()) - {problem for problem, *_ in rows}:
+        parser.error(f"no problem is called {', '.join(sorted(unknown))}")  # last: the others took minutes
 
 
 def _word(verdict: Verdict) -> str:

@@ -32,7 +32,7 @@ class Tier:
     goals: tuple[float, float]
     """Pass rates in training; the report gives the first step that reaches each."""
     base: str = BASE
-    """Configuration for evaluations of the untrained models."""
+    """Configuration that identifies the tier's line in the ledger."""
     overrides: tuple[str, ...] = ()
     """Overrides of that configuration."""
 

@@ -50,7 +50,7 @@ def parse_models(texts: list[str]) -> dict[str, Path]:
     models: dict[str, Path] = {}
     for text in texts:
         name, separator, path = text.partition("=")
-        if not separator or Path(text).is_dir():  # a folder's name may contain "="
+        if not (separator and name) or Path(text).is_dir():  # a folder's name may contain "="
             name, path = Path(text).resolve().name, text
         if name in models:
             raise ConfigError(f"two models are named {name!r}", "give each a name of its own: --model NAME=PATH")
