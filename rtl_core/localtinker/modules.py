@@ -1,9 +1,8 @@
 """Llama, Qwen2 and Qwen3 as torch modules, loaded without transformers, whose import would add half to the start-up time of a
 small service.
 
-`decoder.py` takes its weights from these modules; training runs them. Names, shapes and the order of operations equal those of
-transformers' modules, so that results are bitwise equal. transformers reads folders in an unusual form: pickled weights, a
-configuration with missing keys, scaled rotary embeddings.
+`decoder.py` takes its weights from these modules; training runs them. Names, shapes and the order of operations equal those of transformers' modules, so that results are bitwise equal. transformers reads folders in an
+unusual form: pickled weights, a configuration with missing keys, scaled rotary embeddings.
 
 Shapes: B sequences, L positions (or 1 and the N rows of a layout), H hidden, N query heads, M key-value heads, D head size, V vocabulary.
 """
@@ -205,8 +204,6 @@ class Body(nn.Module):
         queries, keys = (n * config.head_dim for n in (config.num_attention_heads, config.num_key_value_heads))
         self.row_numbers = 8 * config.hidden_size + 4 * (queries + keys) + 5 * config.intermediate_size
         """About how many numbers autograd keeps of a row in a layer."""
-        self.key_numbers = 2 * keys
-        """The same of a key row that a layout's attention copies."""
 
     def forward(self, tokens_BL: Tensor, layout: Layout | None = None) -> Tensor:
         """Return final hidden states [B, L, H] of right-padded sequences, or [1, N, H] of the rows of a layout.
@@ -218,8 +215,7 @@ class Body(nn.Module):
         cos, sin = self.rotary_emb(x, positions.to(x.device)[None])
         recomputed = len(self.layers) if self.recompute else 0
         if layout is not None:
-            numbers = self.row_numbers * tokens_BL.numel() + self.key_numbers * layout.keys
-            kept = KEPT_BYTES // (x.element_size() * numbers)
+            kept = KEPT_BYTES // (self.row_numbers * x.element_size() * tokens_BL.numel())
             recomputed = max(0, len(self.layers) - kept)
         for index, layer in enumerate(self.layers):
             if index < recomputed and torch.is_grad_enabled():

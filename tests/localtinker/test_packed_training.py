@@ -10,7 +10,6 @@ from transformers import LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
 
 from rtl_core.localtinker import decoder, modules, trainer
 from rtl_core.localtinker.lora import LoraSpec
-from rtl_core.localtinker.packing import Layout
 from rtl_core.localtinker.trainer import TrainingModel
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest
 
@@ -126,25 +125,3 @@ def test_in_bfloat16_the_adapter_is_not_rounded_away(tmp_path, monkeypatch):
     for theirs, mine in both(model, monkeypatch, request())[1]:
         assert mine.dtype == torch.float32
         assert float((mine - theirs).norm() / theirs.norm()) < 0.1
-
-
-@pytest.mark.parametrize(("prompt", "answers", "length"), [(0, 1, 200), (200, 30, 2)])
-def test_the_estimate_of_what_autograd_keeps_counts_the_copies_of_a_shared_prompt(tmp_path, prompt, answers, length):
-    model = served(tmp_path, CONFIGS["llama"])
-    TrainingModel("run", model, WHOLE, micro_tokens=80)
-    model.adapters.activate("run")
-    rng, body = np.random.default_rng(4), model.model.model
-    shared = rng.integers(3, 400, prompt)
-    layout = Layout([np.r_[shared, rng.integers(3, 400, length)] for _ in range(answers)])
-    weights = {weight.untyped_storage().data_ptr() for weight in model.model.parameters()}
-    kept = {}
-
-    def keep(tensor):
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        body(layout.tokens_N[None], layout)
-    size = sum(storage.nbytes() for place, storage in kept.items() if place not in weights)
-    numbers = body.row_numbers * len(layout.tokens_N) + body.key_numbers * layout.keys
-    assert 0.5 < size / (4 * len(body.layers) * numbers) < 1.2
