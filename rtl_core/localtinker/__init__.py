@@ -16,6 +16,7 @@ serve-tinker` runs it in the foreground. User documentation: docs/localtinker.md
     batching.py   continuous and lockstep batches kv_cache.py  key-value cache of a running batch
     decoder.py    lean Llama/Qwen forward pass    packing.py   shared prefixes, computed once
     sampling.py   options, seeds, the next token  scoring.py   log-probabilities of prompts
+    dense_training.py  hand-written gradients for larger models on a CPU
     modules.py    Llama, Qwen2, Qwen3 for torch   models.py    base models: loading and capabilities
 
 The losses are in rtl_core/learning/losses.py.
@@ -38,7 +39,7 @@ Limits, compared with the cloud:
 - A crash loses a training client's unsaved weights and gradients, but no checkpoint, run, session or sampler. An answer that is
   never collected is kept for an hour; one that was collected or cancelled, for half a minute.
 - One user, one key: no projects, organisations, billing, audit log or access tokens; `public` is a flag without effect.
-  Not served: `prompt_alt_tokens_k`, session search, session traces, retrieve_futures.
+  Not served: session search, session traces, retrieve_futures.
 """
 
 from __future__ import annotations

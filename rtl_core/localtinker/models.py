@@ -67,8 +67,8 @@ class ServedModel:
         return is_small(self.nbytes, self.device)
 
     @property
-    def packs(self) -> bool:
-        """Whether a training pass computes common prefixes once; for a small model, that costs more than it saves."""
+    def trains_by_hand(self) -> bool:
+        """Whether training uses `dense_training.py`; for a small model, the cost of autograd does not matter."""
         return self.dense and self.device.type == "cpu" and not self.small
 
     def hidden(self, tokens_BL: Tensor) -> Tensor:

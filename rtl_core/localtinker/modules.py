@@ -1,10 +1,11 @@
 """Llama, Qwen2 and Qwen3 as torch modules, loaded without transformers, whose import would add half to the start-up time of a
 small service.
 
-`decoder.py` takes its weights from these modules; training runs them. Names, shapes and the order of operations equal those of transformers' modules, so that results are bitwise equal. transformers reads folders in an
+`decoder.py` and `dense_training.py` take their weights from these modules; training with autograd runs them. Names, shapes and
+the order of operations equal those of transformers' modules, so that results are bitwise equal. transformers reads folders in an
 unusual form: pickled weights, a configuration with missing keys, scaled rotary embeddings.
 
-Shapes: B sequences, L positions (or 1 and the N rows of a layout), H hidden, N query heads, M key-value heads, D head size, V vocabulary.
+Shapes: B sequences, L positions, H hidden, N query heads, M key-value heads, D head size, V vocabulary.
 """
 
 from __future__ import annotations
@@ -20,9 +21,6 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from rtl_core.localtinker.packing import Layout
-
-KEPT_BYTES = 768 << 20  # activations that a packed pass keeps for its backward pass
 _FAMILIES = ("llama", "qwen2", "qwen3")
 _ROTATIONS = ("default", "linear", "llama3", "yarn")
 
@@ -134,7 +132,7 @@ class Rotary:
 
 
 class Attention(nn.Module):
-    """Causal self-attention over whole sequences, or within those of a layout."""
+    """Causal self-attention over whole sequences."""
 
     def __init__(self, config: DenseConfig) -> None:
         super().__init__()
@@ -148,15 +146,13 @@ class Attention(nn.Module):
             self.q_norm, self.k_norm = (RMSNorm(self.head_dim, config.rms_norm_eps) for _ in range(2))
         self._grouped = queries != keys
 
-    def forward(self, x_BLH: Tensor, cos_BLD: Tensor, sin_BLD: Tensor, layout: Layout | None = None) -> Tensor:
+    def forward(self, x_BLH: Tensor, cos_BLD: Tensor, sin_BLD: Tensor) -> Tensor:
         q, k, v = (p(x_BLH).unflatten(-1, (-1, self.head_dim)) for p in (self.q_proj, self.k_proj, self.v_proj))
         if hasattr(self, "q_norm"):
             q, k = self.q_norm(q), self.k_norm(k)
         cos, sin = cos_BLD[:, None], sin_BLD[:, None]
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         q, k = q * cos + _rotate_half(q) * sin, k * cos + _rotate_half(k) * sin
-        if layout is not None:
-            return self.o_proj(layout.attention(*(states[0].transpose(0, 1) for states in (q, k, v)))[None])
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=x_BLH.shape[1] > 1, enable_gqa=self._grouped)
         return self.o_proj(attended.transpose(1, 2).flatten(2))
 
@@ -184,8 +180,8 @@ class Layer(nn.Module):
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, layout: Layout | None = None) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin, layout)
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -201,27 +197,16 @@ class Body(nn.Module):
         self.rotary_emb = rotary
         self.recompute = False
         """Whether activations are recomputed in the backward pass (gradient checkpointing)."""
-        queries, keys = (n * config.head_dim for n in (config.num_attention_heads, config.num_key_value_heads))
-        self.row_numbers = 8 * config.hidden_size + 4 * (queries + keys) + 5 * config.intermediate_size
-        """About how many numbers autograd keeps of a row in a layer."""
 
-    def forward(self, tokens_BL: Tensor, layout: Layout | None = None) -> Tensor:
-        """Return final hidden states [B, L, H] of right-padded sequences, or [1, N, H] of the rows of a layout.
-
-        Of a layout, the layers whose activations exceed `KEPT_BYTES` are recomputed in the backward pass.
-        """
+    def forward(self, tokens_BL: Tensor) -> Tensor:
+        """Return final hidden states [B, L, H] of right-padded sequences."""
         x = self.embed_tokens(tokens_BL)
-        positions = torch.arange(tokens_BL.shape[1]) if layout is None else layout.positions_N
-        cos, sin = self.rotary_emb(x, positions.to(x.device)[None])
-        recomputed = len(self.layers) if self.recompute else 0
-        if layout is not None:
-            kept = KEPT_BYTES // (self.row_numbers * x.element_size() * tokens_BL.numel())
-            recomputed = max(0, len(self.layers) - kept)
-        for index, layer in enumerate(self.layers):
-            if index < recomputed and torch.is_grad_enabled():
-                x = checkpoint(layer, x, cos, sin, layout, use_reentrant=False)
+        cos, sin = self.rotary_emb(x, torch.arange(tokens_BL.shape[1], device=x.device)[None])
+        for layer in self.layers:
+            if self.recompute and torch.is_grad_enabled():
+                x = checkpoint(layer, x, cos, sin, use_reentrant=False)
             else:
-                x = layer(x, cos, sin, layout)
+                x = layer(x, cos, sin)
         return self.norm(x)
 
 

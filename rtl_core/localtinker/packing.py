@@ -147,6 +147,12 @@ class Layout:
     def longest(self) -> int:
         return max(map(len, self.rows))
 
+    @property
+    def keys(self) -> int:
+        """Number of key rows that attention copies: each prefix, joined with each of its members' own rows."""
+        shared = [(prefix.stop - prefix.start, own) for prefix, own in self.spans if prefix.stop > prefix.start]
+        return sum(length + rows.stop - rows.start for length, own in shared for rows in own)
+
     def attention(self, q_NHD: Tensor, k_NHD: Tensor, v_NHD: Tensor) -> Tensor:
         """Return causal attention softmax(q k^T / sqrt(D)) v within each sequence, [N, heads D]."""
         q, k, v = (states.transpose(0, 1)[None] for states in (q_NHD, k_NHD, v_NHD))

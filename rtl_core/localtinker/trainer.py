@@ -19,19 +19,20 @@ from torch.utils.checkpoint import checkpoint
 
 from rtl_core.learning.losses import LOSSES
 from rtl_core.localtinker import NotFoundError, RequestError
+from rtl_core.localtinker.dense_training import DenseTraining, LossOf
 from rtl_core.localtinker.devices import give_back_free_memory
 from rtl_core.localtinker.lora import LoraSpec, read_adapter, read_tensors, write_adapter
 from rtl_core.localtinker.models import ServedModel
-from rtl_core.localtinker.packing import Layout, packed_passes, padded, padded_passes
+from rtl_core.localtinker.packing import packed_passes, padded, padded_passes
 from rtl_core.localtinker.registry import Registry
 from rtl_core.localtinker.scoring import gather_logprobs
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest
 
 logger = logging.getLogger(__name__)
-LossOf = Callable[[Tensor], Tensor]
-"""Maps log-probabilities [B, L, K] to the elementwise loss [B, L, K]."""
+Pass = Callable[[Sequence[np.ndarray], Tensor, LossOf], tuple[Tensor, Tensor]]
+"""Maps B sequences of at most L tokens, targets [B, L, K] and a loss function to log-probabilities and loss, both [B, L, K]."""
+ACTIVATION_BYTES = 384 << 20  # what the layers of `DenseTraining` keep
 LOGIT_BUDGET = 2**25  # logits in memory at once in a forward pass: 128 MiB
-_CHUNK = 128  # rows of a packed pass whose logits are in memory at once
 
 
 class TrainingModel:
@@ -63,11 +64,19 @@ class TrainingModel:
         """
         self.base.adapters.activate(self.model_id)
         trains = not request.forward_only
+        by_hand = self.base.trains_by_hand
+        one_pass: Pass = self._pass
+        if by_hand:
+            model, pairs = self.base.model, self.base.adapters.pairs(self.model_id)
+            dense = DenseTraining(model, pairs, self.spec.scaling, budget_bytes=ACTIVATION_BYTES, trains=trains)
+            one_pass = dense.forward_backward
         try:
             if trains and self.base.recompute:
                 self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0
             with torch.set_grad_enabled(trains):
-                return self._run(request)
+                sequences = [d.tokens_T for d in request.data]
+                passes = (packed_passes if by_hand else padded_passes)(sequences, self._micro_tokens)
+                return self._run(request, one_pass, passes)
         except BaseException:
             if trains:
                 self._optimizer.zero_grad(set_to_none=True)
@@ -75,69 +84,26 @@ class TrainingModel:
         finally:
             if self.base.recompute:
                 self.base.model.eval()
-            if self.base.packs:
+            if by_hand:
+                del one_pass, dense
                 give_back_free_memory()
 
-    def _padded_pass(
-        self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
-    ) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities and loss, both [B, L, K], of B sequences of at most L tokens, and add the gradients."""
+    def _pass(self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf) -> tuple[Tensor, Tensor]:
         logp_BLK = self._logprobs(padded(sequences).to(self.base.device), targets_BLK)
         loss_BLK = loss_of(logp_BLK)
         if torch.is_grad_enabled():
             loss_BLK.sum().backward()
         return logp_BLK, loss_BLK
 
-    def _packed_pass(
-        self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
-    ) -> tuple[Tensor, Tensor]:
-        """As `_padded_pass`, with common prefixes computed once, and gradients of the head only where the loss has any.
-
-        P is the number of positions of all sequences; several positions share a row where a prefix is shared.
-        """
-        trains = torch.is_grad_enabled()
-        layout = Layout(sequences)
-        hidden_NH = self.base.model.model(layout.tokens_N[None], layout)[0]
-        head_NH = hidden_NH.detach().requires_grad_(trains)
-        mask_BL = torch.zeros(targets_BLK.shape[:2], dtype=torch.bool)
-        for mask_L, rows in zip(mask_BL, layout.rows, strict=True):
-            mask_L[: len(rows)] = True
-        row_P, target_PK = torch.from_numpy(np.concatenate(layout.rows)), targets_BLK[mask_BL]
-        order_P = row_P.argsort(stable=True)
-        starts = torch.tensor(range(_CHUNK, len(hidden_NH), _CHUNK), dtype=torch.long)
-        chunks = order_P.tensor_split(torch.searchsorted(row_P[order_P], starts))
-
-        def logprobs(at_P: Tensor) -> Tensor:
-            rows, row = row_P[at_P].unique(return_inverse=True)
-            logits = self.base.model.lm_head(head_NH[rows]).float()
-            return logits[row[:, None], target_PK[at_P]] - logits.logsumexp(-1)[row, None]
-
-        logp_BLK, logp_PK = torch.zeros(targets_BLK.shape), torch.empty(target_PK.shape)
-        with torch.no_grad():
-            for at_P in chunks:
-                logp_PK[at_P] = logprobs(at_P)
-            logp_BLK[mask_BL] = logp_PK
-        loss_BLK = loss_of(logp_BLK.requires_grad_(trains))
-        if trains:
-            gradient_PK = torch.autograd.grad(loss_BLK.sum(), logp_BLK)[0][mask_BL]
-            head_NH.grad = torch.zeros_like(head_NH)
-            for at_P in chunks:
-                trained_P = at_P[gradient_PK[at_P].any(-1)]  # not those of prompts
-                if len(trained_P):
-                    logprobs(trained_P).backward(gradient_PK[trained_P])
-            if hidden_NH.requires_grad:  # not with an adapter of the head alone
-                hidden_NH.backward(head_NH.grad)
-        return logp_BLK, loss_BLK
-
-    def _run(self, request: TrainRequest) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
-        """Run the passes of a request and combine their results."""
-        sequences = [datum.tokens_T for datum in request.data]
-        passes = (packed_passes if self.base.packs else padded_passes)(sequences, self._micro_tokens)
+    def _run(
+        self, request: TrainRequest, one_pass: Pass, passes: list[list[int]]
+    ) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
+        """Run the passes of a request, given by the indices of their data, and combine their results."""
         logprobs: list[np.ndarray] = [np.zeros(0)] * len(request.data)
         losses: list[np.ndarray] = [np.zeros(0)] * len(request.data)
         total = 0.0
         for index in passes:
-            logp_BLK, loss_BLK = self._micro_batch([request.data[i] for i in index], request)
+            logp_BLK, loss_BLK = self._micro_batch([request.data[i] for i in index], request, one_pass)
             total += float(loss_BLK.sum(dtype=torch.float64))
             for row, i in enumerate(index):
                 shape = request.data[i].inputs["target_tokens"].shape
@@ -149,7 +115,7 @@ class TrainingModel:
         metrics = {"loss:sum": total, "tokens:sum": trained, "input_tokens:sum": tokens}
         return {"logprobs": logprobs, "elementwise_loss": losses}, metrics
 
-    def _micro_batch(self, data: Sequence[TrainDatum], request: TrainRequest) -> tuple[Tensor, Tensor]:
+    def _micro_batch(self, data: Sequence[TrainDatum], request: TrainRequest, one_pass: Pass) -> tuple[Tensor, Tensor]:
         """Run one pass and return detached log-probabilities and loss, [B, L, K] on the CPU."""
         loss = LOSSES[request.loss_fn]
         device = self.base.device
@@ -161,7 +127,6 @@ class TrainingModel:
         def loss_of(logp_BLK: Tensor) -> Tensor:
             return loss.function(logp_BLK, inputs, parameters) * mask_BLK
 
-        one_pass = self._packed_pass if self.base.packs else self._padded_pass
         logp_BLK, loss_BLK = one_pass([d.tokens_T for d in data], inputs["target_tokens"], loss_of)
         return logp_BLK.detach().cpu(), loss_BLK.detach().cpu()
 

@@ -1,4 +1,4 @@
-"""Packed training passes against padded ones, on tiny models of every family. No HTTP."""
+"""Hand-written training passes against autograd, on tiny models of every family. No HTTP."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ import torch
 from localtinker_helpers import SHAPE, served
 from transformers import LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
 
-from rtl_core.localtinker import decoder, modules, trainer
+from rtl_core.localtinker import decoder, dense_training, trainer
 from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.trainer import TrainingModel
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest
@@ -75,13 +75,13 @@ def logprobs_and_gradients(model, spec, asked):
 
 
 def both(model, monkeypatch, asked, spec=WHOLE):
-    """Pairs of log-probabilities and pairs of gradients, by padded and by packed passes."""
-    assert not model.packs
+    """Pairs of log-probabilities and pairs of gradients, by autograd and by hand."""
+    assert not model.trains_by_hand
     expected = logprobs_and_gradients(model, spec, asked)
     monkeypatch.setattr(decoder, "_SMALL_MODEL", 0)
-    assert model.packs
-    packed = logprobs_and_gradients(model, spec, asked)
-    return [list(zip(*pair, strict=True)) for pair in zip(expected, packed, strict=True)]
+    assert model.trains_by_hand
+    by_hand = logprobs_and_gradients(model, spec, asked)
+    return [list(zip(*pair, strict=True)) for pair in zip(expected, by_hand, strict=True)]
 
 
 def assert_equal(pairs):
@@ -93,26 +93,24 @@ def assert_equal(pairs):
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("room", ["for every layer", "for one layer", "for none"])
 @pytest.mark.parametrize("data", REQUESTS)
-def test_gradients_equal_those_of_padded_passes(tmp_path, monkeypatch, name, room, data):
+def test_gradients_equal_autograds(tmp_path, monkeypatch, name, room, data):
     model = served(tmp_path, CONFIGS[name])
-    one_layer = model.model.model.row_numbers * 4 * 80
+    one_layer = dense_training.layer_bytes(model.model)[0] * 80
     budget = {"for every layer": 1 << 30, "for one layer": one_layer, "for none": 0}[room]
-    monkeypatch.setattr(modules, "KEPT_BYTES", budget)
-    monkeypatch.setattr(trainer, "_CHUNK", 16 if room == "for one layer" else 128)
+    monkeypatch.setattr(trainer, "ACTIVATION_BYTES", budget)
+    monkeypatch.setattr(dense_training, "LOGIT_BYTES", 0 if room == "for none" else 1 << 30)
     logprobs, gradients = both(model, monkeypatch, REQUESTS[data]())
     for theirs, mine in logprobs:
         np.testing.assert_allclose(mine, theirs, atol=1e-5)
     assert_equal(gradients)
 
 
-@pytest.mark.parametrize("trained", ["train_attn", "train_unembed"])
-def test_gradients_pass_through_layers_without_an_adapter(tmp_path, monkeypatch, trained):
-    none = dict.fromkeys(("train_attn", "train_mlp", "train_unembed"), False)
-    spec = LoraSpec(rank=4, seed=1, **none | {trained: True})
+def test_gradients_pass_through_layers_without_an_adapter(tmp_path, monkeypatch):
+    spec = LoraSpec(rank=4, seed=1, train_mlp=False, train_unembed=False)
     assert_equal(both(served(tmp_path, CONFIGS["llama"]), monkeypatch, request(), spec)[1])
 
 
-def test_gradients_of_a_cross_entropy_with_a_distribution_equal_those_of_padded_passes(tmp_path, monkeypatch):
+def test_gradients_of_a_cross_entropy_with_a_distribution_equal_autograds(tmp_path, monkeypatch):
     rng = np.random.default_rng(1)
     inputs = {"target_tokens": rng.integers(3, 400, (20, 3)), "weights": rng.random((20, 3)).astype(np.float32)}
     asked = TrainRequest("run", 1, "cross_entropy", {}, False, [TrainDatum(rng.integers(3, 400, 20), inputs)])
@@ -120,7 +118,7 @@ def test_gradients_of_a_cross_entropy_with_a_distribution_equal_those_of_padded_
 
 
 def test_in_bfloat16_the_adapter_is_not_rounded_away(tmp_path, monkeypatch):
-    """Gradients of float32 parameters, near those of padded passes in bfloat16."""
+    """Gradients of float32 parameters, near those of autograd in bfloat16."""
     model = served(tmp_path, CONFIGS["llama"], dtype="bfloat16")
     for theirs, mine in both(model, monkeypatch, request())[1]:
         assert mine.dtype == torch.float32
