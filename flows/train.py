@@ -86,7 +86,11 @@ async def run_remaining(session: Session, ahead: ValidationAhead) -> str | None:
     await evaluate_policy(session, plan_evaluation(session, "student", 0), ahead)
     reason, _ = await all_of([train_epochs(session, ahead), evaluate_teacher(session, ahead)])
     if reason is None:
-        await evaluate_policy(session, plan_evaluation(session, "student", steps), must_succeed=True)
+        try:
+            await evaluate_policy(session, plan_evaluation(session, "student", steps), must_succeed=True)
+        except Exception:
+            await retention.keep_final_weights(session)  # they must not expire before the command is repeated
+            raise
         await retention.keep_final_weights(session)
     return reason
 

@@ -8,6 +8,8 @@ from rtl_core.errors import PolicyError
 from tests.backend.inprocess import InProcessProvider, Wrapped
 
 REFUSED: list[str] = []
+KEPT: list[str] = []
+"""Paths of weights whose expiry was removed."""
 
 
 class Failing(Wrapped):
@@ -15,6 +17,10 @@ class Failing(Wrapped):
         if (weights.path or "").endswith(tuple(REFUSED)):
             raise PolicyError("the service refuses these weights")
         return await self._inner.sample(weights, *given, **more)
+
+    async def keep(self, paths: Sequence[str]) -> None:
+        KEPT.extend(paths)
+        await self._inner.keep(paths)
 
 
 BACKEND = InProcessProvider(lambda inner, config: Failing(inner))
