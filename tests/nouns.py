@@ -48,7 +48,7 @@ def demo(folder: Path, *overrides: str, train: int = 2, heldout: int = 1) -> Run
 class NoExecutor:
     """In place of a session's executor, for tests without gradings: it starts no process, and every job fails."""
 
-    name, slots, cpu_s = "none", 1, 0.0
+    name, slots, cpu_s, derives_images = "none", 1, 0.0, False
 
     def tools(self) -> dict[str, str]:
         return {}
