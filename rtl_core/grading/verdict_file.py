@@ -6,17 +6,16 @@ the next process drops.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from rtl_core.errors import InfrastructureError, ProblemError
+from rtl_core.files import replacing
 from rtl_core.grading.answer_file import AnswerLine
 from rtl_core.grading.verdict_record import sealed
 from rtl_core.types.verdict import Outcome
@@ -81,16 +80,10 @@ class VerdictFile:
             return
         target = self.path.resolve()
         try:
-            handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as fresh:
-                    fresh.writelines(json.dumps(record) + "\n" for record in records)
-                shutil.copymode(target, name)
-                os.replace(name, target)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(name)
-                raise
+            with replacing(target) as fresh:
+                with fresh.open("w", encoding="utf-8") as file:
+                    file.writelines(json.dumps(record) + "\n" for record in records)
+                shutil.copymode(target, fresh)
         except OSError as error:
             raise ProblemError(
                 f"cannot write the verdicts file {target}: {error.strerror}", "check its disk"
