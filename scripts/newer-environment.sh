@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Make build/newer: a Debian root with Python 3.13 and docker compose, and in it /opt/harbor and /opt/nemo-gym, the clients of exported
-# problems that need a newer Python than ours (2.2 GB in all). As root; does nothing when nothing changed. See root.sh for mirror and wheels.
+# problems that need a newer Python than ours (2.2 GB in all). As root; does nothing when nothing changed. DEBIAN_MIRROR sets another mirror.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=build/newer

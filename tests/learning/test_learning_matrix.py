@@ -47,13 +47,6 @@ def test_a_cell_runs_once_and_another_starts_from_its_weights(tmp_path, monkeypa
     log = (tmp_path / "runs/further-0/log.txt").read_text()
     assert re.search(r"the student starts from tinker://\S+/weights/hard-distillation-0-000002", log)
 
-    # A kept folder of other settings is made again.
-    other, keys = Ledger(tmp_path / "other.jsonl"), [*TWO_STEPS[:2], "sampling.group_size=2"]
-    shorter = Matrix(other, tmp_path / "runs", ["hard-distillation"], [0], keys)
-    shorter.run(1, lambda: None, said.append)
-    assert shorter.failed == [], said
-    assert shorter.ledger.cells["hard-distillation", 0].answers == 8
-
 
 def test_a_cell_changes_with_the_cell_that_it_starts_from(monkeypatch):
     setting = Setting("further", "hard", "", after="hard-rl")
@@ -62,7 +55,7 @@ def test_a_cell_changes_with_the_cell_that_it_starts_from(monkeypatch):
     assert before not in (recipe_of(setting), recipe_of(Setting("alone", "hard", "")))
 
 
-def test_a_run_of_another_process_is_left_alone(tmp_path):
+def test_a_run_of_other_settings_is_deleted_unless_another_process_works_on_it(tmp_path, monkeypatch):
     lock, said = lock_path(config_of(SETTINGS["hard-rl"], 0, tmp_path)), []
     lock.parent.mkdir()
     (history := lock.with_name("history.duckdb")).touch()  # of other settings
@@ -73,3 +66,7 @@ def test_a_run_of_another_process_is_left_alone(tmp_path):
     assert matrix.failed == ["hard-rl-0"]
     assert "another process works on it" in said[-1]
     assert history.exists()
+    monkeypatch.setattr(Matrix, "_process", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        matrix.run(1, lambda: None, said.append)
+    assert not history.exists()

@@ -4,7 +4,7 @@ WITH graded AS (
     SELECT epoch, count(*) AS answers FROM verdicts
     WHERE run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error' GROUP BY epoch),
 counted AS (
-    SELECT epoch, mistake, mode(expected) AS expected, mode(got) AS got, count(DISTINCT rollout) AS answers,
+    SELECT epoch, mistake, mode(expected ORDER BY expected) AS expected, mode(got ORDER BY got) AS got, count(DISTINCT rollout) AS answers,
            count(DISTINCT problem_id) AS problems, arg_max(rollout, step) AS example
     FROM named_mistakes WHERE run = $run AND purpose = 'train' GROUP BY epoch, mistake)
 SELECT c.epoch, c.mistake, c.expected, c.got, c.answers, c.answers / g.answers AS per_answer, c.problems, c.example

@@ -120,7 +120,7 @@ def kinds(source: Source) -> Figure:
 def named(source: Source) -> Table:
     rows = _by_quarter(
         source,
-        "SELECT mistake, mode(expected) AS expected, mode(got) AS got, count(DISTINCT problem_id) AS problems, max(rollout) AS example,"
+        "SELECT mistake, mode(expected ORDER BY expected) AS expected, mode(got ORDER BY got) AS got, count(DISTINCT problem_id) AS problems, max(rollout) AS example,"
         " count(DISTINCT rollout) AS answers, {early}, {late} FROM named_mistakes, span WHERE run = $run AND purpose = 'train'"
         " GROUP BY mistake ORDER BY answers DESC, mistake LIMIT $most",
         "DISTINCT rollout",
