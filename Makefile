@@ -10,7 +10,7 @@ ENGINE := dockerd=docker.io docker=docker.io debootstrap=debootstrap
 # Tests wait for simulators and servers: five at a time keep two cores busy, three of the slow ones. tests/conftest.py makes the groups.
 PARALLEL := --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help setup setup-test train train-real test test-slow test-timing test-docker test-cookbook test-clients test-newer-clients test-debian13 lint types format bench redteam learning-report models newest lock sim-image deploy-local down clean
+.PHONY: help setup setup-test train train-real test test-slow test-docker test-cookbook test-clients test-newer-clients test-debian13 lint types format bench redteam learning-report models newest lock sim-image deploy-local down clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -30,14 +30,11 @@ train-real: setup ## Train a real pretrained language model, SmolLM2-135M (about
 	@.venv/bin/rtl-distill train smollm2 $(ARGS)
 
 test: setup-test ## Run the test suite (minutes)
-	@$(PY) -m pytest -n 5 $(PARALLEL) -m "not slow and not timing and not docker and not cookbook and not clients and not newer_clients" $(ARGS)
+	@$(PY) -m pytest -n 5 $(PARALLEL) -m "not slow and not docker and not cookbook and not clients and not newer_clients" $(ARGS)
 
 test-slow: setup-test ## Run the tests that take minutes each
 	@scripts/system-packages.sh pg_ctlcluster=postgresql
 	@$(PY) -m pytest -n 3 $(PARALLEL) -m "slow and not docker" $(ARGS)
-
-test-timing: setup-test ## Run the tests with a time limit, on an idle machine
-	@$(PY) -m pytest -m timing $(ARGS)
 
 test-docker: setup-test sim-image ## Run the tests of grading in Docker (starts an engine when none answers; that takes root)
 	@scripts/with-docker-engine.sh $(PY) -m pytest -m docker $(ARGS)

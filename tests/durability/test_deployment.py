@@ -111,7 +111,7 @@ def test_a_killed_run_is_restarted_and_trains_every_step_once(deployed):
 
 
 def test_a_cancelled_run_is_gone_and_the_same_command_resumes_it(deployed):
-    deployed.cancelled_after("cancelled", patience_s=120)
+    deployed.cancel_in_training("cancelled")
     (row,) = deployed.rows("SELECT status FROM runs WHERE run = 'cancelled'")
     assert row["status"] == "cancelled"
     assert sweep(deployed) == []

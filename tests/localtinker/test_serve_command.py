@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import tinker
@@ -47,20 +46,6 @@ def test_it_prints_the_environment_variables_of_a_client(models_by_name, tmp_pat
         assert process.wait(300) == 0
         process.stdout.close()
         process.stderr.close()
-
-
-@pytest.mark.timing
-def test_it_is_ready_in_under_5_seconds(models_by_name, tmp_path):
-    """The best of three, because the first start may read from a cold disk."""
-    best = 1e9
-    for attempt in range(3):
-        began = time.monotonic()
-        process = start("--model", str(models_by_name["student"]), "--state", str(tmp_path / str(attempt)))
-        printed_variables(process)
-        best = min(best, time.monotonic() - began)
-        process.kill()
-        process.communicate()
-    assert best < 5.0
 
 
 def test_invalid_options_give_a_one_line_error(models_by_name, tmp_path, monkeypatch, capsys):
