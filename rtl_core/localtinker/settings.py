@@ -54,7 +54,7 @@ def parse_models(texts: list[str]) -> dict[str, Path]:
             name, path = Path(text).resolve().name, text
         if name in models:
             raise ConfigError(f"two models are named {name!r}", "give each a name of its own: --model NAME=PATH")
-        models[name] = Path(os.path.expanduser(path))  # a path as it is if it names no user
+        models[name] = Path(os.path.expanduser(path))  # unlike Path.expanduser, accepts unknown users
     return models
 
 

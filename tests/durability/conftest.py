@@ -123,7 +123,7 @@ class Deployed:
         processes = [process, *process.children(recursive=True)]
         assert len(processes) > 2
         self.cancel(flow_run)
-        wait_for(lambda: not any(map(lives, processes)), "all processes of the run to end")
+        wait_for(lambda: not any(map(lives, processes)), "all processes of the run to end", patience_s=120)
         self.wait_state(flow_run, "Cancelled")
 
     def kill(self, part: str) -> None:

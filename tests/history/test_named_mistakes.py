@@ -26,16 +26,20 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def history(tmp_path_factory):
-    history = History(tmp_path_factory.mktemp("mistakes") / "h.duckdb")
-    verdicts = [a_verdict(Outcome.INTERFACE_MISMATCH, mismatches=found) for found, _ in CASES.values()]
-    reasons = ("test_m.reset_kind: q is 1", "test_m.bit_order: y is 3, not 5", "vectors: failed")
-    verdicts.append(a_verdict(Outcome.TESTS_FAILED, *reasons))
+def recorded(path, *verdicts):
+    history = History(path)
     rollouts = [a_rollout(problem_id=f"p{i}") for i in range(len(verdicts))]
     history.record_rollouts(rollouts)
     history.record_verdicts([(r.key, v, None) for r, v in zip(rollouts, verdicts, strict=True)])
     return history
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory):
+    missed = [a_verdict(Outcome.INTERFACE_MISMATCH, mismatches=found) for found, _ in CASES.values()]
+    reasons = ("test_m.reset_kind: q is 1", "test_m.bit_order: y is 3, not 5", "vectors: failed")
+    failed = a_verdict(Outcome.TESTS_FAILED, *reasons)
+    return recorded(tmp_path_factory.mktemp("mistakes") / "h.duckdb", *missed, failed)
 
 
 @pytest.mark.parametrize(("number", "name"), enumerate(CASES), ids=list(CASES))
@@ -64,3 +68,11 @@ def test_the_report_shows_the_mistakes(history):
     assert shown["reset polarity"] == ["rst", "rst_n"]
     assert shown["port too many"] == ["–", "en"]
     assert all(row[5] == row[6] == "11.1 %" for row in table.rows)  # one epoch: the first is the last
+
+
+def test_of_equally_frequent_values_the_first_in_order_is_shown(tmp_path):
+    names = ("second", "first")
+    verdicts = [a_verdict(Outcome.INTERFACE_MISMATCH, mismatches=(miss("extra_port", name),)) for name in names]
+    history, query = recorded(tmp_path / "h.duckdb", *verdicts), named_query("mistakes-by-epoch")
+    assert [row["got"] for row in history.query(query.sql, query.bind({}, "r")).to_pylist()] == ["first"]
+    assert [row[2] for row in named(Source(history, "r")).rows] == ["first"]
