@@ -105,6 +105,8 @@ class Life:
     """Seconds on the monotonic clock."""
     on_step: list[Callable[[int], None]] = field(factory=list)
     """Callbacks that receive the number of each recorded step."""
+    at_signal: list[Callable[[], None]] = field(factory=list)
+    """Called in order, from a thread, as soon as SIGTERM or SIGINT arrives."""
     last_step: dict[str, float] | None = None
     """Metrics of the step that was trained last."""
     step_ended: float = -math.inf
@@ -220,8 +222,8 @@ async def open_session(
             progress.get().stage("check")
             readiness = await ready(provider, config, tell)
         life = Life()
-        ends: list[Callable[[], None]] = [life.ending.set, cancel_later(), stack.enter_context(hurried())]
-        stack.enter_context(call_on_signal(lambda: [end() for end in ends]))
+        life.at_signal += [life.ending.set, cancel_later(), stack.enter_context(hurried())]
+        stack.enter_context(call_on_signal(lambda: [call() for call in life.at_signal]))
         history = History(config.run.history)
         config = as_begun(config, history)
         concurrency = graders_of(config, cluster)
@@ -229,7 +231,7 @@ async def open_session(
         # Closed in reverse order: closing the executor ends the jobs that the pool's threads wait for.
         stack.callback(pool.shutdown, cancel_futures=True)
         loaded, executor, backend = await _start(stack, config, provider if readiness else None, cluster)
-        ends += [executor.close, *([backend.abort] if backend else [])]
+        life.at_signal += [executor.close, *([backend.abort] if backend else [])]
         if not as_visitor:
             check_unchanged(config, loaded, history, executor.tools(), accept_changes=accept_changes)
             _tell_left_out(loaded)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
+from rtl_core.errors import RtlDistillError
 from rtl_core.history.records import EndedBy, RunStatus
 from rtl_core.observe.live_report import LiveReport
 from rtl_core.observe.progress import progress
@@ -26,14 +27,21 @@ async def run_status(session: Session) -> AsyncIterator[None]:
     restarted.
     """
 
-    async def note(status: RunStatus, message: str | None = None, ended_by: EndedBy | None = None) -> None:
-        await session.recorder.call(session.history.set_run_status, session.run, status, message, ended_by)
+    def write(status: RunStatus, message: str | None = None, ended_by: EndedBy | None = None) -> None:
+        session.history.set_run_status(session.run, status, message, ended_by)
 
-    async def note_cancelled() -> str:
+    def write_cancelled() -> str:
         why = "stopped by a signal" if session.life.ended_by == "signal" else "cancelled in Prefect"
-        await note("cancelled", f"{why}; the same command resumes the run", session.life.ended_by)
+        write("cancelled", f"{why}; the same command resumes the run", session.life.ended_by)
         return why
 
+    def write_at_signal() -> None:
+        with suppress(RtlDistillError):  # written again at the end of the block, where an error is raised
+            write_cancelled()
+
+    note = session.recorder.call
+    # Ending the flow takes Prefect long if its server is busy, and its worker kills a process 30 s after the SIGTERM.
+    session.life.at_signal.append(write_at_signal)
     try:
         with (
             Tracker(session.history, session.config, progress.get().line) as tracker,
@@ -48,15 +56,19 @@ async def run_status(session: Session) -> AsyncIterator[None]:
         if session.life.ending.is_set():
             # A signal's exception is raised anywhere in the main thread, where libraries may convert it, and what the signal
             # ended immediately (graders, the embedded service) raises errors in its callers.
-            raise asyncio.CancelledError(await note_cancelled()) from error
+            raise asyncio.CancelledError(await note(write_cancelled)) from error
         reason = f"{type(error).__name__}: {error}"[:2000]
-        await (note("running", f"interrupted: {reason}") if is_transient(error) else note("failed", reason))
+        await (
+            note(write, "running", f"interrupted: {reason}") if is_transient(error) else note(write, "failed", reason)
+        )
         raise
     except BaseException:
         # A signal such as Ctrl-C, or a cancellation.
-        await note_cancelled()
+        await note(write_cancelled)
         raise
-    await (note("finished") if session.life.stopped is None else note("paused", session.life.stopped))
+    finally:
+        session.life.at_signal.remove(write_at_signal)
+    await (note(write, "finished") if session.life.stopped is None else note(write, "paused", session.life.stopped))
 
 
 def report_path(session: Session) -> Path:

@@ -16,6 +16,7 @@ from rtl_core.run.lock import read_holder, run_lock
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session, open_session
 from tests.nouns import NoExecutor, demo
+from tests.waiting import wait_for
 
 
 def end_of(folder: Path, block: Callable[[Session], None], raises: type[BaseException]) -> tuple[str, str | None]:
@@ -40,8 +41,9 @@ def fail(session: Session) -> None:
 
 
 def fail_of_a_signal(session: Session) -> None:
-    """As Prefect fails if the signal arrives before it has set up a task."""
+    """As Prefect fails if the signal arrives before it has set up a task. By then the row tells of it, should a SIGKILL follow."""
     os.kill(os.getpid(), signal.SIGTERM)
+    wait_for(lambda: session.history.run(session.run).status == "cancelled", "the status in the run's row")
     raise ValueError("Task run is not set")
 
 
