@@ -502,7 +502,7 @@ GROUP BY run, epoch, step;
 CREATE OR REPLACE VIEW problem_record AS
 SELECT v.run, v.problem_id, p.difficulty, p.family, p.category, p.split,
        count(*) AS rollouts, count(*) FILTER (WHERE v.outcome = 'passed') AS passed,
-       avg(CAST(v.outcome = 'passed' AS INTEGER)) AS pass_rate, mode(v.outcome) AS usual_outcome,
+       avg(CAST(v.outcome = 'passed' AS INTEGER)) AS pass_rate, mode(v.outcome ORDER BY v.outcome) AS usual_outcome,
        min(v.step) AS first_step, max(v.step) AS last_step
 FROM verdicts v JOIN run_problems p ON p.run = v.run AND p.problem_id = v.problem_id
 WHERE v.purpose = 'train' AND v.outcome <> 'infrastructure_error'

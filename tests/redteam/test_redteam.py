@@ -169,9 +169,10 @@ def test_the_fuzzer_lists_the_tasks_of_a_program():
     assert fuzz.simulator_calls(Attack("x", "x", "starter/counter", text=hidden)) == ["$fopen"]
 
 
-def test_a_short_run_of_the_fuzzer_finds_nothing(tmp_path, capsys):
-    assert fuzz.main(["--cases", "16", "--seed", "3", "--output", str(tmp_path)]) == 0
-    assert "16 cases" in capsys.readouterr().out
+@pytest.mark.parametrize("cases", [16, pytest.param(80, marks=pytest.mark.slow)])
+def test_the_fuzzer_finds_nothing(tmp_path, capsys, cases):
+    assert fuzz.main(["--cases", str(cases), "--seed", "3", "--output", str(tmp_path)]) == 0
+    assert f"{cases} cases" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -183,8 +184,3 @@ def test_a_share_of_the_red_team_in_bubblewrap(warm):
 @pytest.mark.docker
 def test_a_tenth_of_the_red_team_in_docker():
     assert runner.main(["--executor", "docker", "--every", "10", "--wall", "10"]) == 0
-
-
-@pytest.mark.slow
-def test_half_a_minute_of_fuzzing_finds_nothing(tmp_path):
-    assert fuzz.main(["--minutes", "0.5", "--output", str(tmp_path)]) == 0
