@@ -18,17 +18,14 @@ NOT_YET = (HistoryError, httpx.TransportError, httpx.HTTPStatusError)
 def wait_for(
     true: Callable[[], Any], what: str, patience_s: float = 600.0, while_runs: subprocess.Popen | None = None
 ) -> Any:
-    """Wait until `true` returns a true value, and return it. Fails on a timeout, or if the process `while_runs` ends first.
-
-    Asks ever more seldom, up to every quarter of a second: a question to a history or a server takes what it waits for its core.
-    """
+    """Wait until `true` returns a true value, and return it. Fails on a timeout, or if the process `while_runs` ends first."""
     began = time.monotonic()
     while (waited := time.monotonic() - began) < patience_s:
         assert while_runs is None or while_runs.poll() is None, f"it ended before {what}"
         with contextlib.suppress(*NOT_YET):
             if found := true():
                 return found
-        time.sleep(min(0.02 + waited / 20, 0.25))
+        time.sleep(min(0.02 + waited / 20, 0.25))  # less and less often: a question takes a core from what is awaited
     raise AssertionError(f"waited {patience_s:.0f} s for {what}")
 
 
