@@ -102,8 +102,8 @@ def grade_file(asked: FileGrading) -> GradedFile:
     """Write one verdict per line to `asked.output`.
 
     Lines are written as they finish and sorted into the answers' order at the end. An answer whose verdict the output already
-    holds, for the same problem, text, tools and settings, is not graded again unless grading itself failed. Broken answer
-    lines are reported with file and line.
+    holds, for the same problem, text, tools and settings, is not graded again unless grading itself failed; nor is an equal
+    answer of the same file. Broken answer lines are reported with file and line.
 
     Raises:
         ProblemError: a file cannot be read or written, or the output holds something other than verdicts.
@@ -160,7 +160,9 @@ async def _grade_rest(
     with threads_of(grader.executor, jobs) as call:
 
         async def grade(index: int) -> None:
-            record = await call(graded_record, grader, lines[index], keys[index], asked.repeat)
+            line, key = lines[index], keys[index]
+            known = stored.get(key)  # of an equal answer
+            record = named(known, line) if known else await call(graded_record, grader, line, key, asked.repeat)
             stored.add(record)
             records[index] = record
 

@@ -256,6 +256,15 @@ def test_answers_that_passed_before_an_interrupt_set_the_budget_of_the_rest(file
     assert "answers that pass take at most" in read(output)[1]["reasons"][0]
 
 
+def test_equal_answers_are_graded_once(files, tmp_path):
+    problems, lines, _ = files
+    answers = write(tmp_path / "answers.jsonl", [lines[1] | {"sample": n} for n in range(4)])
+    graded(problems, answers, tmp_path / "v.jsonl", until=Stage.SYNTAX, jobs=1)
+    records = read(tmp_path / "v.jsonl")
+    assert [record["sample"] for record in records] == [0, 1, 2, 3]
+    assert len({record["wall_s"] for record in records}) == 1
+
+
 def test_a_failed_grading_is_repeated(files, tmp_path):
     problems, lines, _ = files
     answers, output = write(tmp_path / "answers.jsonl", lines[1:3]), tmp_path / "verdicts.jsonl"
