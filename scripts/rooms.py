@@ -46,8 +46,11 @@ ROOMS = (
     "rtl_core",
 )
 """From top to bottom. `rtl_core` itself holds the errors, the registry, the HTTP server, and the version."""
-RESTRICTED = {"tinker": ("rtl_core.backend", "rtl_core.localtinker", "rtl_core.interop")}
-"""External package -> rooms that may import it. All others use a backend (rtl_core/backend/base.py)."""
+RESTRICTED = {
+    "tinker": ("rtl_core.backend", "rtl_core.localtinker", "rtl_core.interop"),
+    "prefect": ("flows", "tasks", "operations"),
+}
+"""External package -> rooms that may import it. Instead of tinker, others use a backend (rtl_core/backend/base.py)."""
 BESIDE = ("benchmarks", "tests", "scripts", "examples")
 """Folders outside the product that also have a budget of lines."""
 

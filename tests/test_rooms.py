@@ -24,8 +24,9 @@ FORBIDDEN = {
         "flows/train.py:1: flows may not import rtl_distill.cli.grade\n"
         "rtl_core/types/verdict.py:2: rtl_core.types may not import rtl_core.grading.grader.Grader\n",
     ),
-    "SDK outside the backend": (
-        {"rtl_core/rollouts/saving.py": SDK, "rtl_core/backend/saving.py": SDK},
+    "SDK and Prefect in other rooms": (
+        {"rtl_core/rollouts/saving.py": SDK, "rtl_core/backend/saving.py": SDK, "cli/grade.py": "import prefect\n"},
+        "cli/grade.py:1: cli may not import prefect\n"
         "rtl_core/rollouts/saving.py:2: rtl_core.rollouts may not import tinker.types.Datum\n",
     ),
     "too many lines": (
