@@ -1,6 +1,7 @@
 """The status of a run in its row, and the holder in its lock."""
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Callable
@@ -19,8 +20,10 @@ from tests.nouns import NoExecutor, demo
 from tests.waiting import wait_for
 
 
-def end_of(folder: Path, block: Callable[[Session], None], raises: type[BaseException]) -> tuple[str, str | None]:
-    """Run `block`, which raises an error of type `raises`, in a run; returns the run's `status` and `ended_by`."""
+def end_of(
+    folder: Path, block: Callable[[Session], None], raises: type[BaseException] | None
+) -> tuple[str, str | None]:
+    """Run `block`, which may raise an error of type `raises`, in a run; returns the run's `status` and `ended_by`."""
 
     async def run() -> None:
         settings = demo(folder)
@@ -30,8 +33,12 @@ def end_of(folder: Path, block: Callable[[Session], None], raises: type[BaseExce
         ):
             block(session)
 
-    with pytest.raises(raises):
-        asyncio.run(run())
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        with pytest.raises(raises) if raises else contextlib.nullcontext():
+            asyncio.run(run())
+    finally:
+        signal.signal(signal.SIGTERM, before)
     (record,) = History(folder / "history.duckdb").runs()
     return record.status, record.ended_by
 
@@ -40,10 +47,14 @@ def fail(session: Session) -> None:
     raise ValueError("a bug")
 
 
-def fail_of_a_signal(session: Session) -> None:
-    """As Prefect fails if the signal arrives before it has set up a task. By then the row tells of it, should a SIGKILL follow."""
+def get_a_signal(session: Session) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
-    wait_for(lambda: session.history.run(session.run).status == "cancelled", "the status in the run's row")
+    wait_for(lambda: session.history.run(session.run).status == "cancelled", "the status in the run's row", 300)
+
+
+def fail_of_a_signal(session: Session) -> None:
+    """As Prefect fails if the signal arrives before it has set up a task."""
+    get_a_signal(session)
     raise ValueError("Task run is not set")
 
 
@@ -58,11 +69,11 @@ def test_an_error_gives_the_status_failed(tmp_path):
 
 @pytest.mark.parametrize(("block", "ended_by"), [(fail_of_a_signal, "signal"), (fail_of_a_request, "request")])
 def test_an_error_caused_by_a_cancellation_gives_the_status_cancelled(tmp_path, block, ended_by):
-    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
-    try:
-        assert end_of(tmp_path, block, asyncio.CancelledError) == ("cancelled", ended_by)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    assert end_of(tmp_path, block, asyncio.CancelledError) == ("cancelled", ended_by)
+
+
+def test_a_signal_is_in_the_row_while_the_run_still_ends(tmp_path):
+    assert end_of(tmp_path, get_a_signal, None) == ("finished", None)
 
 
 def test_a_full_disk_at_one_heartbeat_does_not_stop_later_ones(monkeypatch):
