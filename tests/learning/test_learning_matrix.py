@@ -17,11 +17,14 @@ TWO_STEPS = [
 ]
 
 
+def fail(*_):
+    raise RuntimeError("not run in a test")
+
+
 @pytest.mark.slow
 def test_a_cell_runs_once_and_another_starts_from_its_weights(tmp_path, monkeypatch):
-    # The folders of cells from which others start are kept.
-    for name, before in (("further", "hard-distillation"), ("last", "further")):
-        monkeypatch.setitem(SETTINGS, name, Setting(name, "hard", "", after=before))
+    # The folder of a cell from which another starts is kept.
+    monkeypatch.setitem(SETTINGS, "further", Setting("further", "hard", "", after="hard-distillation"))
     said: list[str] = []
     ledger = Ledger(tmp_path / "ledger.jsonl")
     matrix = Matrix(ledger, tmp_path / "runs", ["hard-distillation"], [0], TWO_STEPS)
@@ -41,11 +44,11 @@ def test_a_cell_runs_once_and_another_starts_from_its_weights(tmp_path, monkeypa
     again = Matrix(Ledger(ledger.path), tmp_path / "runs", ["hard-distillation"], [0], TWO_STEPS)
     assert again.missing() == []
     assert Matrix(again.ledger, tmp_path, ["hard-distillation"], [0]).missing(), "other keys are another cell"
-    further = Matrix(again.ledger, tmp_path / "runs", ["further"], [0], TWO_STEPS)
-    further.run(1, lambda: None, said.append)
-    assert further.failed == [], said
-    log = (tmp_path / "runs/further-0/log.txt").read_text()
-    assert re.search(r"the student starts from tinker://\S+/weights/hard-distillation-0-000002", log)
+    monkeypatch.setattr(Matrix, "_process", fail)
+    Matrix(again.ledger, tmp_path / "runs", ["further"], [0], TWO_STEPS).run(1, lambda: None, said.append)
+    assert said[-1] == "further-0 failed: not run in a test"
+    settings = (tmp_path / "runs/further-0/settings.toml").read_text()
+    assert re.search(r'start_from = "tinker://\S+/weights/hard-distillation-0-000002"', settings)
 
 
 def test_a_cell_changes_with_the_cell_that_it_starts_from(monkeypatch):
@@ -66,9 +69,6 @@ def test_a_run_of_other_settings_is_deleted_unless_another_process_works_on_it(t
     assert matrix.failed == ["hard-rl-0"]
     assert "another process works on it" in said[-1]
     assert history.exists()
-
-    def fail(*_):
-        raise RuntimeError("not run in a test")
 
     monkeypatch.setattr(Matrix, "_process", fail)
     matrix.run(1, lambda: None, said.append)
