@@ -25,7 +25,7 @@ def wait_for(
         with contextlib.suppress(*NOT_YET):
             if found := true():
                 return found
-        time.sleep(min(0.02 + waited / 20, 0.25))  # less and less often: a question takes a core from what is awaited
+        time.sleep(min(0.02 + waited / 20, 0.25))  # less and less often: each query takes CPU time from what it awaits
     raise AssertionError(f"waited {patience_s:.0f} s for {what}")
 
 

@@ -12,7 +12,7 @@ import asyncio
 import json
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -102,8 +102,8 @@ def grade_file(asked: FileGrading) -> GradedFile:
     """Write one verdict per line to `asked.output`.
 
     Lines are written as they finish and sorted into the answers' order at the end. An answer whose verdict the output already
-    holds, for the same problem, text, tools and settings, is not graded again unless grading itself failed; nor is an equal
-    answer of the same file. Broken answer lines are reported with file and line.
+    holds, for the same problem, text, tools and settings, is not graded again unless grading itself failed. Equal answers are
+    graded once. Broken answer lines are reported with file and line.
 
     Raises:
         ProblemError: a file cannot be read or written, or the output holds something other than verdicts.
@@ -156,22 +156,26 @@ async def _grade_rest(
     for index, record in records.items():
         if record["passed"]:
             grader.known_good.learn(lines[index].problem, lines[index].answer, record["cpu_s"])
+    equal: dict[str, list[int]] = defaultdict(list)
+    for index, key in enumerate(keys):
+        if index not in records:
+            equal[key].append(index)
     jobs = asked.jobs or os.cpu_count() or 1
     with threads_of(grader.executor, jobs) as call:
 
-        async def grade(index: int) -> None:
-            line, key = lines[index], keys[index]
-            known = stored.get(key)  # of an equal answer
-            record = named(known, line) if known else await call(graded_record, grader, line, key, asked.repeat)
-            stored.add(record)
-            records[index] = record
+        async def grade(indices: list[int]) -> None:
+            record = await call(graded_record, grader, lines[indices[0]], keys[indices[0]], asked.repeat)
+            for index in indices:
+                records[index] = named(record, lines[index])
+                stored.add(records[index])
 
         await process_all(
-            [index for index in range(len(lines)) if index not in records],
+            equal.values(),
             grade,
             Tally("answers graded", len(lines), len(records)),
             concurrency=jobs,
-            name=lambda index: f"{lines[index].problem.id} sample {lines[index].sample}",
+            name=lambda indices: f"{lines[indices[0]].problem.id} sample {lines[indices[0]].sample}",
+            size=len,
         )
 
 

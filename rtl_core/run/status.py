@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
+from functools import partial
 from pathlib import Path
 
 from rtl_core.errors import RtlDistillError
-from rtl_core.history.records import EndedBy, RunStatus
 from rtl_core.observe.live_report import LiveReport
 from rtl_core.observe.progress import progress
 from rtl_core.observe.tracking import Tracker
@@ -27,21 +27,19 @@ async def run_status(session: Session) -> AsyncIterator[None]:
     restarted.
     """
 
-    def write(status: RunStatus, message: str | None = None, ended_by: EndedBy | None = None) -> None:
-        session.history.set_run_status(session.run, status, message, ended_by)
+    record, set_status = session.recorder.call, partial(session.history.set_run_status, session.run)
 
-    def write_cancelled() -> str:
+    def set_cancelled() -> str:
         why = "stopped by a signal" if session.life.ended_by == "signal" else "cancelled in Prefect"
-        write("cancelled", f"{why}; the same command resumes the run", session.life.ended_by)
+        set_status("cancelled", f"{why}; the same command resumes the run", session.life.ended_by)
         return why
 
-    def write_at_signal() -> None:
-        with suppress(RtlDistillError):  # written again at the end of the block, where an error is raised
-            write_cancelled()
+    def set_cancelled_early() -> None:
+        with suppress(RtlDistillError):  # set again at the end of the block, where an error is raised
+            set_cancelled()
 
-    note = session.recorder.call
-    # Ending the flow takes Prefect long if its server is busy, and its worker kills a process 30 s after the SIGTERM.
-    session.life.at_signal.append(write_at_signal)
+    # With a busy server, ending the flow may take Prefect longer than the 30 s after which its worker kills the process.
+    session.life.at_signal.append(set_cancelled_early)
     try:
         with (
             Tracker(session.history, session.config, progress.get().line) as tracker,
@@ -56,19 +54,21 @@ async def run_status(session: Session) -> AsyncIterator[None]:
         if session.life.ending.is_set():
             # A signal's exception is raised anywhere in the main thread, where libraries may convert it, and what the signal
             # ended immediately (graders, the embedded service) raises errors in its callers.
-            raise asyncio.CancelledError(await note(write_cancelled)) from error
+            raise asyncio.CancelledError(await record(set_cancelled)) from error
         reason = f"{type(error).__name__}: {error}"[:2000]
-        await (
-            note(write, "running", f"interrupted: {reason}") if is_transient(error) else note(write, "failed", reason)
-        )
+        if is_transient(error):
+            await record(set_status, "running", f"interrupted: {reason}")
+        else:
+            await record(set_status, "failed", reason)
         raise
     except BaseException:
         # A signal such as Ctrl-C, or a cancellation.
-        await note(write_cancelled)
+        await record(set_cancelled)
         raise
     finally:
-        session.life.at_signal.remove(write_at_signal)
-    await (note(write, "finished") if session.life.stopped is None else note(write, "paused", session.life.stopped))
+        session.life.at_signal.remove(set_cancelled_early)
+    stopped = session.life.stopped
+    await record(set_status, "finished" if stopped is None else "paused", stopped)
 
 
 def report_path(session: Session) -> Path:

@@ -259,7 +259,7 @@ def test_answers_that_passed_before_an_interrupt_set_the_budget_of_the_rest(file
 def test_equal_answers_are_graded_once(files, tmp_path):
     problems, lines, _ = files
     answers = write(tmp_path / "answers.jsonl", [lines[1] | {"sample": n} for n in range(4)])
-    graded(problems, answers, tmp_path / "v.jsonl", until=Stage.SYNTAX, jobs=1)
+    graded(problems, answers, tmp_path / "v.jsonl", until=Stage.SYNTAX, jobs=4)
     records = read(tmp_path / "v.jsonl")
     assert [record["sample"] for record in records] == [0, 1, 2, 3]
     assert len({record["wall_s"] for record in records}) == 1
@@ -297,7 +297,8 @@ def test_a_second_command_with_the_same_output_fails_and_loses_no_verdict(files,
 
 def test_progress_is_reported_every_quarter_without_a_terminal(files, tmp_path):
     problems, lines, _ = files
-    answers = write(tmp_path / "answers.jsonl", [lines[1] | {"sample": n} for n in range(40)])
+    ((path, code),) = lines[1]["files"].items()
+    answers = write(tmp_path / "answers.jsonl", [lines[1] | {"files": {path: f"{code}// {n}\n"}} for n in range(40)])
     done = run(problems, "--answers", answers, "--output", tmp_path / "v.jsonl", "--until", "format")
     assert {record["outcome"] for record in read(tmp_path / "v.jsonl")} == {"not_tested"}
     told = [line.split("  ")[-1] for line in done.stderr.splitlines() if "graded: " in line]

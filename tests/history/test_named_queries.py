@@ -54,6 +54,16 @@ def test_pass_rate_by_epoch_and_difficulty(demo, rollouts):
     assert len(found) == 9
 
 
+def test_of_equally_frequent_outcomes_the_first_in_order_is_the_usual_one(tmp_path):
+    history, stored = store.History(tmp_path / "h.duckdb"), [a_rollout(sample=n) for n in range(4)]
+    history.record_problems("r", [(a_problem(id="p"), "train", None)])
+    history.record_rollouts(stored)
+    outcomes = map(Outcome, ("tests_failed", "timeout", "no_answer", "compile_failed"))
+    history.record_verdicts([(r.key, a_verdict(o), None) for r, o in zip(stored, outcomes, strict=True)])
+    rows = history.query(named_query("problems").sql, {"run": "r"}).to_pylist()
+    assert [row["usual_outcome"] for row in rows] == ["compile_failed"]
+
+
 def test_mean_teacher_kl_by_step_is_weighted_by_tokens(demo, rollouts):
     found = ask(demo, "teacher-kl")
     assert [row["step"] for row in found] == list(range(12))

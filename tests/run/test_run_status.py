@@ -49,7 +49,7 @@ def fail(session: Session) -> None:
 
 def get_a_signal(session: Session) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
-    wait_for(lambda: session.history.run(session.run).status == "cancelled", "the status in the run's row", 300)
+    wait_for(lambda: session.history.run(session.run).status == "cancelled", "the status in the run's row")
 
 
 def fail_of_a_signal(session: Session) -> None:
