@@ -14,7 +14,7 @@ from rtl_core.grading.limits import Limits
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 
-GRADER_VERSION = 12
+GRADER_VERSION = 13
 """Increased whenever the grader may judge an answer differently than before."""
 MOST_CACHED = 100_000
 """Number of newest verdicts that a process keeps, about 130 MB. A run of many days produces millions."""

@@ -10,7 +10,7 @@ from rtl_core.grading.cache import GRADER_VERSION, sha256_of
 from rtl_core.types.problem import Problem
 from rtl_core.validation.stubs import STUBS, Stub
 
-VALIDATOR_VERSION = 5
+VALIDATOR_VERSION = 6
 """Increase it whenever validation may reach another result than before."""
 
 LevelName = Literal["quick", "full"]
