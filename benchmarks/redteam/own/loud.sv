@@ -3,12 +3,12 @@ module main;
   reg clk = 0;
   reg [7:0] d;
   wire [7:0] q;
-  integer errors, i;
+  integer errors;
   always #5 clk = ~clk;
   inc8 uut(.clk(clk), .d(d), .q(q));
   initial begin
     errors = 0;
-    for (i = 0; i < 60; i = i + 1) begin
+    for (int i = 0; i < 60; i++) begin
       d = $random;
       @(posedge clk) #1;
       if (q !== d + 8'd1) errors = errors + 1;

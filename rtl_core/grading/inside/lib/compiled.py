@@ -51,15 +51,19 @@ _ESCAPE = re.compile(r"\\([0-7]{3}|.)")
 _TEXT = re.compile(STRING)
 _PARAMETER = re.compile(rf"^(P_\w+) \.param/(\w+) {STRING} (\d+)[^,\n]*, (.*);", re.M)
 _NAMED = re.compile(rf"^\s*\w+ \.(?:net|var|array)\S* {STRING}", re.M)
-_SCOPE = re.compile(rf"^(S_\w+) \.scope (\w+), {STRING} {STRING} \d+ \d+(?:.*, (S_\w+)|.*);", re.M)
+_SCOPE = re.compile(rf"^(S_\w+) \.scope ([\w.]+), {STRING} {STRING} \d+ \d+(?:.*, (S_\w+)|.*);", re.M)
 _CODE = "\n    .scope "
 _IN_SCOPE = re.compile(r"^ +\.scope (S_\w+);$", re.M)
+_PIECE = re.compile(r"^(?:(S_\w+) \.scope [^\n]*| +\.scope (S_\w+);)$", re.M)
+_DECLARED = re.compile(r'^(?:v0x[0-9a-f]+|E_0x[0-9a-f]+(?= \.event "))', re.M)
+"""Labels of variables, nets and named events. Icarus shares the events that wait for an edge between modules."""
+_LABEL = re.compile(r"\b(?:S_|E_|v)0x[0-9a-f]+")
 _RUNNERS = "cocotb_iverilog_dump"
 _NUMBER = re.compile(r"(\+?)C4<([01xz]+)>")
 
 
 Scope = namedtuple("Scope", "label kind name type parent text")
-"""A module instance or a named block. `parent` is the label of the enclosing scope, None for a root; `text` is the part of
+"""A module instance, a block, a task or a function. `parent` is the label of the enclosing scope, None for a root; `text` is the part of
 the program about the scope itself: ports, parameters, nets."""
 
 
@@ -81,6 +85,32 @@ def scopes(program):
         end = following.start() if following else program.find(_CODE, head.end())
         found.append(Scope._make((*head.groups(), program[head.end() : end if end >= 0 else None])))
     return found
+
+
+def pieces(program):
+    """(label of a scope, text) of each part of a program, declarations and code, in order."""
+    parts = _PIECE.split(program)
+    return [
+        (declared or code, text) for declared, code, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+    ]
+
+
+def _reaches_unnamed(program):
+    """Whether a module refers to an unnamed block of another, or to a variable in it.
+
+    Icarus numbers these blocks through the whole program, and an escaped identifier can spell their names. So a name that leads to
+    a block of the design when it is compiled alone may lead into a test bench.
+    """
+    unit, unnamed = {}, {}
+    for scope in scopes(program):
+        own = unit[scope.label] = scope.label if scope.kind == "module" else unit.get(scope.parent, scope.label)
+        if scope.parent in unnamed or (scope.parent and scope.name[:1] == "$"):
+            unnamed.update(dict.fromkeys([scope.label, *_DECLARED.findall(scope.text)], own))
+    return bool(unnamed) and any(
+        unnamed.get(name, unit[label]) != unit[label]
+        for label, text in pieces(program)
+        for name in _LABEL.findall(text)
+    )
 
 
 def parameters(text):
@@ -106,6 +136,8 @@ def refusals(program, more=frozenset(), harness=frozenset()):
         found.append("the compiled design loads a library")
     if _FORCE.search(program) and "force" not in more:
         found.append("a `force`")
+    if _reaches_unnamed(program):
+        found.append("a name that leads into an unnamed block of another module")
     names = _file_names(program)
     values = {p.label: _TEXT.fullmatch(p.value) for p in parameters(program) if p.kind == "str"}
     texts = {label: match[1] for label, match in values.items() if match}
