@@ -21,6 +21,8 @@ ENOUGH_CHANGES = 16
 """With fewer input changes, constant outputs prove nothing."""
 CONSTANT = "no output ever changed its value, though the inputs did; the harness cannot tell it from a constant"
 """The reason for failing an answer that passes its harness."""
+NO_TEST = "the harness passed although it ran no test"
+"""The same."""
 HARNESS_FAILED = "the harness failed before it ran anything"
 """Prefix of the reason of an infrastructure error that neither another answer nor a retry can fix."""
 MAX_REASONS = 12

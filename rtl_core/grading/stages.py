@@ -18,7 +18,7 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading import evidence
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.design import as_graded
-from rtl_core.grading.evidence import CONSTANT, HARNESS_FAILED, compile_reasons, overrun_reason, test_reasons
+from rtl_core.grading.evidence import CONSTANT, HARNESS_FAILED, NO_TEST, compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.executors.base import Job, Mount, Step, StepResult
 from rtl_core.grading.interface_check import compare, demanded_values, is_fatal, is_hopeless, undeclared_inputs
 from rtl_core.grading.jobs import (
@@ -177,6 +177,8 @@ class Grading:
             self._add_mismatches(changed)
             return self._fail(Outcome.INTERFACE_MISMATCH, tuple(map(str, changed)), results)
         passed, total = evidence.count_tests(results)
+        if not total:
+            return self._fail(Outcome.TESTS_FAILED, (NO_TEST,), results)
         if evidence.never_changed(results) and not self._is_active(evidence.pacer(results)):
             return self._fail(Outcome.TESTS_FAILED, (CONSTANT,), results, total)
         self._add(Stage.SYNTAX, "passed")
