@@ -9,18 +9,19 @@ directives or macros inside the bench, conditionals across a module's boundary, 
 continued lines, open comments and strings, nested modules.
 
 Text of honest designs that tools read differently is made the same for all of them, not rejected. If a harness uses several
-tools, conditions on tool macros are decided as in Icarus, and translate_off comments are disabled. If it uses only Icarus,
-conditions stay. Assertion control tasks, which Icarus lacks, are removed.
+tools, conditions on macros that only a tool may define are decided as in Icarus; if it uses only Icarus, they stay.
+translate_off comments are disabled, and all lines end in one way. Assertion control tasks, which Icarus lacks, are removed.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from rtl_core.grading.requirements import uses_several_tools
-from rtl_core.grading.screen import MAX_FILE_CHARS, TOOL_MACROS
+from rtl_core.grading.screen import MAX_FILE_CHARS
+from rtl_core.problems.directives import decided, macros_in_use
 from rtl_core.problems.verilog_text import BOUNDARY, Module, bare, code_of, modules
 from rtl_core.prompting.answer_to import demanded_modules
 from rtl_core.types.problem import Problem
@@ -38,12 +39,7 @@ _ITEM_END = re.compile(r"(?:;|\bend[a-z]+(?:\s{0,9}:\s{0,9}\w{1,99})?)\Z")
 _OPENING = frozenset({"ifdef", "ifndef"})
 _BETWEEN = frozenset({"timescale", "default_nettype", "define", "undef", "include", "resetall", "celldefine", "endcelldefine", "ifdef", "ifndef", "elsif", "else", "endif"})  # fmt: skip
 """Directives allowed between modules, each on its own line."""
-_NEVER = "RTL_NO_TOOL"
-"""A macro that is never defined."""
-_MACROS = "|".join(sorted(TOOL_MACROS - {"__ICARUS__"}))
-_CONDITION = re.compile(rf"(`(?:ifdef|ifndef|elsif)[ \t]+)(?:{_MACROS})\b")
-_ICARUS = re.compile(r"`(ifdef|ifndef)([ \t]+)__ICARUS__\b")
-_TRANSLATE_OFF = re.compile(r"((?://|/\*)[ \t]*)(?:synthesis|synopsys|pragma|synth)([ \t]+translate_o(?:ff|n))", re.I)
+_TRANSLATE_OFF = re.compile(r"((?://|/\*)[ \t]*)(?:synthesis|synopsys|pragma|synth)([ \t]*translate_o(?:ff|n))", re.I)
 _ASSERTION_CONTROL = re.compile(
     r"\$assert(?:on|off|kill|control|(?:pass|fail|nonvacuous|vacuous)(?:on|off))\b(\s*\([^()]*\))?\s*;"
 )
@@ -54,14 +50,20 @@ def as_graded(problem: Problem, files: Mapping[str, str]) -> tuple[dict[str, str
     """Return the files prepared for the tools (see the module), and a sentence for each test bench that was removed."""
     several = uses_several_tools(problem.harness)
     design, left_out = without_test_benches(problem, files)
-    return {path: neutralise(text, several_tools=several) for path, text in design.items()}, left_out
+    macros = macros_in_use(design.values(), problem.context.values(), problem.harness.values()) if several else ()
+    return {path: neutralise(text, macros, several_tools=several) for path, text in design.items()}, left_out
 
 
-def neutralise(text: str, *, several_tools: bool = True) -> str:
-    """Return the text such that every tool reads the same design; line numbers are kept."""
+def neutralise(text: str, macros: Collection[str] = (), *, several_tools: bool = True) -> str:
+    """Return the text such that every tool reads the same design; line numbers are kept.
+
+    `macros` are those that the problem or the answer defines: `directives.macros_in_use`.
+    """
+    if "\r" in text:
+        # Tools end lines, and line comments, at different ones of these.
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
     if several_tools and "`" in text:
-        text = _CONDITION.sub(rf"\g<1>{_NEVER}", text)
-        text = _ICARUS.sub(lambda m: f"`{'ifndef' if m[1] == 'ifdef' else 'ifdef'}{m[2]}{_NEVER}", text)
+        text = decided(text, macros)
     if "$assert" in text:
         # Icarus ignores concurrent assertions and lacks the tasks that control them.
         text = _ASSERTION_CONTROL.sub(lambda match: "begin end" + "\n" * match[0].count("\n"), text)

@@ -22,15 +22,12 @@ from pyslang import ast as slang_ast
 from pyslang import parsing as slang_parsing
 
 from rtl_core.grading.inside.lib.compiled import ALLOWED_TASKS, TIMING_CHECKS, WAVES
+from rtl_core.problems.directives import differences, macros_in_use
 from rtl_core.problems.interface import HDL_SUFFIXES, compilation_options, syntax_tree
 from rtl_core.problems.verilog_text import code_of
 
 MAX_FILE_CHARS = 1_000_000
 MAX_FINDINGS = 20
-TOOL_MACROS = frozenset([
-    "SYNTHESIS", "YOSYS", "VERILATOR", "verilator", "verilator3", "__ICARUS__", "ICARUS", "IVERILOG", "COCOTB_SIM", "COCOTB", "SYSTEMVERILOG",
-])  # fmt: skip
-"""Macros by which a design could show different text to each tool of a harness."""
 
 _NODES = {
     "DPIImport": "a DPI import",
@@ -44,7 +41,6 @@ _NODES = {
 }
 _TASKS = ALLOWED_TASKS | TIMING_CHECKS | {"root", "unit"}
 """Without the dollar sign. For harnesses that run Verilator themselves, which the gate does not see; `$root` and `$unit` begin names."""
-_CONDITIONS = ("IfDefDirective", "IfNDefDirective", "ElsIfDirective")
 _REACHING = re.compile(
     r"(?<![\w$])\$(?:f(?:open|close|read|scanf|gets|getc|seek|tell|(?:write|display|strobe|monitor)[bho]?)|ungetc|rewind|writemem[bh]|system|c)\b"
 )
@@ -75,19 +71,21 @@ def screen(
     *,
     harness: Collection[str] = (),
     several_tools: bool = True,
+    macros: Collection[str] = (),
 ) -> list[ScreenFinding]:
     """Return the findings in the answer's HDL files, in order; empty for an honest answer.
 
     Findings that also occur in `context` (the problem's own files) are allowed. `harness` are the base names of the harness'
     files: a design must not read them or have names that lead into their HDL. `several_tools` tells whether the harness uses
-    more than Icarus. `top` is the requested module.
+    more than Icarus. `top` is the requested module. `macros` are those that the harness may define.
     """
     found = [finding for path, text in answer.items() for finding in _unreadable(path, text)]
     if found:
         return found
     hdl = {path: text for path, text in answer.items() if path.endswith(HDL_SUFFIXES)}
     given = {path.rsplit("/", 1)[-1] for path in (*answer, *context)}
-    rules = _Rules(given, harness, several_tools)
+    known = macros_in_use(hdl.values(), context.values(), ()) if several_tools else ()
+    rules = _Rules(given, harness, several_tools, {*known, *macros})
     for path, text in hdl.items():
         beside = {p: t for p, t in {**context, **hdl}.items() if p != path and p.endswith((".vh", ".svh", ".h"))}
         found += _File(path, text, beside, rules).findings()
@@ -119,11 +117,12 @@ def _unreadable(path: str, text: str) -> Iterator[ScreenFinding]:
 
 
 class _Rules(NamedTuple):
-    """Base names of the given files and of the harness' files, and whether the harness uses more than Icarus."""
+    """Base names of the given files and of the harness' files, whether the harness uses more than Icarus, known macros."""
 
     given: Collection[str]
     harness: Collection[str]
     several_tools: bool
+    macros: Collection[str]
 
 
 class _File:
@@ -139,6 +138,8 @@ class _File:
         self.tree.root.visit(self._visit)
         if self.rules.several_tools:
             self._find_outside_access()
+            for at, what in () if self.found else differences(self.text, self.rules.macros):
+                self._add(what, self.text.count("\n", 0, at) + 1)
         if parsers := _PARSERS.search(self.text):
             self._add(f"a macro of the parser ({parsers[0][:40]})", self.text.count("\n", 0, parsers.start()) + 1)
         return self.found
@@ -189,26 +190,11 @@ class _File:
             self._add(f"the attribute `{item.name.valueText}`", _line(self.manager, item.name.location))
 
     def _directive(self, node: Any) -> None:
-        kind = node.kind.name
-        line = _line(self.manager, node.sourceRange.start)
-        if kind == "IncludeDirective":
+        if node.kind.name == "IncludeDirective":
             name = str(node.fileName).strip().strip('"<>')
             if name.rsplit("/", 1)[-1] not in self.rules.given or _is_outside_path(name):
+                line = _line(self.manager, node.sourceRange.start)
                 self._add(f"an include of what was not given ({name[:60]})", line)
-        elif kind in _CONDITIONS:
-            for name in re.findall(r"\w+", str(node.expr)):
-                self._macro(name, line)
-        elif kind in ("DefineDirective", "UndefDirective"):
-            self._macro(node.name.valueText, line)
-        elif kind == "MacroUsage":
-            name = node.directive.valueText.lstrip("`").strip("\\ ")
-            if name.startswith(("systemc_", "verilator")):
-                self._add(f"the tool macro {name}", line)
-            self._macro(name, line)
-
-    def _macro(self, name: str, line: int) -> None:
-        if self.rules.several_tools and name in TOOL_MACROS:
-            self._add(f"the tool macro {name}", line)
 
 
 def _is_outside_path(path: str) -> bool:

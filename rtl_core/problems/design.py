@@ -10,13 +10,12 @@ import hashlib
 import re
 from dataclasses import dataclass
 
+from rtl_core.problems.verilog_text import code_of, modules
 from rtl_core.types.problem import Problem
 
 _CVDP_ID = re.compile(r"cvdp_[a-z]+_(?P<ip>.+?)_\d{4}(?:_|$)")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
-_MODULE = re.compile(
-    r"^[ \t]*module\s+(?P<name>[A-Za-z_]\w*)\s*(?:import\b[^;]*;\s*)?[#(;].*?\bendmodule\b", re.S | re.M
-)
+_HEAD = re.compile(r"\w+\s+(?:automatic\s+|static\s+)?[\w$]+\s*(?:[#(;]|import\b)", re.A)
+"""How a module begins in code, and hardly ever in prose about modules."""
 _CONVENTIONS = frozenset({"top", "top_module", "topmodule", "refmodule", "dut", "tb", "testbench"})
 
 
@@ -51,14 +50,16 @@ def cvdp_design(problem: Problem) -> Design:
 
 
 def shown_modules(problem: Problem) -> list[tuple[str, str]]:
-    """(name, text without comments) of each RTL module in the context or the prompt."""
+    """(name, code) of each RTL module in the context or the prompt, see `modules_of`."""
     texts = [text for path, text in sorted(problem.context.items()) if _is_rtl(path)]
     return [found for text in (*texts, problem.prompt) for found in modules_of(text)]
 
 
 def modules_of(text: str) -> list[tuple[str, str]]:
-    """(name, text without comments) of each module that a text defines."""
-    return [(found["name"], found[0]) for found in _MODULE.finditer(_COMMENT.sub(" ", text))]
+    """(name, code without comments and string contents) of each whole module in a text, which may be prose with code in it."""
+    code = code_of(text)
+    whole = (module for module in modules(code) if module.name and module.closed)
+    return [(module.name, code[module.start : module.end]) for module in whole if _HEAD.match(code, module.start)]
 
 
 def _is_rtl(path: str) -> bool:

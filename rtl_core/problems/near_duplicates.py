@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rtl_core.problems.design import Design, modules_of, shown_modules
+from rtl_core.problems.verilog_text import compact
 from rtl_core.types.problem import Problem
 
 MIN_CODE_RUNS = 60
@@ -156,7 +157,7 @@ def _text_runs(problem: Problem) -> Runs:
 
 
 def _golden_runs(problem: Problem) -> Runs:
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", "\n".join((problem.golden or {}).values()), flags=re.S)
+    text = compact("\n".join((problem.golden or {}).values()))
     return [_runs(re.findall(r"\w+|[^\w\s]", text), 5)]
 
 

@@ -7,17 +7,19 @@ takes time linear in the length of any text, so a model's answers can be read in
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
-BOUNDARY = re.compile(r"\b(?:(?:macro)?module|endmodule)\b")
+BOUNDARY = re.compile(r"\b(?:(?:macro)?module|endmodule)\b", re.A)
 """Start or end of a module in a text from `bare`."""
-_HIDDEN = re.compile(r'//[^\n]*+|/\*(?s:.*?)(?:\*/|\Z)|"(?:[^"\\\n]++|\\(?s:.))*+"?|\\[!-~]*+')
+HIDDEN = re.compile(r'//[^\n]*+|/\*(?s:.*?)(?:\*/|\Z)|"(?:[^"\\\n]++|\\(?s:.))*+"?|\\[^ \t\n\r\f]*+')
+"""Comments, strings and escaped identifiers, which end where simulators end them, not at all that Unicode calls a space."""
 _NO_LINE_END = re.compile(r"[^\n]+")
-_PLAIN = re.compile(r"\\(?!(?:macro|end)?module\Z)[A-Za-z_][\w$]*")
+_PLAIN = re.compile(r"\\(?!(?:macro|end)?module\Z)[A-Za-z_][\w$]*", re.A)
 """An escaped identifier that is the same as the name after the backslash; the standard excepts keywords."""
-_NAME = re.compile(r"\s+(?:automatic\s+|static\s+)?([A-Za-z_][\w$]*)")
-_DEFINE = re.compile(r"`define[ \t]+([A-Za-z_][\w$]*)")
-_LABEL = re.compile(r"\s*:\s*[A-Za-z_][\w$]*")
+_NAME = re.compile(r"\s+(?:automatic\s+|static\s+)?([A-Za-z_][\w$]*)", re.A)
+_DEFINE = re.compile(r"`define[ \t]+([A-Za-z_][\w$]*)", re.A)
+_LABEL = re.compile(r"\s*:\s*[A-Za-z_][\w$]*", re.A)
 _PARENTHESIS = re.compile(r"[()]")
 _STATEMENT = re.compile(r"[^;]+")
 _DECLARED = re.compile(
@@ -94,7 +96,7 @@ def bare(text: str) -> tuple[str, bool]:
             return " " * len(found)
         return _NO_LINE_END.sub(lambda part: " " * len(part[0]), found)
 
-    return _HIDDEN.sub(blank, text), closed
+    return HIDDEN.sub(blank, text), closed
 
 
 def code_of(text: str) -> str:
@@ -102,15 +104,24 @@ def code_of(text: str) -> str:
     return bare(text)[0]
 
 
+def in_code(text: str, change: Callable[[str], str]) -> str:
+    """The text after `change` of each piece between comments, strings and escaped identifiers, which stay as they are."""
+    parts, at = [], 0
+    for hidden in HIDDEN.finditer(text):
+        parts += [change(text[at : hidden.start()]), hidden[0]]
+        at = hidden.end()
+    return "".join([*parts, change(text[at:])])
+
+
 def compact(text: str) -> str:
     """The text without comments and with single spaces, the same for two copies of a design.
 
     Strings stay whole, and line ends stay if there is a directive, which ends with its line.
     """
-    word = re.compile(r"\S+|\n" if "`" in text else r"\S+")
+    word = re.compile(r"\S+|\n" if "`" in text else r"\S+", re.A)
     words: list[str] = []
     at = 0
-    for hidden in _HIDDEN.finditer(text):
+    for hidden in HIDDEN.finditer(text):
         words += word.findall(text, at, hidden.start())
         words += [] if hidden[0].startswith("/") else [hidden[0]]
         at = hidden.end()

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
-from rtl_core.problems.verilog_text import macros_of
+from rtl_core.problems.verilog_text import code_of, in_code, macros_of
 
 WORD = "RTLWORD"
 """Placeholder in the rewritten text for the word that each run derives from its design."""
@@ -25,8 +25,7 @@ ENDED = "the test bench ended the simulation"
 """The mark in the verdict file."""
 VERDICT_FILE = "verdict"
 _PRINTS = re.compile(r"\$(display|write|strobe|monitor)[bho]?")
-_LEXEME = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/|\\\S+|[$`]?[A-Za-z_][\w$]*', re.S)
-_COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")', re.S)
+_WORD = re.compile(r"[$`]?[A-Za-z_][\w$]*", re.A)
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,10 @@ def rewritten(sources: Mapping[str, str], *, dut: str, top: str, marker: str) ->
     trees = {name: SourceTree(text) for name, text in sources.items()}
     hidden = _hidden(trees.values()) | {top}
     hidden.discard(dut)
+
+    def suffixed(code: str) -> str:
+        return _WORD.sub(lambda match: f"{match[0]}_{WORD}" if match[0] in hidden else match[0], code)
+
     home = f"{top}_{WORD}"
     channel = f"{home}.channel_{WORD}"
     calls = [call for tree in trees.values() for call in _verdicts(tree, marker)]
@@ -75,8 +78,7 @@ def rewritten(sources: Mapping[str, str], *, dut: str, top: str, marker: str) ->
         prints = _to_channel(tree, marker, channel)
         edited = tree.edited((*prints, *_seeded(tree, home), *_opened(tree, top), *_without_waves(tree), *marks))
         # Only identifiers get the suffix, not words in comments and strings.
-        suffixed = _LEXEME.sub(lambda match: f"{match[0]}_{WORD}" if match[0] in hidden else match[0], edited)
-        parts += [f'`line 1 "{name}" 0', suffixed]
+        parts += [f'`line 1 "{name}" 0', in_code(edited, suffixed)]
     if ended and not finishes:
         raise ValueError("its test bench prints the verdict at the end of a simulation that it does not end itself")
     whole = "\n".join(sources.values())
@@ -168,14 +170,13 @@ def _hidden(trees: Collection[SourceTree]) -> set[str]:
 
 
 def _tasks(text: str, trees: Collection[SourceTree]) -> tuple[str, ...]:
-    found = set(re.findall(r"\$([A-Za-z_][\w$]*)", _COMMENT.sub(" ", text)))
+    found = set(re.findall(r"\$([A-Za-z_][\w$]*)", code_of(text)))
     words = {token.rawText for tree in trees for token in tokens(tree.root)}
     return tuple(sorted(found | ({"force"} if words & {"force", "release"} else set())))
 
 
 def _timescale(text: str) -> str:
-    plain = _COMMENT.sub(lambda match: match[1] or " ", text)
-    found = re.findall(r"`(?:timescale[ \t]+([^\n]*)|resetall\b)", plain)
+    found = re.findall(r"`(?:timescale[ \t]+([^\n]*)|resetall\b)", code_of(text))
     return found[-1].strip() if found else ""
 
 

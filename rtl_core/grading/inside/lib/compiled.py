@@ -155,7 +155,9 @@ def refusals(program, more=frozenset(), harness=frozenset()):
     return list(dict.fromkeys(found))
 
 
-_TOKEN = re.compile(rf"{STRING}|//[^\n]*|/\*.*?\*/|\\\S+|(\$\w+)|(`systemc\w*)|\b(force|release)\b", re.S)
+_TOKEN = re.compile(
+    rf"{STRING}|//[^\n]*|/\*.*?\*/|\\[^ \t\n\r\f]+|(\$\w+)|(`systemc\w*)|\b(force|release)\b", re.S | re.A
+)
 
 
 def refusals_of_text(text, more=frozenset()):
