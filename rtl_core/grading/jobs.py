@@ -22,6 +22,7 @@ import json
 import random
 
 import cocotb
+from cocotb.handle import ArrayObject
 from cocotb.triggers import ReadOnly, Timer
 
 PORTS = json.loads({ports!r})
@@ -29,11 +30,19 @@ CYCLES = 600
 APART = 1_000_000
 
 
+def leaves(handle):
+    """The handle, or the elements of an unpacked array."""
+    return [leaf for part in handle for leaf in leaves(part)] if isinstance(handle, ArrayObject) else [handle]
+
+
 @cocotb.test()
 async def moves(dut):
     rng = random.Random(1)
-    inputs = [(getattr(dut, name), width) for name, width in PORTS["inputs"]]
-    outputs = [(name, getattr(dut, name)) for name in PORTS["outputs"]]
+    inputs = []
+    for name, width in PORTS["inputs"]:
+        parts = leaves(getattr(dut, name))
+        inputs += [(part, width // len(parts)) for part in parts]
+    outputs = [(leaf._path, leaf) for name in PORTS["outputs"] for leaf in leaves(getattr(dut, name))]
     clock = getattr(dut, PORTS["clock"]) if PORTS["clock"] else None
     seen = {{}}
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from rtl_core.problems.harness_use import is_used, parse_python
 
 _PROGRAMS = ("yosys", "verilator", "iverilog", "ghdl", "nvc")
+_COCOTB_TEST = re.compile(r"\bcocotb\.test\b|\bTestFactory\b|^[ \t]*@test\b", re.M)
 _HINTS = {
     "cocotb_bus": "pip install cocotb-bus",
     "cocotbext": "pip install the cocotbext package that the harness names",
@@ -35,7 +36,7 @@ def draws_random(harness: Mapping[str, str]) -> bool:
 
 def uses_cocotb(harness: Mapping[str, str]) -> bool:
     """Whether the harness has cocotb tests, so that it cannot pass without a simulation."""
-    return "@cocotb.test" in python_of(harness)
+    return bool(_COCOTB_TEST.search(python_of(harness)))
 
 
 def uses_several_tools(harness: Mapping[str, str]) -> bool:

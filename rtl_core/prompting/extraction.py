@@ -27,7 +27,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from rtl_core.prompting.offers import MAX_LABEL_CHARS, Block, Source, fenced_blocks, has_design_unit, json_values
-from rtl_core.prompting.thoughts import without_thoughts
+from rtl_core.prompting.thoughts import THOUGHT_END, without_thoughts
 from rtl_core.types.answer import Answer
 
 MAX_RESPONSE_CHARS = 2_000_000
@@ -48,12 +48,18 @@ def extract_answer(response: str, targets: Sequence[str], demanded: Sequence[str
         return Answer(error=f"the response has {len(response)} characters, more than {MAX_RESPONSE_CHARS}")
     text = without_thoughts(response.replace("\r\n", "\n").replace("\r", "\n"))
     if not text.strip():
-        return Answer(error="the response ends within its thoughts" if response.strip() else "the response is empty")
+        return Answer(error=_why_empty(response))
     blocks = fenced_blocks(text)
     by_json = [_accept(offered, targets) for offered in json_values(text, blocks)]
     if len(targets) == 1:
         return _single(text, blocks, by_json, targets[0], demanded)
     return _several(blocks, by_json, targets, demanded)
+
+
+def _why_empty(response: str) -> str:
+    if THOUGHT_END.search(response):
+        return "the response has thoughts and no answer after them"
+    return "the response ends within its thoughts" if response.strip() else "the response is empty"
 
 
 def _single(

@@ -22,6 +22,9 @@ _CHANNELS = re.compile(r"\s*(?:<\|start\|>assistant|<\|channel\|>)")
 _FINAL = re.compile(r"(?:\A\s*|<\|start\|>assistant)<\|channel\|>final\b[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>")
 _FINAL_END = re.compile(r"<\|end\|>\s*(?:<\|start\|>|\Z)|<\|(?:return|call)\|>\s*\Z")
 
+THOUGHT_END = re.compile(r"(?:</(?:think|thinking|thought|reasoning)>|<\|(?:end|return)\|>)\s*\Z", re.I)
+"""The end of a response that ends with a finished thought or message."""
+
 
 def without_thoughts(text: str) -> str:
     """Return the response without its thoughts; empty if it ends within them."""

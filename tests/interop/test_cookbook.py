@@ -45,6 +45,15 @@ def test_the_golden_answer_gets_the_full_reward_and_an_empty_one_none(builder):
     assert asyncio.run(rewards()) == [pytest.approx(1.6), 0.0]
 
 
+def test_the_math_recipes_find_their_graders():
+    from tinker_cookbook.recipes.math_rl import math_env, math_grading, train
+
+    assert math_env and train
+    for grade in (math_grading.grade_answer, math_grading.grade_answer_math_verify):
+        assert grade("\\frac{1}{2}", "\\frac{1}{2}")
+        assert not grade("\\frac{1}{2}", "\\frac{1}{3}")
+
+
 def test_the_cookbooks_loop_trains(builder, tmp_path, monkeypatch):
     from tinker_cookbook import tokenizer_utils
     from tinker_cookbook.rl import train

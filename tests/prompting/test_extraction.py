@@ -117,7 +117,13 @@ def test_a_thought_that_broke_off_a_draft_is_removed_completely(draft):
         ("I cannot do this.", "no fenced block"),
         ("```verilog\n```", "no fenced block"),
         ("```\n\n```", "no fenced block"),
-        (f"<think>```verilog\n{CODE}```", "thoughts"),
+        (f"<think>```verilog\n{CODE}```", "within its thoughts"),
+        ("<think>x</think>", "no answer after them"),
+        (f"<reasoning>\n```verilog\n{CODE}```\n</reasoning>\n\n", "no answer after them"),
+        ("x</think>", "no answer after them"),
+        ("<|channel|>analysis<|message|>x<|end|>", "no answer after them"),
+        ("<|channel|>analysis<|message|>x", "within its thoughts"),
+        ("<think>x</think><think>y", "within its thoughts"),
     ],
 )
 def test_a_response_without_an_answer_has_an_error(response, error):

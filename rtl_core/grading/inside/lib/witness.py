@@ -10,6 +10,7 @@ The harness itself is not changed. Modules are hooked when they are imported:
 Standard library only, with few imports, because this costs time in every process.
 """
 
+import itertools
 import os
 import sys
 
@@ -24,6 +25,10 @@ _WATCHED = {
 _ADDRESS = "\0rtl-attest"
 _MAX_TESTS = 2000
 _MAX_TEXT = 2000
+_MAX_LEAVES = 64
+"""Elements of an unpacked array to watch."""
+_VECTORS = ("LOGIC", "LOGIC_ARRAY", "PACKED_STRUCTURE", "INTEGER", "ENUM", "REG", "NET")
+"""The simulator's kinds of objects that have bits, in cocotb 2 and 1. Reals, strings and arrays have none."""
 
 simulate = None
 """In a warm process: a function that runs a `vvp` command in a forked simulator, or returns None."""
@@ -179,16 +184,30 @@ class _Ports:
         self.settle = simulator.register_readonly_callback
         self.edge = getattr(simulator, "VALUE_CHANGE", 3)
         inputs, outputs = (part.split(",") for part in watch.split(";"))
+        vectors = {getattr(simulator, kind, None) for kind in _VECTORS}
+
+        def leaves(name, handle):
+            """Yield the vectors of a port: itself, or the elements of an unpacked array. The simulator crashes on other handles."""
+            kind = None if handle is None else handle.get_type()
+            if kind == simulator.NETARRAY:
+                bounds = sorted(handle.get_range()[:2])
+                for index in range(bounds[0], bounds[1] + 1):
+                    yield from leaves(f"{name}[{index}]", handle.get_handle_by_index(index))
+            elif kind is not None and kind in vectors:
+                yield name, handle
+
         try:
             top = cocotb.top._handle
             self.inputs, self.outputs = (
-                {n: top.get_handle_by_name(n) for n in names if n} for names in (inputs, outputs)
+                {
+                    leaf: handle
+                    for name in names
+                    for leaf, handle in itertools.islice(leaves(name, top.get_handle_by_name(name)), _MAX_LEAVES)
+                }
+                for names in (inputs, outputs)
             )
         except Exception:
             return
-        for handles in (self.inputs, self.outputs):
-            for name in [n for n, handle in handles.items() if not hasattr(handle, "get_signal_val_binstr")]:
-                del handles[name]
         if self.outputs:
             for name in self.inputs:
                 self._wait(name)
@@ -253,7 +272,7 @@ class _Ports:
 
 
 def _test(case):
-    failure, error = case.find("failure"), case.find("error")
+    failure, error, owner = case.find("failure"), case.find("error"), case.get("classname")
     bad = failure if failure is not None else error
     status = "failed" if bad is not None else "skipped" if case.find("skipped") is not None else "passed"
     message = ""
@@ -261,10 +280,11 @@ def _test(case):
         parts = (bad.get("error_type") or "", bad.get("error_msg") or bad.get("message") or bad.get("msg") or "")
         message = ": ".join(part for part in parts if part)
     return {
-        "name": "{}.{}".format(case.get("classname"), case.get("name")),
+        "name": "{}.{}".format(owner, case.get("name")),
         "status": status,
         "message": message[:_MAX_TEXT],
-        "file": case.get("file") or "",
+        # The report names the file of the outermost function, which is cocotb's own for parametrised and generated tests.
+        "file": getattr(sys.modules.get(owner), "__file__", None) or case.get("file") or "",
         "ns": case.get("sim_time_ns") or "",
     }
 
