@@ -187,6 +187,11 @@ class Adam:
     grad_clip_norm: float
 
 
+Logprobs = Sequence[NDArray[np.float64]]
+"""The trainer's log-probabilities of the completion of each datum, (T,)."""
+Check = Callable[[Logprobs], object]
+
+
 @dataclass(frozen=True)
 class StepResult:
     """Result of a train step: number of datums, billed tokens, the trainer's log-probabilities of each datum's completion before the step,
@@ -194,7 +199,7 @@ class StepResult:
 
     examples: int = 0
     tokens: int = 0
-    logprobs: Sequence[NDArray[np.float64]] = ()
+    logprobs: Logprobs = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -220,9 +225,16 @@ class Trainer(Protocol):
     Its methods also raise `TrainerLostError` if it is lost and a new one must be opened.
     """
 
-    async def step(self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], adam: Adam) -> StepResult:
+    async def step(
+        self,
+        datums: Sequence[Datum],
+        loss: str,
+        parameters: Mapping[str, float],
+        adam: Adam,
+        check: Check | None = None,
+    ) -> StepResult:
         """Run one forward-backward pass over at least one datum, with a loss of learning/losses.py and all its parameters, and one optimizer
-        step."""
+        step. `check` receives the log-probabilities of the result before the optimizer step is requested; its error prevents that step."""
 
     async def logprobs(self, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
         """Return log-probabilities of all targets of each datum's completion, (T,) or (T, 1 + K), under the current weights."""

@@ -142,6 +142,9 @@ class LearningSection(Section):
     """Maximum gradient norm. 0: no clipping."""
     max_sampler_trainer_kl: float = Field(default=0.5, gt=0)
     """Stop the run when the KL between sampler and trainer exceeds this value (healthy: below 0.01)."""
+    max_sampler_trainer_difference: float = Field(default=0.25, gt=0)
+    """Stop the run when the log-probabilities of answers that the current weights sampled differ from the trainer's, on average and in either
+    direction, by more than this share of the trainer's mean plus 0.02 nats. The first step is checked before it is applied."""
 
     @field_validator("loss")
     @classmethod

@@ -11,7 +11,7 @@ from typing import Any
 from rtl_core.grading.executors.base import StepResult
 from rtl_core.grading.limits import Budget, Limits
 from rtl_core.grading.requirements import uses_cocotb
-from rtl_core.types.verdict import InterfaceMismatch, MismatchKind
+from rtl_core.types.verdict import InterfaceMismatch, MismatchKind, shortened
 
 _SETTING = re.compile(r"-P\w+\.(\w+)=(.*)", re.S)
 _NOT_TAKEN = re.compile(r"error: (?:parameter `(\w+)` not found in|Cannot override localparam `(\w+)` in)")
@@ -25,8 +25,6 @@ NO_TEST = "the harness passed although it ran no test"
 """The same."""
 HARNESS_FAILED = "the harness failed before it ran anything"
 """Prefix of the reason of an infrastructure error that neither another answer nor a retry can fix."""
-MAX_REASONS = 12
-MAX_CHARS = 400
 _OVERRUNS = {
     "wall": "ran longer than {wall_s:g} s",
     "cpu": "used more than {cpu_s:.3g} s of CPU time",
@@ -177,7 +175,4 @@ def test_reasons(step: StepResult) -> tuple[str, ...]:
 
 def _shortened(lines: list[str]) -> tuple[str, ...]:
     """The first few distinct lines, cut to a readable length."""
-    short = [" ".join(line.split())[:MAX_CHARS] for line in dict.fromkeys(lines)]
-    if len(short) > MAX_REASONS:
-        short = [*short[: MAX_REASONS - 1], f"and {len(short) - MAX_REASONS + 1} more"]
-    return tuple(short)
+    return shortened([" ".join(line.split()) for line in dict.fromkeys(lines)])

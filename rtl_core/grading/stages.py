@@ -72,12 +72,12 @@ class Grading:
 
     def run(self) -> Verdict:
         foreign = sorted(set(self.answer.files) - set(self.problem.targets))
-        notes = tuple(f"{path[:200]!a} is no target of this problem, it was left out" for path in foreign[:20])
+        notes = tuple(f"{path[:200]!a} is no target of this problem, it was left out" for path in foreign)
         if not self.files:
             reasons = notes or (self.answer.error or "the answer holds no file",)
             self._add(Stage.FORMAT, "failed", reasons)
             return self._verdict(Outcome.REJECTED if foreign else Outcome.NO_ANSWER, reasons)
-        self._add(Stage.FORMAT, "passed", (*notes, *self._design[1][:20]))
+        self._add(Stage.FORMAT, "passed", (*notes, *self._design[1]))
         if self.until is Stage.FORMAT:
             return self._not_tested()
         refused = self._analyse()
@@ -117,7 +117,7 @@ class Grading:
             self.mismatches = compare(expected, found.interface, self.files)
             reasons = tuple(map(str, self.mismatches))
             self._add(Stage.INTERFACE, "failed" if reasons else "passed", reasons, spent)
-        return refused[:20]
+        return refused
 
     # Syntax
 

@@ -1,4 +1,4 @@
-"""Safe ranges of a run's metrics.
+"""Safe ranges of a run's metrics, and a check of the sampler's log-probabilities.
 
 A metric has left its range when it was outside in each of the last `patience` steps. NaN is outside. A step without the metric
 interrupts the sequence.
@@ -9,6 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+
+from rtl_core.learning.kl import FloatArray
 
 METRICS = {
     "optim/kl_sample_train_v1": "mean of the sampler's minus the trainer's log-probability of the same tokens, nats",
@@ -27,6 +31,26 @@ METRICS = {
     "env/all/ac_tokens_per_turn": "mean tokens of an answer",
 }
 """Step metrics that may have a safe range, and their meaning. They are recorded under these names."""
+
+
+ROUNDING_NATS = 0.02
+"""Mean difference that equal weights may have in two programs because of number formats and kernels."""
+UNCERTAIN_NATS, MOST_ZEROS = -0.1, 0.02
+"""No sampler is certain (log-probability 0) of a token to which the trainer gives less than e^−0.1, but for a share of rare exceptions."""
+
+
+def disagreement(sampler_T: FloatArray, trainer_T: FloatArray, share: float) -> str | None:
+    """Return how the sampler's log-probabilities of T sampled tokens differ from those of equal weights in the trainer; None if they do not.
+
+    The KL estimate does not show this, because errors of both signs cancel. `share`: the largest mean absolute difference, beyond rounding,
+    as a share of the trainer's mean.
+    """
+    zero_T = sampler_T[trainer_T < UNCERTAIN_NATS] == 0
+    if zero_T.sum() > 1 + MOST_ZEROS * len(zero_T):
+        return f"zeros (the sampler's log-probability is exactly 0 for {zero_T.mean():.0%} of the tokens that the trainer finds uncertain)"
+    difference = np.abs(sampler_T - trainer_T).mean()
+    limit = ROUNDING_NATS - share * trainer_T.mean()
+    return f"{difference:.3f} nats per token in either direction (limit {limit:.3f})" if difference > limit else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,19 +14,22 @@ from numpy.typing import NDArray
 from rtl_core.algorithms.base import Algorithm, Group, Inputs, chosen, credit_of
 from rtl_core.algorithms.grpo import Grpo
 from rtl_core.algorithms.warm_start import WarmStart
-from rtl_core.backend.base import Datum, StepResult
+from rtl_core.backend.base import Datum, Logprobs
 from rtl_core.config import RunConfig
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import kl_share
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
-from rtl_core.learning.kl import first_wrong_line
+from rtl_core.learning.kl import FloatArray, first_wrong_line
 from rtl_core.prompting.answer_to import response_of
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.session import Session
 from rtl_core.types.problem import Problem
+from rtl_core.types.rollout import Rollout
 
 Decode = Callable[[Sequence[int]], str]
+TrainedTokens = tuple[Rollout, FloatArray]
+"""An answer, and the trainer's log-probabilities of its tokens, (T,)."""
 
 
 def algorithm_of(config: RunConfig, batch: Batch) -> Algorithm:
@@ -111,17 +114,16 @@ def first_error(stored: StoredRollout, answers: Sequence[StoredRollout], text_of
     return starts[first_wrong_line(lines, [lines_of(tokens_T)[0] for tokens_T in sorted(right)])]
 
 
-def trainer_tokens(batch: Batch, datums: Sequence[Datum], trained: StepResult) -> list[tuple[str, NDArray[np.float64]]]:
-    """Return (rollout key, the trainer's log-probabilities of its tokens) of every answer that a step trained on; 0 at tokens from tools."""
-    found = {
-        (d.prompt_P, d.tokens_T): values_T if d.own_T is None else np.where(d.own_T, values_T, 0.0)
-        for d, values_T in zip(datums, trained.logprobs, strict=True)
-    }
+def trainer_tokens(
+    batch: Batch, datums: Sequence[Datum], logprobs: Logprobs
+) -> list[tuple[Rollout, NDArray[np.float64]]]:
+    """Return every answer that datums train on, with the trainer's log-probabilities of its tokens, (T,); 0 at tokens from tools."""
+    found = {(d.prompt_P, d.tokens_T): values_T for d, values_T in zip(datums, logprobs, strict=True)}
     rows = []
     for rollout in (stored.rollout for stored in trained_answers(batch)):
         values_T = found.get((rollout.prompt_P, rollout.tokens_T))
         if values_T is not None:
-            rows.append((rollout.key, values_T))
+            rows.append((rollout, np.where(rollout.sampled_T, values_T, 0.0)))
     return rows
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from rtl_core.backend.base import Datum, StepResult
+from rtl_core.backend.base import StepResult
 from rtl_core.learning.curriculum import difficulty_key
 from rtl_core.learning.equal_difficulty import SUFFIX, Floats, Groups, base_rates, equal_difficulty, stratum
+from rtl_core.learning.kl import FloatArray
 from rtl_core.reporting.evaluations import scheduled_evaluations
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import has_signal
@@ -72,21 +72,15 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
-def drift_metrics(datums: Sequence[Datum], trained: StepResult) -> dict[str, float]:
-    """Difference between trainer and sampler on the sampled tokens of a step, in nats; empty without datums.
+def drift_metrics(sampler_T: FloatArray, trainer_T: FloatArray) -> dict[str, float]:
+    """Difference between sampler and trainer on the T tokens that the policy sampled of a step's answers, in nats.
 
-    `optim/kl_sample_train_v1`: mean of sampler − trainer log-probability; `v2`: half the mean of its square. Equal answers count once.
+    `optim/kl_sample_train_v1`: mean of sampler − trainer log-probability; `v2`: half the mean of its square.
     """
-    if not datums:
-        return {}
-    sampler, trainer = (
-        np.concatenate([v if d.own_T is None else v[d.own_T] for d, v in zip(datums, values, strict=True)])
-        for values in ([datum.inputs["logprobs"] for datum in datums], trained.logprobs)
-    )
-    difference = sampler.astype(np.float64) - trainer
+    difference_T = sampler_T - trainer_T
     return {
-        "optim/kl_sample_train_v1": float(np.mean(difference)),
-        "optim/kl_sample_train_v2": float(np.mean(difference**2) / 2),
+        "optim/kl_sample_train_v1": float(np.mean(difference_T)),
+        "optim/kl_sample_train_v2": float(np.mean(difference_T**2) / 2),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,18 +11,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtl_core.algorithms.distribution_distillation import DistributionDistillation
-from rtl_core.backend.base import Adam, Checkpoint, Datum, StepResult, Trainer
+from rtl_core.backend.base import Adam, Check, Checkpoint, Datum, Logprobs, StepResult, Trainer
 from rtl_core.errors import SamplerDriftError
 from rtl_core.history.records import StepRecord
+from rtl_core.learning.health import disagreement
 from rtl_core.learning.schedule import controlled_weight, scheduled
 from rtl_core.observe.progress import progress
 from rtl_core.observe.usage import cost_metrics, spent_in_step
 from rtl_core.rollouts.batch import Batch
-from rtl_core.rollouts.datums import algorithm_of, build_datums, datums_to_imitate, signal_share, trainer_tokens
+from rtl_core.rollouts.datums import (
+    TrainedTokens,
+    algorithm_of,
+    build_datums,
+    datums_to_imitate,
+    signal_share,
+    trainer_tokens,
+)
 from rtl_core.rollouts.evaluation import passed_by_turn
 from rtl_core.rollouts.metrics import batch_metrics, drift_metrics, equal_difficulty_metrics, warm_start_metrics
 from rtl_core.rollouts.planning import pool_metrics
 from rtl_core.run.session import Session
+
+DRIFT = "optim/kl_sample_train_v1"
 
 
 async def take_start(session: Session) -> None:
@@ -48,7 +59,7 @@ async def train(session: Session, batch: Batch) -> None:
 
     Raises:
         TrainerLostError: the service was restarted in between.
-        SamplerDriftError: trainer and sampler disagree by more than the configured KL; the state before the step is kept.
+        SamplerDriftError: trainer and sampler disagree (`checked_drift`); the state before the step is kept.
     """
     config = session.config
     with batch.clock.measure("train"):
@@ -59,14 +70,6 @@ async def train(session: Session, batch: Batch) -> None:
             trainer = await session.policy.backend.open_trainer(before)
         update = imitate if batch.purpose == "warm_start" else reinforce
         metrics, trained = await update(session, batch, trainer)
-        drift = abs(metrics.get("optim/kl_sample_train_v1", 0.0))
-        if drift > config.learning.max_sampler_trainer_kl:
-            raise SamplerDriftError(
-                f"step {batch.step + 1}: trainer and sampler differ by a KL of {drift:.3f} per token "
-                f"(limit {config.learning.max_sampler_trainer_kl}): the sampler's weights are not the trainer's",
-                "the state before this step is kept; lower learning.learning_rate or check the service, then run "
-                f"`rtl-distill set-aside {session.run}` so that the step is sampled again",
-            )
         checkpoint = await trainer.save(f"{session.run}-{batch.step + 1:06d}", config.checkpoints.ttl_s)
     # Spent since the step before was recorded, including the commit of that record.
     store = session.recorder.take_spent()
@@ -108,13 +111,20 @@ async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[d
     learning = config.learning
     share = scheduled(batch.step, len(session.weights.steps), 1.0, learning.final_learning_rate_share, "linear")
     rate = share * learning.learning_rate
+
+    def checked(logprobs: Logprobs) -> dict[str, float]:
+        return checked_drift(session, batch, trainer_tokens(batch, datums, logprobs))
+
+    # Later steps are checked once they are done, so that the service runs both passes of a step in one cycle.
+    check = None if DRIFT in (session.life.last_step or {}) else checked
     if isinstance(algorithm, DistributionDistillation) and kl_weight and datums:
         sent, read = await against_choices(trainer, datums, algorithm)
-        trained = await step(session, trainer, sent, "cross_entropy", {}, rate)
+        trained = await step(session, trainer, sent, "cross_entropy", {}, rate, check)
         trained = replace(trained, tokens=trained.tokens + read)
     else:
-        trained = await step(session, trainer, datums, learning.loss, learning.loss_settings, rate)
-    session.recorder.put("record_trainer_tokens", trainer_tokens(batch, datums, trained))
+        trained = await step(session, trainer, datums, learning.loss, learning.loss_settings, rate, check)
+    tokens = trainer_tokens(batch, datums, trained.logprobs)
+    session.recorder.put("record_trainer_tokens", [(rollout.key, values_T) for rollout, values_T in tokens])
     metrics = {
         **batch_metrics(batch),
         **equal_difficulty_metrics(session, batch),
@@ -122,13 +132,40 @@ async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[d
             f"turn-{k}/passed_by_then": float(np.mean([*p.values()]))
             for k, p in passed_by_turn(batch, config.episode).items()
         },
-        **drift_metrics(datums, trained),
+        **checked_drift(session, batch, tokens),
         **reported(trained, rate),
         "learning/kl_weight": kl_weight,
         "learning/kl_share": signal_share(batch, config, kl_weight),
         "train/examples": float(trained.examples),
     }
     return metrics, trained
+
+
+def checked_drift(session: Session, batch: Batch, tokens: Sequence[TrainedTokens]) -> dict[str, float]:
+    """Return the `drift_metrics` of answers; empty without answers.
+
+    Raises SamplerDriftError if the sampler's weights are too far from the trainer's, or its log-probabilities are not those of its weights.
+    """
+    if not tokens:
+        return {}
+    learning = session.config.learning
+    own = [(np.array(r.logprobs_T)[r.sampled_T], values_T[r.sampled_T]) for r, values_T in tokens]
+    sampler_T, trainer_T = map(np.concatenate, zip(*own, strict=True))
+    metrics = drift_metrics(sampler_T, trainer_T)
+    drift, limit = abs(metrics[DRIFT]), learning.max_sampler_trainer_kl
+    stale = any(rollout.policy_step < batch.step for rollout, _ in tokens)
+    share = math.inf if stale else learning.max_sampler_trainer_difference
+    words = disagreement(sampler_T, trainer_T, share)
+    if drift > limit:
+        words = f"a KL of {drift:.3f} per token (limit {limit})"
+    if words:
+        raise SamplerDriftError(
+            f"step {batch.step + 1}: trainer and sampler differ by {words}: the sampler's weights are not the trainer's, or its "
+            "log-probabilities are not those of its tokens",
+            "the state before this step is kept; check the service (`rtl-distill check-service URL`) or lower learning.learning_rate, then "
+            f"run `rtl-distill set-aside {session.run}` so that the step is sampled again",
+        )
+    return metrics
 
 
 async def against_choices(
@@ -158,14 +195,20 @@ async def imitate(session: Session, batch: Batch, trainer: Trainer) -> tuple[dic
 
 
 async def step(
-    session: Session, trainer: Trainer, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], rate: float
+    session: Session,
+    trainer: Trainer,
+    datums: Sequence[Datum],
+    loss: str,
+    parameters: Mapping[str, float],
+    rate: float,
+    check: Check | None = None,
 ) -> StepResult:
-    """Make one pass over all datums and one optimizer step with learning rate `rate`; neither without datums."""
+    """Make one pass over all datums and one optimizer step with learning rate `rate`; neither without datums. `check`: see `Trainer.step`."""
     learning = session.config.learning
     adam = Adam(rate, learning.beta1, learning.beta2, learning.eps, learning.grad_clip_norm)
     # All inputs of the step are on disk before its weights are saved.
     async with session.recorder.settling():
-        return await trainer.step(datums, loss, parameters, adam) if datums else StepResult()
+        return await trainer.step(datums, loss, parameters, adam, check) if datums else StepResult()
 
 
 def reported(trained: StepResult, learning_rate: float) -> dict[str, float]:

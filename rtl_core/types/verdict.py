@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Literal
+from functools import partial
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+MOST_LISTED, MOST_CHARS = 20, 400
+"""Limits of everything in a verdict that an answer can lengthen: entries of a list, and characters of a text. An answer may declare 50,000 ports."""
+
+
+def shortened(texts: Sequence[str], most: int = MOST_LISTED) -> tuple[str, ...]:
+    """Return at most `most` texts, each cut to a readable length; the last one says how many more there are."""
+    more = (f"and {len(texts) - most + 1:,} more",) if len(texts) > most else ()
+    return *(text[:MOST_CHARS] for text in texts[: most - len(more)]), *more
+
+
+Texts = Annotated[tuple[str, ...], AfterValidator(shortened)]
+Text = Annotated[str, AfterValidator(lambda text: text[:MOST_CHARS])]
 
 
 class Outcome(StrEnum):
@@ -41,7 +56,7 @@ class StageResult(BaseModel):
     model_config = ConfigDict(frozen=True)
     stage: Stage
     status: StageStatus
-    reasons: tuple[str, ...] = ()
+    reasons: Texts = ()
     wall_s: float = 0.0
 
 
@@ -63,9 +78,9 @@ class InterfaceMismatch(BaseModel):
 
     model_config = ConfigDict(frozen=True)
     kind: MismatchKind
-    name: str
-    expected: str | None = None
-    got: str | None = None
+    name: Text
+    expected: Text | None = None
+    got: Text | None = None
 
     def __str__(self) -> str:
         # The text search found a module of this name, but the parser did not.
@@ -82,8 +97,9 @@ class Verdict(BaseModel):
     stages: tuple[StageResult, ...]
     tests_passed: int = Field(default=0, ge=0)
     tests_total: int = Field(default=0, ge=0)
-    reasons: tuple[str, ...] = ()
-    mismatches: tuple[InterfaceMismatch, ...] = ()
+    reasons: Annotated[tuple[str, ...], AfterValidator(partial(shortened, most=2 * MOST_LISTED))] = ()
+    """Those of the stages, so that a long list of one does not hide another's."""
+    mismatches: Annotated[tuple[InterfaceMismatch, ...], AfterValidator(lambda found: found[:MOST_LISTED])] = ()
     executor: str
     tools: dict[str, str] = Field(default_factory=dict)
     """Mapping of tool name to version, or of `image` to its digest."""

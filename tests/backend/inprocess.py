@@ -20,6 +20,7 @@ from rtl_core.backend.base import (
     SAVED,
     Adam,
     Backend,
+    Check,
     Checkpoint,
     Datum,
     Readiness,
@@ -72,20 +73,29 @@ class InProcessTrainer:
         self._service, self._model_id = service, model_id
         self._numbers = itertools.count(1)  # 0 was used to create the client
 
-    async def step(self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], adam: Adam) -> StepResult:
+    async def step(
+        self,
+        datums: Sequence[Datum],
+        loss: str,
+        parameters: Mapping[str, float],
+        adam: Adam,
+        check: Check | None = None,
+    ) -> StepResult:
         with errors_of_ours(TrainerLostError):
             backward = self._service.forward_backward(self._request(datums, loss, parameters))
+            output = pb.ForwardBackwardOutput.FromString(await answer_of(backward))
+            logprobs = [one if one.ndim == 1 else one[:, 0] for one in logprobs_of(output, datums)]
+            if check is not None:
+                check(logprobs)
             params = rq.AdamParams(**vars(adam))
             optim = self._service.optim_step(
                 rq.OptimStep(model_id=self._model_id, seq_id=next(self._numbers), adam_params=params)
             )
-            output = pb.ForwardBackwardOutput.FromString(await answer_of(backward))
             metrics = {**output.metrics, **(await answer_of(optim))["metrics"]}
-        found = logprobs_of(output, datums)
         return StepResult(
             examples=len(datums),
             tokens=sum(len(d.sequence) - 1 for d in datums),
-            logprobs=[one if one.ndim == 1 else one[:, 0] for one in found],
+            logprobs=logprobs,
             metrics=metrics,
         )
 

@@ -25,7 +25,7 @@ from rtl_core.backend.base import (
 )
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
-from rtl_core.errors import ConfigError, PolicyError, WeightsGoneError
+from rtl_core.errors import ConfigError, PolicyError, SamplerDriftError, WeightsGoneError
 
 ADAM = Adam(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=0.0)
 STUDENT, TEACHER = Weights(), Weights("teacher")
@@ -169,6 +169,22 @@ def test_a_step_reports_its_datums_and_moves_the_weights_along_the_advantages(op
     )
     assert likelier > 0.05
     assert less_likely < -0.05
+
+
+def test_a_step_that_a_check_refuses_is_not_applied(opened):
+    trainer, datums = opened.open_trainer(), opened.datums()
+    seen: list[Any] = []
+
+    def check(logprobs):
+        seen.extend(logprobs)
+        raise SamplerDriftError("not this step")
+
+    with pytest.raises(SamplerDriftError, match="not this step"):
+        opened(trainer.step(datums, "importance_sampling", {}, ADAM, check))
+    after = opened(trainer.logprobs([replace(datum, inputs={}) for datum in datums]))
+    for checked, left, datum in zip(seen, after, datums, strict=True):
+        assert checked == pytest.approx(datum.inputs["logprobs"], abs=1e-3)
+        assert left == pytest.approx(checked, abs=1e-5)
 
 
 def test_choices_returns_the_likeliest_tokens_with_the_scores(opened):

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from rtl_core.backend.base import Adam, Datum, StepResult
+from rtl_core.backend.base import Datum, StepResult
 from tests.backend.inprocess import InProcessProvider, Wrapped
 
 DRIFTS = [0]
 
 
 class _Trainer(Wrapped):
-    async def step(self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], adam: Adam) -> StepResult:
-        result = await self._inner.step(datums, loss, parameters, adam)
+    async def step(self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], *more: Any) -> StepResult:
+        result = await self._inner.step(datums, loss, parameters, *more)
         if not DRIFTS[0]:
             return result
         DRIFTS[0] -= 1

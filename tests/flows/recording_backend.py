@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rtl_core.backend.base import Adam, Datum, SampledAnswer, StepResult, Weights
+from rtl_core.backend.base import Datum, SampledAnswer, StepResult, Weights
 from tests.backend.inprocess import InProcess, InProcessProvider, Wrapped
 
 SAMPLED: list[tuple[Weights, tuple[int, ...]]] = []
@@ -18,9 +18,9 @@ TRAINED: list[tuple[str, Datum]] = []
 
 
 class _Trainer(Wrapped):
-    async def step(self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], adam: Adam) -> StepResult:
+    async def step(self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], *more: Any) -> StepResult:
         TRAINED.extend((loss, datum) for datum in datums)
-        return await self._inner.step(datums, loss, parameters, adam)
+        return await self._inner.step(datums, loss, parameters, *more)
 
 
 class Recording(Wrapped):

@@ -7,7 +7,7 @@ import pytest
 from rtl_core.errors import SamplerDriftError
 from rtl_core.history.store import History
 from tests.command import invoke
-from tests.flows import drifting_backend
+from tests.flows import drifting_backend, wrong_logprobs_backend
 from tests.flows.conftest import QUICK
 
 pytestmark = pytest.mark.usefixtures("prefect")
@@ -47,3 +47,23 @@ def test_a_drifting_step_is_sampled_again_once_automatically_and_then_by_a_comma
         {"purpose": "train", "step": 0, "n": 6},
         {"purpose": "train", "step": 1, "n": 6},
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (lambda logprobs: [*logprobs[1:], logprobs[0]], "nats per token in either direction"),
+        (lambda logprobs: [0.0 if t % 3 else value for t, value in enumerate(logprobs)], "exactly 0"),
+    ],
+)
+def test_wrong_log_probabilities_of_right_tokens_stop_a_run_before_its_first_step(
+    small_run, tmp_path, monkeypatch, fault, words
+):
+    from rtl_distill.flows.train import train
+
+    overrides = small_run("wrong", "backend.name=tests.flows.wrong_logprobs_backend:BACKEND", *QUICK)
+    monkeypatch.setattr(wrong_logprobs_backend, "FAULT", [fault])
+    with pytest.raises(SamplerDriftError, match=words):
+        asyncio.run(train("demo", overrides))
+    assert History(tmp_path / "history.duckdb").trained_steps("wrong") == []

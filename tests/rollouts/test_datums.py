@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from rtl_core.algorithms.distribution_distillation import DistributionDistillation
 from rtl_core.algorithms.grpo import Grpo
 from rtl_core.algorithms.warm_start import WarmStart
-from rtl_core.backend.base import Datum, StepResult
+from rtl_core.backend.base import Datum
 from rtl_core.backend.tinker.training import to_datum
 from rtl_core.config import RunConfig, load_config
+from rtl_core.errors import SamplerDriftError
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
@@ -28,7 +30,8 @@ from rtl_core.rollouts.datums import (
     permute_teacher,
     signal_share,
 )
-from rtl_core.rollouts.metrics import batch_metrics, drift_metrics
+from rtl_core.rollouts.metrics import batch_metrics
+from rtl_core.rollouts.training import checked_drift
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome
 from tests.nouns import a_problem, a_rollout, a_verdict
@@ -292,16 +295,31 @@ def test_a_supervised_datum_is_shifted_by_one_and_weights_only_the_answer():
     assert np.array_equal(datum.loss_fn_inputs["weights"].to_numpy(), [0.0, 0.0, 1.0, 1.0])
 
 
+def drift_of(own_T, sampled, trained, step=0):
+    """What `checked_drift` says of a step with one answer."""
+    tokens = {"tokens_T": tuple(range(1, len(sampled) + 1)), "logprobs_T": sampled, "own_T": own_T}
+    rollout = a_rollout(step=step, policy_step=0, **tokens)
+    batch = Batch("train", epoch=0, step=step, policy_step=0, problem_ids=("p",), group_size=1)
+    return checked_drift(
+        SimpleNamespace(run="r", config=load_config("demo", environment={})), batch, [(rollout, np.array(trained))]
+    )
+
+
 def test_sampler_and_trainer_are_compared_on_sampled_tokens_only():
-    datums = [
-        Datum(
-            [9], [1, 2, 3], {"logprobs": np.array([-1.0, -2.0, -1.0], np.float32)}, own_T=np.array([True, False, True])
-        ),
-        Datum([9], [4], {"logprobs": np.array([-0.5], np.float32)}),
-    ]
-    trained = StepResult(2, 6, [np.array([-1.5, -9.0, -1.0]), np.array([-0.75])], {})
-    found = {"optim/kl_sample_train_v1": 0.25, "optim/kl_sample_train_v2": pytest.approx((0.25 + 0.0625) / 3 / 2)}
-    assert drift_metrics(datums, trained) == found
+    found = drift_of((True, False, True), (-1.0, -2.0, -1.0), (-1.5, -9.0, -1.0))
+    assert found == {"optim/kl_sample_train_v1": 0.25, "optim/kl_sample_train_v2": 0.0625}
+    assert drift_of((), (-1.0, -2.0), (-1.0, -2.0)) == {
+        "optim/kl_sample_train_v1": 0.0, "optim/kl_sample_train_v2": 0.0,
+    }  # fmt: skip
+
+
+def test_differences_of_both_signs_do_not_cancel_unless_the_weights_are_stale():
+    rolled, trained = (-2.0, -0.1, -0.1, -0.1), (-0.1, -2.0, -0.1, -0.1)
+    with pytest.raises(SamplerDriftError, match=r"step 1: trainer and sampler differ by 0\.950 nats per token"):
+        drift_of((), rolled, trained)
+    assert drift_of((), rolled, trained, step=1)["optim/kl_sample_train_v1"] == 0.0
+    with pytest.raises(SamplerDriftError, match=r"exactly 0 for 100% of the tokens"):
+        drift_of((), (0.0, 0.0, 0.0, 0.0), (-0.2, -0.2, -0.2, -0.2), step=1)
 
 
 def test_entropy_is_the_mean_over_all_sampled_tokens_including_copies_and_groups_without_signal():

@@ -14,7 +14,7 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from rtl_core.backend.base import Adam, Checkpoint, Datum, StepResult, checked_metrics
+from rtl_core.backend.base import Adam, Check, Checkpoint, Datum, StepResult, checked_metrics
 from rtl_core.backend.tinker.faults import trainer_errors
 from rtl_core.config import RunConfig
 
@@ -31,18 +31,27 @@ class TinkerTrainer:
         self._client = client
         self._errors = errors
 
-    async def step(self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], adam: Adam) -> StepResult:
+    async def step(
+        self,
+        datums: Sequence[Datum],
+        loss: str,
+        parameters: Mapping[str, float],
+        adam: Adam,
+        check: Check | None = None,
+    ) -> StepResult:
         sent = [to_datum(datum) for datum in datums]
         with self._errors():
-            # Submit both before awaiting either, so that the service runs them in one cycle.
             backward = self._client.forward_backward(sent, loss, dict(parameters) or None)  # type: ignore[arg-type]
+            if check is not None:
+                check(_own_logprobs(await backward, datums))
+            # Otherwise both are submitted before either is awaited, so that the service runs them in one cycle.
             optim = self._client.optim_step(types.AdamParams(**vars(adam)))
             output, optim_output = await backward, await optim
             measured = {**output.metrics, **(optim_output.metrics or {})}
             return StepResult(
                 examples=len(sent),
                 tokens=sum(datum.model_input.length for datum in sent),
-                logprobs=[found if found.ndim == 1 else found[:, 0] for found in _logprobs(output, datums)],
+                logprobs=_own_logprobs(output, datums),
                 metrics=checked_metrics({name: float(value) for name, value in measured.items()}),
             )
 
@@ -62,6 +71,10 @@ def _logprobs(output: types.ForwardBackwardOutput, datums: Sequence[Datum]) -> l
         datum.completion_logprobs(record["logprobs"].to_numpy())
         for record, datum in zip(output.loss_fn_outputs, datums, strict=True)
     ]
+
+
+def _own_logprobs(output: types.ForwardBackwardOutput, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
+    return [found if found.ndim == 1 else found[:, 0] for found in _logprobs(output, datums)]
 
 
 def to_datum(datum: Datum) -> types.Datum:
