@@ -1,7 +1,8 @@
-"""Print the rooms (packages) of the project, their lines and the imports between them: `python -m scripts.rooms`.
+"""Print the rooms (packages) of the project, their size and the imports between them: `python -m scripts.rooms`.
 
-A room imports only rooms below it, also inside functions, and has at most as many lines as the table in docs/architecture.md allows.
-Exits with 1 and names each violation.
+A room imports only rooms below it, also inside functions, and holds at most as many expression nodes (`ast.expr`, docstrings apart)
+as the table in docs/architecture.md allows. Nodes measure content: no formatting changes their number. Exits with 1 and names
+each violation.
 """
 
 from __future__ import annotations
@@ -51,46 +52,50 @@ RESTRICTED = {
     "prefect": ("flows", "tasks", "operations"),
 }
 """External package -> rooms that may import it. Instead of tinker, others use a backend (rtl_core/backend/base.py)."""
-BESIDE = ("benchmarks", "tests", "scripts", "examples")
-"""Folders outside the product that also have a budget of lines."""
 
 
 def main(root: Path = Path(__file__).parents[1]) -> int:
     """Print the rooms of the checkout at `root`. Returns 0 if all imports go down and no room exceeds its budget, else 1."""
-    lines: Counter[str] = Counter()
+    nodes: Counter[str] = Counter()
     below: dict[str, set[str]] = defaultdict(set)
     broken: list[str] = []
     for path in sorted(path for top in {room.split(".")[0] for room in ROOMS} for path in (root / top).rglob("*.py")):
-        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(path.read_text(encoding="utf-8"))
         here = room_of(".".join(path.relative_to(root).with_suffix("").parts))
-        lines[here] += text.count("\n")
-        for number, module in imports(ast.parse(text)):
+        nodes[here] += content(tree)
+        for number, module in imports(tree):
             there = room_of(module)
             upwards = there in ROOMS and ROOMS.index(there) < ROOMS.index(here)
             if upwards or here not in RESTRICTED.get(module.split(".")[0], ROOMS):
                 broken.append(f"{path.relative_to(root)}:{number}: {here} may not import {module}")
             if there in ROOMS and there != here:
                 below[here].add(there)
-    product, most = sum(lines.values()), budgets(root)
-    for top in BESIDE:
-        lines[top] = sum(path.read_text(encoding="utf-8").count("\n") for path in (root / top).rglob("*.py"))
-    for room in (*ROOMS, *BESIDE):
-        if lines[room] > most.get(room, lines[room]):
-            broken.append(f"{room} has {lines[room]} lines, docs/architecture.md gives it {most[room]}")
-    for room in (*ROOMS, *BESIDE):
+    most = budgets(root)
+    for room in ROOMS:
+        if nodes[room] > most.get(room, nodes[room]):
+            broken.append(f"{room} holds {nodes[room]} expression nodes, docs/architecture.md gives it {most[room]}")
         names = ", ".join(sorted((name.removeprefix("rtl_core.") for name in below[room]), key=str.lower))
-        print(f"{room:<22}{lines[room]:>7} of {most.get(room, 0):>6}  {names}")
-    print(f"{'product':<22}{product:>7} of {sum(most.get(room, 0) for room in ROOMS):>6}")
+        print(f"{room:<22}{nodes[room]:>8} of {most.get(room, 0):>7}  {names}")
+    print(f"{'product':<22}{nodes.total():>8} of {sum(most.values()):>7}")
     for line in broken:
         print(line, file=sys.stderr)
     return 1 if broken else 0
 
 
 def budgets(root: Path) -> dict[str, int]:
-    """Mapping of room to maximum lines, from the rows ``| `room` | 1,200 |`` of docs/architecture.md; empty without that page."""
+    """Mapping of room to maximum expression nodes, from the rows ``| `room` | 1,200 |`` of docs/architecture.md; empty without that page."""
     page = root / "docs" / "architecture.md"
     rows = re.findall(r"^\| `([\w.]+)` \| ([\d,]+) \|", page.read_text(encoding="utf-8"), re.M) if page.exists() else []
-    return {room: int(lines.replace(",", "")) for room, lines in rows}
+    return {room: int(nodes.replace(",", "")) for room, nodes in rows}
+
+
+def content(tree: ast.AST) -> int:
+    """Number of expression nodes of a module, without docstrings and the strings below fields."""
+    count = 0
+    for node in ast.walk(tree):
+        text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        count += isinstance(node, ast.expr) - text
+    return count
 
 
 def room_of(module: str) -> str:
