@@ -25,6 +25,7 @@ from rtl_core.grading.executors.base import ExecutorDiedError
 from rtl_core.grading.executors.wire import ask, receive, send
 from rtl_core.grading.screen import ScreenFinding, screen
 from rtl_core.problems.interface import parse_interface
+from rtl_core.problems.tree import SourceTree
 from rtl_core.problems.verilog_text import module_names
 from rtl_core.types.problem import Interface, InterfaceSource
 
@@ -37,6 +38,7 @@ END_S = 60.0
 IDLE_S = 7 * 24 * 3600.0
 """Time without requests after which a child ends; the next request starts another."""
 TRIES = 3
+_UNITS = ("ModuleDeclaration", "PackageDeclaration", "ProgramDeclaration", "InterfaceDeclaration")
 TEXT_EXIT_CODES = (1, -signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
 """Exit codes that a text can cause: an exception (no memory), CPU time exceeded, a parser crash. A kill is not among them."""
 
@@ -54,6 +56,8 @@ class AnalysisRequest:
     """Base names of the harness' files."""
     several_tools: bool = True
     """Whether the harness uses more than Icarus."""
+    bench: Sequence[str] = ()
+    """Names of modules and packages of the problem's test benches."""
 
 
 class Analysis(BaseModel):
@@ -64,6 +68,8 @@ class Analysis(BaseModel):
     """The interface of the requested module; None if the module is missing."""
     findings: tuple[ScreenFinding, ...] = ()
     """Forbidden constructs in the design."""
+    bench: frozenset[str] = frozenset()
+    """Those names of test benches that the answer does not define itself."""
     failed: str | None = None
     """Why the text could not be analysed within the limits; the other fields are then empty."""
 
@@ -161,7 +167,9 @@ def analyse_here(request: AnalysisRequest) -> Analysis:
     interface = None
     if request.top is not None and any(request.top in module_names(text) for text in request.answer.values()):
         interface = parse_interface({**request.context, **request.answer}, request.top, InterfaceSource.CONTEXT)
-    return Analysis(interface=interface)
+    trees = [SourceTree(text) for text in design.values()] if request.bench else []
+    own = {node.header.name.valueText for tree in trees for node in tree.of(*_UNITS)}
+    return Analysis(interface=interface, bench=frozenset(request.bench) - own)
 
 
 def _serve() -> None:

@@ -16,7 +16,7 @@ from rtl_core.grading.cache import MemoryCache, cache_key
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.interface_check import demanded_values
 from rtl_core.grading.limits import Budget, KnownGood, Limits
-from rtl_core.grading.requirements import draws_random, missing_requirements, uses_several_tools
+from rtl_core.grading.requirements import bench_names, draws_random, missing_requirements, uses_several_tools
 from rtl_core.grading.stages import Grading
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.problems.interface import HDL_SUFFIXES
@@ -170,6 +170,10 @@ class Grader:
         """See `demanded_values`; cached per problem."""
         return self._once("demanded", problem, lambda: demanded_values(problem))
 
+    def bench(self, problem: Problem) -> frozenset[str]:
+        """See `bench_names`; cached per problem."""
+        return self._once("bench", problem, lambda: bench_names(problem))
+
     def reach(self, problem: Problem) -> int:
         """How far the harness gets with an answer that no model wrote (`StepResult.reach`); cached per problem.
 
@@ -205,6 +209,7 @@ class Grader:
                 design=tuple(p for p in files if p.startswith("rtl/") or p.rsplit("/", 1)[-1] in python),
                 harness=tuple(path.rsplit("/", 1)[-1] for path in problem.harness),
                 several_tools=uses_several_tools(problem.harness),
+                bench=tuple(self.bench(problem)),
             )
         )
 

@@ -115,10 +115,10 @@ def workspace_files(harness: Mapping[str, str]) -> dict[str, str]:
 
 
 def witness_environment(
-    problem: Problem, ports: Sequence[Port] | None, demanded: Mapping[str, list[int]]
+    problem: Problem, ports: Sequence[Port] | None, demanded: Mapping[str, list[int]], bench: Iterable[str] = ()
 ) -> dict[str, str]:
     """Return environment variables for witness and gate: the answer's ports to watch (none if None), system tasks that the
-    problem's own files call, and the right values of parameters.
+    problem's own files call, the right values of parameters, and the names of the modules of its test benches.
     """
     watch = ";".join(",".join(p.name for p in ports or () if p.direction == d) for d in ("input", "output"))
     given = [text for p, text in (*problem.context.items(), *problem.harness.items()) if p.endswith(HDL_SUFFIXES)]
@@ -128,6 +128,7 @@ def witness_environment(
     return {
         "RTL_WATCH": "" if ports is None else watch,
         "RTL_TASKS": ",".join(sorted(tasks | forced)),
+        "RTL_BENCH": ",".join(sorted(bench)),
         "RTL_PARAMETERS": json.dumps({"top": top, "values": demanded}),
     }
 

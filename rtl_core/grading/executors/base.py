@@ -122,6 +122,10 @@ class StepResult:
     """Why compiled programs were not simulated, see `inside/lib/compiled.py`."""
     started: int = 0
     """Number of starts of Icarus' simulator."""
+    programs: int = 0
+    """Number of compiled programs that it was given, except by rewritten test benches."""
+    ended: int = 0
+    """Number of these that the harness' own test bench brought to an end."""
 
     @property
     def reach(self) -> int:

@@ -32,7 +32,8 @@ class Reports:
         self.sessions = []
         self.builds = []
         self.refused = []
-        self.started = 0
+        self.started = self.programs = 0
+        self.marks = []
         self.buffers = {}
 
     def begin(self, connection):
@@ -64,6 +65,8 @@ class Reports:
             self.builds.append({key: message[key] for key in ("argv", "exit_code", "output", "parameters")})
         elif message["kind"] == "started":
             self.started += 1
+            self.programs += message["programs"]
+            self.marks += message["marks"]
         elif message["kind"] == "refused":
             self.refused += [str(reason) for reason in message["reasons"]]
         elif message["kind"] == "begin" and len(self.sessions) < MAX_SESSIONS:
@@ -80,6 +83,10 @@ class Reports:
         elif message["kind"] == "end" and state["session"] is not None:
             facts = {key: message[key] for key in ("tests", "digest", "changes", "moved", "pacer")}
             state["session"].update(facts, complete=True)
+
+    def ended(self):
+        """Number of simulations that a test bench of the harness brought to its end, see lib/benches.py."""
+        return sum(bool(marks) and all(map(os.path.exists, marks)) for marks in self.marks)
 
     def end(self, connection):
         state = self.buffers.pop(connection, None)

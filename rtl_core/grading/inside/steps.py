@@ -209,6 +209,8 @@ class Running:
             "builds": self.reports.builds,
             "refused": self.reports.refused,
             "started": self.reports.started,
+            "programs": self.reports.programs,
+            "ended": self.reports.ended(),
         }
 
     def close(self, source):

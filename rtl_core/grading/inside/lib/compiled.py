@@ -54,10 +54,10 @@ _NAMED = re.compile(rf"^\s*\w+ \.(?:net|var|array)\S* {STRING}", re.M)
 _SCOPE = re.compile(rf"^(S_\w+) \.scope ([\w.]+), {STRING} {STRING} \d+ \d+(?:.*, (S_\w+)|.*);", re.M)
 _CODE = "\n    .scope "
 _IN_SCOPE = re.compile(r"^ +\.scope (S_\w+);$", re.M)
-_PIECE = re.compile(r"^(?:(S_\w+) \.scope [^\n]*| +\.scope (S_\w+);)$", re.M)
-_DECLARED = re.compile(r'^(?:v0x[0-9a-f]+|E_0x[0-9a-f]+(?= \.event "))', re.M)
+_PIECE = re.compile(r"^((S_\w+) \.scope [^\n]*| +\.scope (S_\w+);)$", re.M)
+DECLARED = re.compile(r'^(?:v0x[0-9a-f]+|E_0x[0-9a-f]+(?= \.event "))', re.M)
 """Labels of variables, nets and named events. Icarus shares the events that wait for an edge between modules."""
-_LABEL = re.compile(r"\b(?:S_|E_|v)0x[0-9a-f]+")
+LABEL = re.compile(r"\b(?:S_|E_|v)0x[0-9a-f]+")
 _RUNNERS = "cocotb_iverilog_dump"
 _NUMBER = re.compile(r"(\+?)C4<([01xz]+)>")
 
@@ -88,11 +88,9 @@ def scopes(program):
 
 
 def pieces(program):
-    """(label of a scope, text) of each part of a program, declarations and code, in order."""
-    parts = _PIECE.split(program)
-    return [
-        (declared or code, text) for declared, code, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
-    ]
+    """(line that names a scope, its label, text) of each part of a program, declarations and code, in order."""
+    parts = _PIECE.split(program)[1:]
+    return [(head, declared or code, text) for head, declared, code, text in zip(*[iter(parts)] * 4, strict=True)]
 
 
 def _reaches_unnamed(program):
@@ -105,11 +103,11 @@ def _reaches_unnamed(program):
     for scope in scopes(program):
         own = unit[scope.label] = scope.label if scope.kind == "module" else unit.get(scope.parent, scope.label)
         if scope.parent in unnamed or (scope.parent and scope.name[:1] == "$"):
-            unnamed.update(dict.fromkeys([scope.label, *_DECLARED.findall(scope.text)], own))
+            unnamed.update(dict.fromkeys([scope.label, *DECLARED.findall(scope.text)], own))
     return bool(unnamed) and any(
         unnamed.get(name, unit[label]) != unit[label]
-        for label, text in pieces(program)
-        for name in _LABEL.findall(text)
+        for _, label, text in pieces(program)
+        for name in LABEL.findall(text)
     )
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 
+import benches
 import compiled
 import instances
 import witness
@@ -16,27 +17,48 @@ HARNESS = "/code/src"
 
 
 def stop_if_refused(paths, environment):
-    """Report to the agent and exit with `compiled.REFUSED` if one of the compiled programs must not be run."""
+    """Report to the agent and exit with `compiled.REFUSED` if one of the compiled programs must not be run.
+
+    Returns the paths of the programs to run in place of those with a test bench of the harness (benches.py).
+    """
     try:
         harness = frozenset(os.listdir(HARNESS))
     except OSError:
         harness = frozenset()
-    reasons = []
+    reasons, separated, programs = [], {}, 0
+    bench = _words(environment, "RTL_BENCH")
     for path in filter(os.path.isfile, paths):
         with open(path, errors="surrogateescape") as file:
             program = file.read(MAX_PROGRAM + 1)
         if len(program) > MAX_PROGRAM:
             reasons.append(f"the compiled design has more than {MAX_PROGRAM >> 20} MiB")
-        else:
-            reasons += compiled.refusals(program, _more(environment), harness)
-            reasons += instances.root_complaints(program, *_shown(environment))
+            continue
+        reasons += compiled.refusals(program, _words(environment, "RTL_TASKS"), harness)
+        reasons += instances.root_complaints(program, *_shown(environment))
+        programs += 1
+        apart = bench and benches.separate(program, bench, f"/tmp/rtl-{os.urandom(16).hex()}")
+        if apart:
+            separated[path] = apart
+            # The tasks of the harness' own files are for its bench.
+            reasons += compiled.refusals(apart.design, frozenset(), harness)
+            reasons += ["a name that leads into the test bench, or a message from outside the modules"] * apart.reaches
     _stop(reasons)
-    witness.report({"kind": "started"})
+    # A rewritten test bench calls this without the grader's environment, and attests its end itself.
+    counted = programs if "RTL_PARAMETERS" in environment else 0
+    witness.report({"kind": "started", "programs": counted, "marks": [apart.marks for apart in separated.values()]})
+    return {path: _written(apart) for path, apart in separated.items()}
+
+
+def _written(apart):
+    path = f"/tmp/rtl-{os.urandom(16).hex()}.vvp"
+    with open(path, "w", errors="surrogateescape") as file:
+        file.write(apart.text)
+    return path
 
 
 def stop_if_refused_text(text, environment):
     """The same for a text that Verilator will compile."""
-    _stop(compiled.refusals_of_text(text, _more(environment)))
+    _stop(compiled.refusals_of_text(text, _words(environment, "RTL_TASKS")))
 
 
 def _shown(environment):
@@ -49,8 +71,8 @@ def _shown(environment):
     ]
 
 
-def _more(environment):
-    return frozenset(filter(None, environment.get("RTL_TASKS", "").split(",")))
+def _words(environment, name):
+    return frozenset(filter(None, environment.get(name, "").split(",")))
 
 
 def _stop(reasons):
