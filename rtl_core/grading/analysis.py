@@ -38,7 +38,6 @@ END_S = 60.0
 IDLE_S = 7 * 24 * 3600.0
 """Time without requests after which a child ends; the next request starts another."""
 TRIES = 3
-_UNITS = ("ModuleDeclaration", "PackageDeclaration", "ProgramDeclaration", "InterfaceDeclaration")
 TEXT_EXIT_CODES = (1, -signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
 """Exit codes that a text can cause: an exception (no memory), CPU time exceeded, a parser crash. A kill is not among them."""
 
@@ -57,7 +56,7 @@ class AnalysisRequest:
     several_tools: bool = True
     """Whether the harness uses more than Icarus."""
     bench: Sequence[str] = ()
-    """Names of modules and packages of the problem's test benches."""
+    """Names of modules of the problem's test benches."""
 
 
 class Analysis(BaseModel):
@@ -168,7 +167,7 @@ def analyse_here(request: AnalysisRequest) -> Analysis:
     if request.top is not None and any(request.top in module_names(text) for text in request.answer.values()):
         interface = parse_interface({**request.context, **request.answer}, request.top, InterfaceSource.CONTEXT)
     trees = [SourceTree(text) for text in design.values()] if request.bench else []
-    own = {node.header.name.valueText for tree in trees for node in tree.of(*_UNITS)}
+    own = {node.header.name.valueText for tree in trees for node in tree.of("ModuleDeclaration")}
     return Analysis(interface=interface, bench=frozenset(request.bench) - own)
 
 

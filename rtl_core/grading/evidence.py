@@ -23,8 +23,8 @@ CONSTANT = "no output ever changed its value, though the inputs did; the harness
 """The reason for failing an answer that passes its harness."""
 NO_TEST = "the harness passed although it ran no test"
 """The same."""
-OWN_BENCHES = "put a Verilog test bench below src/ of the harness, or use cocotb (docs/architecture.md, A problem source)"
-"""What to do about a harness whose verdict a design could forge."""
+UNATTESTED = "neither cocotb nor a Verilog test bench among the harness' files brought each simulation to its end"
+"""The reason for rejecting an answer whose harness passes: it may have printed what the harness looks for."""
 HARNESS_FAILED = "the harness failed before it ran anything"
 """Prefix of the reason of an infrastructure error that neither another answer nor a retry can fix."""
 MAX_REASONS = 12
@@ -82,14 +82,9 @@ def cheating(results: Sequence[StepResult], harness: Mapping[str, str]) -> tuple
                 return (f"{result.name}: a test did not come from the harness",)
     if passed and uses_cocotb(harness) and not any(session.complete for r in results for session in r.sessions):
         return ("the harness passed although no simulation brought its tests to an end",)
-    if passed and any(map(unattested, results)):
-        return ("the harness passed although neither cocotb nor its test bench ended each simulation",)
+    if passed and any(r.unattested > sum(session.complete for session in r.sessions) for r in results):
+        return (UNATTESTED,)
     return ()
-
-
-def unattested(result: StepResult) -> bool:
-    """Whether a simulation was started whose end neither cocotb nor the harness' own test bench reported."""
-    return result.programs > result.ended + sum(session.complete for session in result.sessions)
 
 
 def changed_parameters(

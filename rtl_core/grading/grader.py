@@ -16,10 +16,12 @@ from rtl_core.grading.cache import MemoryCache, cache_key
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.interface_check import demanded_values
 from rtl_core.grading.limits import Budget, KnownGood, Limits
-from rtl_core.grading.requirements import bench_names, draws_random, missing_requirements, uses_several_tools
+from rtl_core.grading.requirements import draws_random, missing_requirements, uses_several_tools
 from rtl_core.grading.stages import Grading
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.problems.interface import HDL_SUFFIXES
+from rtl_core.problems.testbench.rewrite import WORD
+from rtl_core.problems.verilog_text import module_names
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
@@ -170,10 +172,6 @@ class Grader:
         """See `demanded_values`; cached per problem."""
         return self._once("demanded", problem, lambda: demanded_values(problem))
 
-    def bench(self, problem: Problem) -> frozenset[str]:
-        """See `bench_names`; cached per problem."""
-        return self._once("bench", problem, lambda: bench_names(problem))
-
     def reach(self, problem: Problem) -> int:
         """How far the harness gets with an answer that no model wrote (`StepResult.reach`); cached per problem.
 
@@ -209,9 +207,16 @@ class Grader:
                 design=tuple(p for p in files if p.startswith("rtl/") or p.rsplit("/", 1)[-1] in python),
                 harness=tuple(path.rsplit("/", 1)[-1] for path in problem.harness),
                 several_tools=uses_several_tools(problem.harness),
-                bench=tuple(self.bench(problem)),
+                bench=bench_modules(problem),
             )
         )
+
+
+def bench_modules(problem: Problem) -> tuple[str, ...]:
+    """Names of the modules in the harness' Verilog files, except the one that is asked for and those of rewritten test benches."""
+    texts = [text for path, text in problem.harness.items() if path.endswith(HDL_SUFFIXES)]
+    names = [name for text in texts for name in module_names(text) if not name.endswith(WORD)]
+    return tuple(name for name in names if problem.interface is None or name != problem.interface.module)
 
 
 def seeds_for(problem: Problem, seeds: int) -> int:

@@ -8,13 +8,8 @@ import sys
 from collections.abc import Callable, Mapping
 
 from rtl_core.problems.harness_use import is_used, parse_python
-from rtl_core.problems.interface import HDL_SUFFIXES
-from rtl_core.problems.testbench.rewrite import WORD
-from rtl_core.problems.verilog_text import code_of
-from rtl_core.types.problem import Problem
 
-_UNIT = re.compile(r"\b(?:macromodule|module|package|program|interface)\s+(?:automatic\s+|static\s+)?\\?([A-Za-z_]\w*)")
-_PROGRAM_OF_VERILATOR = re.compile(r"(?<![\w-])--(?:binary|exe|main)\b")
+_PROGRAM_OF_VERILATOR = re.compile(r"\bverilator\b.*?(--(?:binary|exe|main))\b", re.S)
 _PROGRAMS = ("yosys", "verilator", "iverilog", "ghdl", "nvc")
 _HINTS = {
     "cocotb_bus": "pip install cocotb-bus",
@@ -49,22 +44,6 @@ def uses_several_tools(harness: Mapping[str, str]) -> bool:
     return any(re.search(r"\b(?:verilator|yosys)\b", text) for text in harness.values())
 
 
-def bench_names(problem: Problem) -> frozenset[str]:
-    """Names of modules and packages of the problem's own test benches, which may not be the answer's."""
-    files = {**problem.harness, **{path: text for path, text in problem.context.items() if path.startswith("verif/")}}
-    hdl = (text for path, text in files.items() if path.endswith(HDL_SUFFIXES) and path not in problem.targets)
-    names = {name for text in hdl for name in _UNIT.findall(code_of(text)) if not name.endswith(WORD)}
-    return frozenset(names - {problem.interface.module if problem.interface else ""})
-
-
-def unattestable(problem: Problem) -> str:
-    """Why nothing that a design cannot reach attests the verdict of a harness; empty if something does."""
-    for path, text in problem.harness.items():
-        if not path.endswith(HDL_SUFFIXES) and (option := _PROGRAM_OF_VERILATOR.search(text)):
-            return f"{path} runs a program that Verilator builds ({option[0]}), which ends and prints as the design likes"
-    return ""
-
-
 def missing_requirements(
     harness: Mapping[str, str], available: Mapping[str, str], has_module: Callable[[str], bool]
 ) -> list[str]:
@@ -84,6 +63,11 @@ def missing_requirements(
     for program in _PROGRAMS:
         if program not in available and _calls(program, harness):
             lacking.append(f"the program {program}")
+    builds = [option[1] for text in harness.values() if (option := _PROGRAM_OF_VERILATOR.search(text))]
+    if builds:
+        lacking.append(
+            f"a proof that the test bench in a program of Verilator ({builds[0]}) came to its end; Icarus gives it"
+        )
     return lacking
 
 

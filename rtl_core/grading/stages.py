@@ -18,7 +18,7 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading import evidence
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.design import as_graded
-from rtl_core.grading.evidence import CONSTANT, HARNESS_FAILED, NO_TEST, OWN_BENCHES, compile_reasons, overrun_reason, test_reasons
+from rtl_core.grading.evidence import CONSTANT, HARNESS_FAILED, NO_TEST, compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.executors.base import Job, Mount, Step, StepResult
 from rtl_core.grading.interface_check import compare, demanded_values, is_fatal, is_hopeless, undeclared_inputs
 from rtl_core.grading.jobs import (
@@ -30,7 +30,7 @@ from rtl_core.grading.jobs import (
     workspace_files,
 )
 from rtl_core.grading.limits import Budget
-from rtl_core.grading.requirements import cocotb_generation, unattestable, uses_cocotb
+from rtl_core.grading.requirements import cocotb_generation, uses_cocotb
 from rtl_core.problems.interface import HDL_SUFFIXES
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Port, Problem
@@ -161,15 +161,10 @@ class Grading:
     def _test(self) -> Verdict:
         if lacking := self.grader.lacking(self.problem):
             raise InfrastructureError(f"the harness needs {', '.join(lacking)}")
-        if reason := unattestable(self.problem):
-            raise InfrastructureError(reason, OWN_BENCHES)
         # If a port that the harness drives is missing, one failing test is enough.
         hopeless = is_hopeless(self.mismatches, self.problem.harness)
         services, mounts = read_services(self.problem.harness)
         results = self._run(stop_at_first_failure(services) if hopeless else services, mounts)
-        attests = uses_cocotb(self.problem.harness) or self.grader.bench(self.problem)
-        if not attests and any(map(evidence.unattested, results)):
-            raise InfrastructureError("the harness simulates without cocotb or a test bench among its files", OWN_BENCHES)
         cheat = evidence.refusals(results) or evidence.cheating(results, self.problem.harness)
         if cheat:
             return self._fail(Outcome.REJECTED, cheat, results)
@@ -281,9 +276,7 @@ class Grading:
 
     @cached_property
     def _environment(self) -> dict[str, str]:
-        return witness_environment(
-            self.problem, self.ports, self.grader.demanded(self.problem), self.bench
-        )
+        return witness_environment(self.problem, self.ports, self.grader.demanded(self.problem), self.bench)
 
     # Verdicts
 

@@ -122,10 +122,8 @@ class StepResult:
     """Why compiled programs were not simulated, see `inside/lib/compiled.py`."""
     started: int = 0
     """Number of starts of Icarus' simulator."""
-    programs: int = 0
-    """Number of compiled programs that it was given, except by rewritten test benches."""
-    ended: int = 0
-    """Number of these that the harness' own test bench brought to an end."""
+    unattested: int = 0
+    """Number of simulations that no Verilog test bench of the harness brought to its end; those of cocotb are among them."""
 
     @property
     def reach(self) -> int:

@@ -84,9 +84,9 @@ class Reports:
             facts = {key: message[key] for key in ("tests", "digest", "changes", "moved", "pacer")}
             state["session"].update(facts, complete=True)
 
-    def ended(self):
-        """Number of simulations that a test bench of the harness brought to its end, see lib/benches.py."""
-        return sum(bool(marks) and all(map(os.path.exists, marks)) for marks in self.marks)
+    def unattested(self):
+        """Number of simulations without a mark of the harness' own test bench that it came to its end (lib/benches.py)."""
+        return self.programs - sum(bool(marks) and all(map(os.path.exists, marks)) for marks in self.marks)
 
     def end(self, connection):
         state = self.buffers.pop(connection, None)

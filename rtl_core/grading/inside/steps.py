@@ -209,8 +209,7 @@ class Running:
             "builds": self.reports.builds,
             "refused": self.reports.refused,
             "started": self.reports.started,
-            "programs": self.reports.programs,
-            "ended": self.reports.ended(),
+            "unattested": self.reports.unattested(),
         }
 
     def close(self, source):

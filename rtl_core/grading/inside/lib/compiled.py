@@ -7,6 +7,7 @@ on the list are never run. `refusals` is called before any simulation starts.
 Not covered: what a design does through its ports and within its own modules.
 """
 
+import os
 import posixpath
 import re
 from collections import namedtuple
@@ -117,11 +118,11 @@ def parameters(text):
     return [Parameter(label, kind, name, local != "0", value) for label, kind, name, local, value in found]
 
 
-def refusals(program, more=frozenset(), harness=frozenset()):
+def refusals(program, more=frozenset(), harness=frozenset(), *, present=False):
     """Return reasons not to run the text of a compiled program; empty if it may be run.
 
     `more` are further allowed tasks (those in the problem's own files); `harness` are the base names of the harness' files,
-    which `$readmem` must not load.
+    which `$readmem` must not load; with `present`, it may load existing files only, since its error message shows the name.
     """
     found = []
     program = _without_wave_dumper(program)
@@ -148,6 +149,8 @@ def refusals(program, more=frozenset(), harness=frozenset()):
         elif name in _FILE_TASKS:
             text = texts.get(other) if text is None else text
             complaint = _file_name(name, text, harness) if other is not None or text is not None else None
+            if present and text and name != "dumpfile" and not os.path.isfile(text):
+                complaint = f"${name} of a file that is missing ({text[:60]})"
             if complaint and name not in more:
                 found.append(place + complaint)
     return list(dict.fromkeys(found))

@@ -19,15 +19,15 @@ HARNESS = "/code/src"
 def stop_if_refused(paths, environment):
     """Report to the agent and exit with `compiled.REFUSED` if one of the compiled programs must not be run.
 
-    Returns the paths of the programs to run in place of those with a test bench of the harness (benches.py).
+    Returns the programs to run in place of those with a test bench of the harness (benches.py): path -> path.
     """
     try:
         harness = frozenset(os.listdir(HARNESS))
     except OSError:
         harness = frozenset()
-    reasons, separated, programs = [], {}, 0
-    bench = _words(environment, "RTL_BENCH")
-    for path in filter(os.path.isfile, paths):
+    reasons, replaced, marks = [], {}, []
+    programs = [path for path in paths if os.path.isfile(path)]
+    for path in programs:
         with open(path, errors="surrogateescape") as file:
             program = file.read(MAX_PROGRAM + 1)
         if len(program) > MAX_PROGRAM:
@@ -35,25 +35,21 @@ def stop_if_refused(paths, environment):
             continue
         reasons += compiled.refusals(program, _words(environment, "RTL_TASKS"), harness)
         reasons += instances.root_complaints(program, *_shown(environment))
-        programs += 1
-        apart = bench and benches.separate(program, bench, f"/tmp/rtl-{os.urandom(16).hex()}")
-        if apart:
-            separated[path] = apart
+        secret = f"/tmp/rtl-{os.urandom(16).hex()}"
+        names = _words(environment, "RTL_BENCH")
+        if separated := names and benches.separate(program, names, secret):
+            text, created, design, complaints = separated
             # The tasks of the harness' own files are for its bench.
-            reasons += compiled.refusals(apart.design, frozenset(), harness)
-            reasons += ["a name that leads into the test bench, or a message from outside the modules"] * apart.reaches
+            reasons += complaints + compiled.refusals(design, harness=harness, present=True)
+            marks.append(created)
+            replaced[path] = secret + ".vvp"
+            with open(replaced[path], "w", errors="surrogateescape") as file:
+                file.write(text)
     _stop(reasons)
     # A rewritten test bench calls this without the grader's environment, and attests its end itself.
-    counted = programs if "RTL_PARAMETERS" in environment else 0
-    witness.report({"kind": "started", "programs": counted, "marks": [apart.marks for apart in separated.values()]})
-    return {path: _written(apart) for path, apart in separated.items()}
-
-
-def _written(apart):
-    path = f"/tmp/rtl-{os.urandom(16).hex()}.vvp"
-    with open(path, "w", errors="surrogateescape") as file:
-        file.write(apart.text)
-    return path
+    count = len(programs) if "RTL_BENCH" in environment else 0
+    witness.report({"kind": "started", "programs": count, "marks": marks})
+    return replaced
 
 
 def stop_if_refused_text(text, environment):
