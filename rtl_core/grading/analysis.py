@@ -25,7 +25,6 @@ from rtl_core.grading.executors.base import ExecutorDiedError
 from rtl_core.grading.executors.wire import ask, receive, send
 from rtl_core.grading.screen import ScreenFinding, screen
 from rtl_core.problems.interface import parse_interface
-from rtl_core.problems.tree import SourceTree
 from rtl_core.problems.verilog_text import module_names
 from rtl_core.types.problem import Interface, InterfaceSource
 
@@ -55,8 +54,6 @@ class AnalysisRequest:
     """Base names of the harness' files."""
     several_tools: bool = True
     """Whether the harness uses more than Icarus."""
-    bench: Sequence[str] = ()
-    """Names of modules of the problem's test benches."""
 
 
 class Analysis(BaseModel):
@@ -67,8 +64,6 @@ class Analysis(BaseModel):
     """The interface of the requested module; None if the module is missing."""
     findings: tuple[ScreenFinding, ...] = ()
     """Forbidden constructs in the design."""
-    bench: frozenset[str] = frozenset()
-    """Those names of test benches that the answer does not define itself."""
     failed: str | None = None
     """Why the text could not be analysed within the limits; the other fields are then empty."""
 
@@ -166,9 +161,7 @@ def analyse_here(request: AnalysisRequest) -> Analysis:
     interface = None
     if request.top is not None and any(request.top in module_names(text) for text in request.answer.values()):
         interface = parse_interface({**request.context, **request.answer}, request.top, InterfaceSource.CONTEXT)
-    trees = [SourceTree(text) for text in design.values()] if request.bench else []
-    own = {node.header.name.valueText for tree in trees for node in tree.of("ModuleDeclaration")}
-    return Analysis(interface=interface, bench=frozenset(request.bench) - own)
+    return Analysis(interface=interface)
 
 
 def _serve() -> None:

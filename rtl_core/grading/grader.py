@@ -20,8 +20,6 @@ from rtl_core.grading.requirements import draws_random, missing_requirements, us
 from rtl_core.grading.stages import Grading
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.problems.interface import HDL_SUFFIXES
-from rtl_core.problems.testbench.rewrite import WORD
-from rtl_core.problems.verilog_text import module_names
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
@@ -207,16 +205,8 @@ class Grader:
                 design=tuple(p for p in files if p.startswith("rtl/") or p.rsplit("/", 1)[-1] in python),
                 harness=tuple(path.rsplit("/", 1)[-1] for path in problem.harness),
                 several_tools=uses_several_tools(problem.harness),
-                bench=bench_modules(problem),
             )
         )
-
-
-def bench_modules(problem: Problem) -> tuple[str, ...]:
-    """Names of the modules in the harness' Verilog files, except the one that is asked for and those of rewritten test benches."""
-    texts = [text for path, text in problem.harness.items() if path.endswith(HDL_SUFFIXES)]
-    names = [name for text in texts for name in module_names(text) if not name.endswith(WORD)]
-    return tuple(name for name in names if problem.interface is None or name != problem.interface.module)
 
 
 def seeds_for(problem: Problem, seeds: int) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from rtl_core.grading.compose import DIRECTORIES, read_services
 from rtl_core.grading.executors.base import Executor, Job, JobResult, Step
 from rtl_core.grading.inside.lib.compiled import ALLOWED_TASKS
+from rtl_core.grading.requirements import is_scripted
 from rtl_core.problems.interface import HDL_SUFFIXES, top_levels
 from rtl_core.types.problem import Port, Problem
 
@@ -115,10 +116,10 @@ def workspace_files(harness: Mapping[str, str]) -> dict[str, str]:
 
 
 def witness_environment(
-    problem: Problem, ports: Sequence[Port] | None, demanded: Mapping[str, list[int]], bench: Iterable[str] = ()
+    problem: Problem, ports: Sequence[Port] | None, demanded: Mapping[str, list[int]]
 ) -> dict[str, str]:
     """Return environment variables for witness and gate: the answer's ports to watch (none if None), system tasks that the
-    problem's own files call, the right values of parameters, and the names of the modules of its test benches.
+    problem's own files call, whether scripts of the harness run the simulator, and the right values of parameters.
     """
     watch = ";".join(",".join(p.name for p in ports or () if p.direction == d) for d in ("input", "output"))
     given = [text for p, text in (*problem.context.items(), *problem.harness.items()) if p.endswith(HDL_SUFFIXES)]
@@ -128,7 +129,7 @@ def witness_environment(
     return {
         "RTL_WATCH": "" if ports is None else watch,
         "RTL_TASKS": ",".join(sorted(tasks | forced)),
-        "RTL_BENCH": ",".join(sorted(bench)),
+        "RTL_SCRIPTED": "1" if is_scripted(problem.harness) else "",
         "RTL_PARAMETERS": json.dumps({"top": top, "values": demanded}),
     }
 

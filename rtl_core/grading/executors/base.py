@@ -122,8 +122,13 @@ class StepResult:
     """Why compiled programs were not simulated, see `inside/lib/compiled.py`."""
     started: int = 0
     """Number of starts of Icarus' simulator."""
-    unattested: int = 0
-    """Number of simulations that no Verilog test bench of the harness brought to its end; those of cocotb are among them."""
+    programs: int = 0
+    """Number of compiled programs that it was given, except by rewritten test benches (problems/testbench)."""
+
+    @property
+    def is_attested(self) -> bool:
+        """Whether cocotb brought each simulation to an end: what a design prints and when it ends prove nothing."""
+        return self.programs <= sum(session.complete for session in self.sessions)
 
     @property
     def reach(self) -> int:

@@ -33,7 +33,6 @@ class Reports:
         self.builds = []
         self.refused = []
         self.started = self.programs = 0
-        self.marks = []
         self.buffers = {}
 
     def begin(self, connection):
@@ -66,7 +65,6 @@ class Reports:
         elif message["kind"] == "started":
             self.started += 1
             self.programs += message["programs"]
-            self.marks += message["marks"]
         elif message["kind"] == "refused":
             self.refused += [str(reason) for reason in message["reasons"]]
         elif message["kind"] == "begin" and len(self.sessions) < MAX_SESSIONS:
@@ -83,10 +81,6 @@ class Reports:
         elif message["kind"] == "end" and state["session"] is not None:
             facts = {key: message[key] for key in ("tests", "digest", "changes", "moved", "pacer")}
             state["session"].update(facts, complete=True)
-
-    def unattested(self):
-        """Number of simulations without a mark of the harness' own test bench that it came to its end (lib/benches.py)."""
-        return self.programs - sum(bool(marks) and all(map(os.path.exists, marks)) for marks in self.marks)
 
     def end(self, connection):
         state = self.buffers.pop(connection, None)

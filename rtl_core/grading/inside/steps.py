@@ -209,7 +209,7 @@ class Running:
             "builds": self.reports.builds,
             "refused": self.reports.refused,
             "started": self.reports.started,
-            "unattested": self.reports.unattested(),
+            "programs": self.reports.programs,
         }
 
     def close(self, source):

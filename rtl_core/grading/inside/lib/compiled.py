@@ -7,7 +7,6 @@ on the list are never run. `refusals` is called before any simulation starts.
 Not covered: what a design does through its ports and within its own modules.
 """
 
-import os
 import posixpath
 import re
 from collections import namedtuple
@@ -55,10 +54,10 @@ _NAMED = re.compile(rf"^\s*\w+ \.(?:net|var|array)\S* {STRING}", re.M)
 _SCOPE = re.compile(rf"^(S_\w+) \.scope ([\w.]+), {STRING} {STRING} \d+ \d+(?:.*, (S_\w+)|.*);", re.M)
 _CODE = "\n    .scope "
 _IN_SCOPE = re.compile(r"^ +\.scope (S_\w+);$", re.M)
-_PIECE = re.compile(r"^((S_\w+) \.scope [^\n]*| +\.scope (S_\w+);)$", re.M)
-DECLARED = re.compile(r'^(?:v0x[0-9a-f]+|E_0x[0-9a-f]+(?= \.event "))', re.M)
+_PIECE = re.compile(r"^(?:(S_\w+) \.scope [^\n]*| +\.scope (S_\w+);)$", re.M)
+_DECLARED = re.compile(r'^(?:v0x[0-9a-f]+|E_0x[0-9a-f]+(?= \.event "))', re.M)
 """Labels of variables, nets and named events. Icarus shares the events that wait for an edge between modules."""
-LABEL = re.compile(r"\b(?:S_|E_|v)0x[0-9a-f]+")
+_LABEL = re.compile(r"\b(?:S_|E_|v)0x[0-9a-f]+")
 _RUNNERS = "cocotb_iverilog_dump"
 _NUMBER = re.compile(r"(\+?)C4<([01xz]+)>")
 
@@ -89,9 +88,11 @@ def scopes(program):
 
 
 def pieces(program):
-    """(line that names a scope, its label, text) of each part of a program, declarations and code, in order."""
-    parts = _PIECE.split(program)[1:]
-    return [(head, declared or code, text) for head, declared, code, text in zip(*[iter(parts)] * 4, strict=True)]
+    """(label of a scope, text) of each part of a program, declarations and code, in order."""
+    parts = _PIECE.split(program)
+    return [
+        (declared or code, text) for declared, code, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+    ]
 
 
 def _reaches_unnamed(program):
@@ -104,11 +105,11 @@ def _reaches_unnamed(program):
     for scope in scopes(program):
         own = unit[scope.label] = scope.label if scope.kind == "module" else unit.get(scope.parent, scope.label)
         if scope.parent in unnamed or (scope.parent and scope.name[:1] == "$"):
-            unnamed.update(dict.fromkeys([scope.label, *DECLARED.findall(scope.text)], own))
+            unnamed.update(dict.fromkeys([scope.label, *_DECLARED.findall(scope.text)], own))
     return bool(unnamed) and any(
         unnamed.get(name, unit[label]) != unit[label]
-        for _, label, text in pieces(program)
-        for name in LABEL.findall(text)
+        for label, text in pieces(program)
+        for name in _LABEL.findall(text)
     )
 
 
@@ -118,11 +119,11 @@ def parameters(text):
     return [Parameter(label, kind, name, local != "0", value) for label, kind, name, local, value in found]
 
 
-def refusals(program, more=frozenset(), harness=frozenset(), *, present=False):
+def refusals(program, more=frozenset(), harness=frozenset()):
     """Return reasons not to run the text of a compiled program; empty if it may be run.
 
     `more` are further allowed tasks (those in the problem's own files); `harness` are the base names of the harness' files,
-    which `$readmem` must not load; with `present`, it may load existing files only, since its error message shows the name.
+    which `$readmem` must not load.
     """
     found = []
     program = _without_wave_dumper(program)
@@ -149,8 +150,6 @@ def refusals(program, more=frozenset(), harness=frozenset(), *, present=False):
         elif name in _FILE_TASKS:
             text = texts.get(other) if text is None else text
             complaint = _file_name(name, text, harness) if other is not None or text is not None else None
-            if present and text and name != "dumpfile" and not os.path.isfile(text):
-                complaint = f"${name} of a file that is missing ({text[:60]})"
             if complaint and name not in more:
                 found.append(place + complaint)
     return list(dict.fromkeys(found))

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 
-import benches
 import compiled
 import instances
 import witness
@@ -17,44 +16,29 @@ HARNESS = "/code/src"
 
 
 def stop_if_refused(paths, environment):
-    """Report to the agent and exit with `compiled.REFUSED` if one of the compiled programs must not be run.
-
-    Returns the programs to run in place of those with a test bench of the harness (benches.py): path -> path.
-    """
+    """Report to the agent and exit with `compiled.REFUSED` if one of the compiled programs must not be run."""
     try:
         harness = frozenset(os.listdir(HARNESS))
     except OSError:
         harness = frozenset()
-    reasons, replaced, marks = [], {}, []
+    reasons = []
     programs = [path for path in paths if os.path.isfile(path)]
     for path in programs:
         with open(path, errors="surrogateescape") as file:
             program = file.read(MAX_PROGRAM + 1)
         if len(program) > MAX_PROGRAM:
             reasons.append(f"the compiled design has more than {MAX_PROGRAM >> 20} MiB")
-            continue
-        reasons += compiled.refusals(program, _words(environment, "RTL_TASKS"), harness)
-        reasons += instances.root_complaints(program, *_shown(environment))
-        secret = f"/tmp/rtl-{os.urandom(16).hex()}"
-        names = _words(environment, "RTL_BENCH")
-        if separated := names and benches.separate(program, names, secret):
-            text, created, design, complaints = separated
-            # The tasks of the harness' own files are for its bench.
-            reasons += complaints + compiled.refusals(design, harness=harness, present=True)
-            marks.append(created)
-            replaced[path] = secret + ".vvp"
-            with open(replaced[path], "w", errors="surrogateescape") as file:
-                file.write(text)
+        else:
+            reasons += compiled.refusals(program, _more(environment), harness)
+            reasons += instances.root_complaints(program, *_shown(environment))
     _stop(reasons)
-    # A rewritten test bench calls this without the grader's environment, and attests its end itself.
-    count = len(programs) if "RTL_BENCH" in environment else 0
-    witness.report({"kind": "started", "programs": count, "marks": marks})
-    return replaced
+    # A rewritten test bench asks without the grader's environment: it attests its own end.
+    witness.report({"kind": "started", "programs": len(programs) if "RTL_WATCH" in environment else 0})
 
 
 def stop_if_refused_text(text, environment):
     """The same for a text that Verilator will compile."""
-    _stop(compiled.refusals_of_text(text, _words(environment, "RTL_TASKS")))
+    _stop(compiled.refusals_of_text(text, _more(environment)))
 
 
 def _shown(environment):
@@ -67,8 +51,8 @@ def _shown(environment):
     ]
 
 
-def _words(environment, name):
-    return frozenset(filter(None, environment.get(name, "").split(",")))
+def _more(environment):
+    return frozenset(filter(None, environment.get("RTL_TASKS", "").split(",")))
 
 
 def _stop(reasons):
