@@ -23,6 +23,10 @@ CONSTANT = "no output ever changed its value, though the inputs did; the harness
 """The reason for failing an answer that passes its harness."""
 NO_TEST = "the harness passed although it ran no test"
 """The same."""
+FORGEABLE = (
+    "a script of the harness judges a Verilog test bench by what is printed and how it ends, which a design can forge"
+)
+"""Prefix of the reason of the infrastructure error with which such a harness is refused."""
 HARNESS_FAILED = "the harness failed before it ran anything"
 """Prefix of the reason of an infrastructure error that neither another answer nor a retry can fix."""
 _OVERRUNS = {
@@ -76,8 +80,10 @@ def cheating(results: Sequence[StepResult], harness: Mapping[str, str]) -> tuple
                 return (f"{result.name}: the results file is not the one that cocotb wrote",)
             if any(not test["file"].startswith(("/src/", "/code/src/")) for test in session.tests):
                 return (f"{result.name}: a test did not come from the harness",)
-    if passed and uses_cocotb(harness) and not any(session.complete for r in results for session in r.sessions):
-        return ("the harness passed although no simulation brought its tests to an end",)
+    completed = any(session.complete for result in results for session in result.sessions)
+    unfinished = (uses_cocotb(harness) and not completed) or not all(result.is_attested for result in results)
+    if passed and unfinished:
+        return ("the harness passed although a simulation did not bring its tests to an end",)
     return ()
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from rtl_core.grading.compose import DIRECTORIES, read_services
 from rtl_core.grading.executors.base import Executor, Job, JobResult, Step
 from rtl_core.grading.inside.lib.compiled import ALLOWED_TASKS
+from rtl_core.grading.requirements import is_scripted
 from rtl_core.problems.interface import HDL_SUFFIXES, top_levels
 from rtl_core.types.problem import Port, Problem
 
@@ -127,7 +128,7 @@ def witness_environment(
     problem: Problem, ports: Sequence[Port] | None, demanded: Mapping[str, list[int]]
 ) -> dict[str, str]:
     """Return environment variables for witness and gate: the answer's ports to watch (none if None), system tasks that the
-    problem's own files call, and the right values of parameters.
+    problem's own files call, whether scripts of the harness run the simulator, and the right values of parameters.
     """
     watch = ";".join(",".join(p.name for p in ports or () if p.direction == d) for d in ("input", "output"))
     given = [text for p, text in (*problem.context.items(), *problem.harness.items()) if p.endswith(HDL_SUFFIXES)]
@@ -137,6 +138,7 @@ def witness_environment(
     return {
         "RTL_WATCH": "" if ports is None else watch,
         "RTL_TASKS": ",".join(sorted(tasks | forced)),
+        "RTL_SCRIPTED": "1" if is_scripted(problem.harness) else "",
         "RTL_PARAMETERS": json.dumps({"top": top, "values": demanded}),
     }
 

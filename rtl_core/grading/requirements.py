@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from rtl_core.problems.harness_use import is_used, parse_python
 
+_VERILATED = re.compile(r"\bverilator\b.*?[\s\"'](--?(?:binary|exe|main|cc))\b", re.S)
 _PROGRAMS = ("yosys", "verilator", "iverilog", "ghdl", "nvc")
 _COCOTB_TEST = re.compile(r"\bcocotb\.test\b|\bTestFactory\b|^[ \t]*@test\b", re.M)
 _HINTS = {
@@ -39,6 +40,11 @@ def uses_cocotb(harness: Mapping[str, str]) -> bool:
     return bool(_COCOTB_TEST.search(python_of(harness)))
 
 
+def is_scripted(harness: Mapping[str, str]) -> bool:
+    """Whether a simulation can only be one of the harness' own scripts: without cocotb or a rewritten test bench."""
+    return "src/bench.json" not in harness and not any("cocotb" in text for text in harness.values())
+
+
 def uses_several_tools(harness: Mapping[str, str]) -> bool:
     """Whether a linter or synthesiser reads the design besides Icarus; it may see different text."""
     return any(re.search(r"\b(?:verilator|yosys)\b", text) for text in harness.values())
@@ -63,6 +69,8 @@ def missing_requirements(
     for program in _PROGRAMS:
         if program not in available and _calls(program, harness):
             lacking.append(f"the program {program}")
+    if option := next(filter(None, map(_VERILATED.search, harness.values())), None):
+        lacking.append(f"a proof that Verilator's program ({option[1]}) ran its tests to the end; use cocotb")
     return lacking
 
 

@@ -18,7 +18,15 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading import evidence
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.design import as_graded
-from rtl_core.grading.evidence import CONSTANT, HARNESS_FAILED, NO_TEST, compile_reasons, overrun_reason, test_reasons
+from rtl_core.grading.evidence import (
+    CONSTANT,
+    FORGEABLE,
+    HARNESS_FAILED,
+    NO_TEST,
+    compile_reasons,
+    overrun_reason,
+    test_reasons,
+)
 from rtl_core.grading.executors.base import Job, Mount, Step, StepResult
 from rtl_core.grading.interface_check import compare, demanded_values, is_fatal, is_hopeless, undeclared_inputs
 from rtl_core.grading.jobs import (
@@ -30,7 +38,7 @@ from rtl_core.grading.jobs import (
     workspace_files,
 )
 from rtl_core.grading.limits import Budget
-from rtl_core.grading.requirements import cocotb_generation, uses_cocotb
+from rtl_core.grading.requirements import cocotb_generation, is_scripted, uses_cocotb
 from rtl_core.problems.interface import HDL_SUFFIXES
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Port, Problem
@@ -162,6 +170,8 @@ class Grading:
         hopeless = is_hopeless(self.mismatches, self.problem.harness)
         services, mounts = read_services(self.problem.harness)
         results = self._run(stop_at_first_failure(services) if hopeless else services, mounts)
+        if is_scripted(self.problem.harness) and not all(result.is_attested for result in results):
+            raise InfrastructureError(f"{FORGEABLE}; use rtl_core.problems.testbench, or cocotb")
         cheat = evidence.refusals(results) or evidence.cheating(results, self.problem.harness)
         if cheat:
             return self._fail(Outcome.REJECTED, cheat, results)

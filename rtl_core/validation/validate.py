@@ -24,7 +24,7 @@ from typing import Any
 from rtl_core.equivalence.differential import Comparison, compare
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.compose import read_services
-from rtl_core.grading.evidence import CONSTANT, HARNESS_FAILED
+from rtl_core.grading.evidence import CONSTANT, FORGEABLE, HARNESS_FAILED
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.history.records import ValidationRecord, ValidationStatus
@@ -96,7 +96,7 @@ def unsupported(problem: Problem, grader: Grader) -> str | None:
 
 
 class _HarnessFailed(Exception):
-    """The harness cannot run at all."""
+    """The harness cannot run at all, or a design can forge its verdict."""
 
 
 @dataclass
@@ -128,7 +128,9 @@ class _Validation:
         verdict = (grader or self.first).grade(
             self.problem, Answer(files=dict(files), error=None if files else "nothing answered")
         )
-        if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR and verdict.reasons[0].startswith(HARNESS_FAILED):
+        if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR and verdict.reasons[0].startswith(
+            (HARNESS_FAILED, FORGEABLE)
+        ):
             raise _HarnessFailed(verdict.reasons[0])
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
             raise InfrastructureError(f"{self.problem.id} cannot be validated: {'; '.join(verdict.reasons)}")

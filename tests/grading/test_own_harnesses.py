@@ -2,6 +2,7 @@
 
 import pytest
 
+from rtl_core.grading.evidence import FORGEABLE
 from rtl_core.problems.cvdp import problem_from_record
 from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome
@@ -104,3 +105,77 @@ def test_a_harness_that_ran_no_test_pays_nothing(grader):
     assert grade(
         grader, problem_of("python3 /src/run.py", run__py=RUNNER, test_m__py=COCOTB_TEST.format("")), RIGHT
     ).passed
+
+
+BENCH = """
+module tb; reg [3:0] a; wire [3:0] y; m dut(a, y);
+integer i, bad = 0;
+initial begin
+  for (i = 0; i < 16; i = i + 1) begin a = i; #1; if (y !== ~a) bad = bad + 1; end
+  if (bad == 0) $display("ALL TESTS PASSED"); else $display("FAILED %0d", bad);
+  if (bad != 0) $fatal; else $finish;
+end
+endmodule
+"""
+BUILD = "iverilog -g2012 -s tb -o sim /src/tb.sv /code/rtl/m.sv || exit 1\n"
+PYTHON = """
+import subprocess, sys
+sys.exit(subprocess.run("iverilog -g2012 -o sim /src/tb.sv /code/rtl/m.sv && vvp -n sim", shell=True).returncode)
+"""
+PYTEST = """
+import subprocess
+def test_bench():
+    subprocess.run(["iverilog", "-g2012", "-o", "sim", "/src/tb.sv", "/code/rtl/m.sv"], check=True)
+    assert "FAIL" not in subprocess.run(["vvp", "-n", "sim"], capture_output=True, text=True).stdout
+"""
+WRITES = """
+import pathlib, subprocess, sys
+pathlib.Path("tb.sv").write_text(pathlib.Path("/src/tb.txt").read_text())
+subprocess.run(["iverilog", "-g2012", "-o", "sim", "tb.sv", "/code/rtl/m.sv"], check=True)
+sys.exit("PASSED" not in subprocess.run(["vvp", "-n", "sim"], capture_output=True, text=True).stdout)
+"""
+SCRIPTED = {
+    "an exit code": ("python3 /src/run.py", {"run__py": PYTHON}),
+    "a word that must be printed": ("sh /src/run.sh", {"run__sh": BUILD + "vvp -n sim | grep -q PASSED\n"}),
+    "a word that must not": ("sh /src/run.sh", {"run__sh": BUILD + "vvp -n sim > log; ! grep -q FAIL log\n"}),
+    "a program run by its own name": ("sh /src/run.sh", {"run__sh": BUILD + "./sim | grep -q PASSED\n"}),
+    "a test of pytest": ("pytest /src/test_bench.py", {"test_bench__py": PYTEST}),
+    "a makefile": ("make -f /src/run.mk", {"run__mk": f"all:\n\t{BUILD.strip()}\n\tvvp -n sim | grep -q PASSED\n"}),
+    "a bench that the script writes": ("python3 /src/run.py", {"run__py": WRITES, "tb__txt": BENCH}),
+}
+SAYS = f'{HEAD}assign y = a; initial begin $display("ALL TESTS PASSED"); $finish; end\nendmodule\n'
+
+
+@pytest.mark.parametrize("name", SCRIPTED)
+def test_a_verdict_that_a_design_can_forge_is_refused_for_every_answer(grader, name):
+    command, files = SCRIPTED[name]
+    problem = problem_of(command, **{"tb__sv": BENCH, **files})
+    for text in (RIGHT, WRONG, SAYS):
+        verdict = grade(grader, problem, text)
+        assert verdict.outcome is Outcome.INFRASTRUCTURE_ERROR
+        assert verdict.reasons[0].startswith(FORGEABLE)
+
+
+@pytest.mark.parametrize(
+    "call", ["verilator --binary --top tb -o s", '["verilator", "-Wall", "--cc", "--exe", "main.cpp"]']
+)
+def test_a_program_of_verilator_is_refused_before_it_is_built(grader, call):
+    problem = problem_of("sh /src/run.sh", run__sh=f"{call} /src/tb.sv /code/rtl/m.sv && obj_dir/s\n", tb__sv=BENCH)
+    for text in (RIGHT, SAYS):
+        verdict = grade(grader, problem, text)
+        assert verdict.outcome is Outcome.INFRASTRUCTURE_ERROR
+        assert "Verilator's program" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize("check", ["verilator --lint-only -Wall", "iverilog -g2012 -t null"])
+def test_a_harness_without_a_simulation_is_judged(grader, check):
+    problem = problem_of("sh /src/run.sh", run__sh=f"{check} /code/rtl/m.sv\n")
+    assert grade(grader, problem, RIGHT).passed
+    assert grade(grader, problem, BROKEN).outcome is Outcome.COMPILE_FAILED
+
+
+def test_a_bench_beside_cocotb_tests_does_not_pass_on_its_word(grader):
+    script = RUNNER + "import subprocess\n" + PYTHON.replace("import subprocess, sys", "import sys")
+    problem = problem_of("python3 /src/run.py", run__py=script, test_m__py=COCOTB_TEST.format(""), tb__sv=BENCH)
+    assert grade(grader, problem, RIGHT).outcome is Outcome.REJECTED
+    assert not grade(grader, problem, SAYS).passed

@@ -122,6 +122,13 @@ class StepResult:
     """Why compiled programs were not simulated, see `inside/lib/compiled.py`."""
     started: int = 0
     """Number of starts of Icarus' simulator."""
+    programs: int = 0
+    """Number of compiled programs that it was given, except by rewritten test benches (problems/testbench)."""
+
+    @property
+    def is_attested(self) -> bool:
+        """Whether cocotb brought each simulation to an end: what a design prints and when it ends prove nothing."""
+        return self.programs <= sum(session.complete for session in self.sessions)
 
     @property
     def reach(self) -> int:

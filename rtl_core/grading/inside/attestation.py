@@ -32,7 +32,7 @@ class Reports:
         self.sessions = []
         self.builds = []
         self.refused = []
-        self.started = 0
+        self.started = self.programs = 0
         self.buffers = {}
 
     def begin(self, connection):
@@ -64,6 +64,7 @@ class Reports:
             self.builds.append({key: message[key] for key in ("argv", "exit_code", "output", "parameters")})
         elif message["kind"] == "started":
             self.started += 1
+            self.programs += message["programs"]
         elif message["kind"] == "refused":
             self.refused += [str(reason) for reason in message["reasons"]]
         elif message["kind"] == "begin" and len(self.sessions) < MAX_SESSIONS:

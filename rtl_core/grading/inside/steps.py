@@ -209,6 +209,7 @@ class Running:
             "builds": self.reports.builds,
             "refused": self.reports.refused,
             "started": self.reports.started,
+            "programs": self.reports.programs,
         }
 
     def close(self, source):
