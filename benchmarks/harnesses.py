@@ -36,7 +36,7 @@ class Kind(StrEnum):
     COMPILER = "stops at the compiler"
     TIME = "runs out of time"
     NEEDS = "needs what is not here"
-    BEFORE = "fails before it simulates"
+    BEFORE = "fails by itself"
     OTHER = "was not judged"
 
 

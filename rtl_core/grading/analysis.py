@@ -24,7 +24,7 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors.base import ExecutorDiedError
 from rtl_core.grading.executors.wire import ask, receive, send
 from rtl_core.grading.screen import ScreenFinding, screen
-from rtl_core.problems.interface import parse_interface
+from rtl_core.problems.interface import is_valid, parse_interface
 from rtl_core.problems.verilog_text import module_names
 from rtl_core.types.problem import Interface, InterfaceSource
 
@@ -56,6 +56,8 @@ class AnalysisRequest:
     """Whether the harness uses more than Icarus."""
     macros: Sequence[str] = ()
     """Macros of the design that the harness may define."""
+    validity: bool = False
+    """Whether to elaborate `answer` for `Analysis.valid`."""
 
 
 class Analysis(BaseModel):
@@ -66,6 +68,8 @@ class Analysis(BaseModel):
     """The interface of the requested module; None if the module is missing."""
     findings: tuple[ScreenFinding, ...] = ()
     """Forbidden constructs in the design."""
+    valid: bool = False
+    """Whether the answer was elaborated without errors."""
     failed: str | None = None
     """Why the text could not be analysed within the limits; the other fields are then empty."""
 
@@ -165,6 +169,8 @@ def analyse_here(request: AnalysisRequest) -> Analysis:
     )
     if findings:
         return Analysis(findings=tuple(findings))
+    if request.validity:
+        return Analysis(valid=is_valid(request.answer))
     interface = None
     if request.top is not None and any(request.top in module_names(text) for text in request.answer.values()):
         interface = parse_interface({**request.context, **request.answer}, request.top, InterfaceSource.CONTEXT)

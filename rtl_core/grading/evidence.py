@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rtl_core.grading.executors.base import StepResult
@@ -27,8 +27,10 @@ FORGEABLE = (
     "a script of the harness judges a Verilog test bench by what is printed and how it ends, which a design can forge"
 )
 """Prefix of the reason of the infrastructure error with which such a harness is refused."""
-HARNESS_FAILED = "the harness failed before it ran anything"
+HARNESS_FAILED = "the harness fails by itself"
 """Prefix of the reason of an infrastructure error that neither another answer nor a retry can fix."""
+TOO_OLD = "cannot read valid SystemVerilog (slang can); newer tools: rtl-distill toolchain install"
+"""End of the first reason when a tool does not understand an answer that is right by its form."""
 _OVERRUNS = {
     "wall": "ran longer than {wall_s:g} s",
     "cpu": "used more than {cpu_s:.3g} s of CPU time",
@@ -39,7 +41,27 @@ _OVERRUNS = {
 }
 _COMPILE_ERROR = re.compile(r"(?:error|sorry|syntax|give up|not found|unable|unknown)", re.I)
 _PLACE = re.compile(r"^\S+:\d+:")
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_NOISE = re.compile(r"\x1b\[[0-9;]*m|^\s*NoneType: None$| at 0x[0-9a-f]+(?=>)", re.M)
+"""Colours, what Python writes in place of a traceback when there is no exception, and addresses of objects."""
+_RAISED = re.compile(
+    r"^(.*)Traceback \(most recent call last\):\n(?:\1[ \t].*\n)*\1(\S.*)$(?!\n\s*(?:During handling of|The above exception))",
+    re.M,
+)
+"""A traceback; the second group is the exception. Of exceptions that raised each other only the last one matches."""
+_TELLING = re.compile(r"E\s{2,}|FAILED |ERROR |(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Failure|Expired)(?::\s|$)")
+_UNREADABLE = re.compile(
+    r"syntax error|sorry:|Unsupported:|not (?:yet )?supported|Assertion `|word index\?|No function named|must be input ports",
+    re.I,
+)
+"""Complaints of Icarus and Verilator about text that they do not understand: wrong text, or text that is too new."""
+_SURROUNDINGS = re.compile(
+    r"\b(?:(?:Import|ModuleNotFound|FileNotFound)Error\b|KeyError: [\"'])|Unable to accurately represent"
+)
+"""Errors of Python that come from missing modules, files and settings, and times below the precision."""
+_UNREAD = re.compile(
+    r"^(?!FAILED|ERROR|.*(?:Assertion|TestFailure|Timeout|no child object|out of range|Exit|abnormally|CalledProcess|_SEED))"
+)
+"""Errors that a design cannot cause before a test reads it; not ports that it lacks, and not what says that something failed."""
 
 
 def has_failing_test(result: StepResult) -> bool:
@@ -151,7 +173,7 @@ def overrun_reason(step: StepResult, limits: Limits, budget: Budget | None) -> s
 
 def compile_reasons(text: str) -> tuple[str, ...]:
     """Error lines of a compiler's output, with paths relative to the workspace."""
-    lines = [line.strip().replace("/code/", "") for line in _ANSI.sub("", text).splitlines() if line.strip()]
+    lines = [line.strip().replace("/code/", "") for line in _NOISE.sub("", text).splitlines() if line.strip()]
     # A warning about a file or port named error_x is no error.
     telling = [
         line for line in lines if "warning:" not in line and _COMPILE_ERROR.search(_PLACE.sub("", line))
@@ -159,24 +181,49 @@ def compile_reasons(text: str) -> tuple[str, ...]:
     return _shortened(telling) or ("the compiler failed without a word",)
 
 
+def is_unreadable(complaints: Iterable[str]) -> bool:
+    """Whether a compiler says that it does not understand a text."""
+    return any(map(_UNREADABLE.search, complaints))
+
+
 def test_reasons(step: StepResult) -> tuple[str, ...]:
     """The failed tests of a step with their messages; else the last output of pytest or the program."""
+    last = [line for line in _NOISE.sub("", step.output).splitlines() if line.strip()][-3:]
+    return _shortened(_complaints(step) or last or [f"{step.name} ended with exit code {step.exit_code}"])
+
+
+def own_faults(results: Sequence[StepResult], cocotb: bool, golden: bool) -> list[str]:
+    """Reasons of failing services that are the harness' own fault if another design causes the same ones.
+
+    If the other design is the `golden` answer, all are. Else only those are that no values of a design cause: what is missing around the
+    harness, and in a harness with `cocotb` tests anything before a simulator starts and errors before the failing tests let time pass.
+    """
+    faults: list[str] = []
+    for step in (result for result in results if result.exit_code):
+        failed = [test for session in step.sessions for test in session.tests if test["status"] == "failed"]
+        at_once = [test["name"] for test in failed if test["ns"] in ("0", "0.0")]
+        for line in test_reasons(step):
+            unread = cocotb and (not failed or line.partition(": ")[0] in at_once)
+            kind = _UNREAD if unread else _SURROUNDINGS
+            if golden or (unread and step.reach < 2) or kind.search(line):
+                faults.append(line)
+    return faults
+
+
+def _complaints(step: StepResult) -> list[str]:
+    """Failed tests with their messages; if there are none, the lines of the output that name errors."""
+    text = _NOISE.sub("", step.output)
+    raised = [exception for _, exception in _RAISED.findall(text)]
     failed = [
         f"{test['name']}: {test['message'] or 'failed'}"
         for session in step.sessions
         for test in session.tests
         if test["status"] == "failed"
     ]
-    lines = [line.rstrip() for line in _ANSI.sub("", step.output).splitlines() if line.strip()]
-    if failed and all("Test failed with RANDOM_SEED" in line for line in failed):
-        # cocotb 1 writes the message only to the log.
-        failed += [line.strip() for line in lines if re.match(r"\s*\w*(?:Error|Exception|Failure): ", line)]
     if failed:
-        return _shortened(failed)
-    telling = [
-        line.strip() for line in lines if re.match(r"E\s{2,}|FAILED |ERROR |\w*(?:Error|Exception): ", line.strip())
-    ]
-    return _shortened(telling or lines[-3:] or [f"{step.name} ended with exit code {step.exit_code}"])
+        # cocotb 1 writes the message only to the log.
+        return [*raised, *failed] if "Test failed with RANDOM_SEED" in failed[0] else failed
+    return [*raised, *(line.strip() for line in text.splitlines() if _TELLING.match(line.strip()))]
 
 
 def _shortened(lines: list[str]) -> tuple[str, ...]:

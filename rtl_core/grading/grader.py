@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.analysis import Analysis, AnalysisRequest, Analyst
 from rtl_core.grading.cache import MemoryCache, cache_key
+from rtl_core.grading.evidence import HARNESS_FAILED
 from rtl_core.grading.executors.base import Executor
-from rtl_core.grading.interface_check import demanded_values
+from rtl_core.grading.interface_check import demanded_values, unnamed_ports
 from rtl_core.grading.limits import Budget, KnownGood, Limits
 from rtl_core.grading.requirements import draws_random, missing_requirements, uses_several_tools
 from rtl_core.grading.stages import Grading
@@ -23,7 +24,7 @@ from rtl_core.problems.directives import macros_in_use
 from rtl_core.problems.interface import HDL_SUFFIXES
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
+from rtl_core.types.verdict import MismatchKind, Outcome, Stage, StageResult, Verdict
 
 REGRADE_FACTOR = 2.0
 """A cached CPU-time overrun is graded again when the answer may now use more than this multiple of its old limit."""
@@ -66,6 +67,8 @@ class Grader:
         self.known_good = known_good or KnownGood()
         self.tools = executor.tools()
         self._analyst = Analyst()
+        self.excuses_answers = True
+        """Whether an answer whose failure is the harness' own fault gets an infrastructure error."""
         self._known: dict[tuple[object, ...], Any] = {}
         """Facts about problems, see `_once`."""
 
@@ -127,10 +130,9 @@ class Grader:
         """Return the verdict of the first seed or, where the seed may decide, the verdict of the majority."""
         first = Grading(self, problem, answer, until, self.seed)
         verdict = first.run()
-        if not first.failed_tests or verdict.cpu_s > MORE_SEEDS_SHARE * self.limits.cpu_s:
-            return verdict
-        seeds = seeds_for(problem, self.seeds)
         verdicts = [verdict]
+        may_vary = first.failed_tests and verdict.cpu_s <= MORE_SEEDS_SHARE * self.limits.cpu_s
+        seeds = seeds_for(problem, self.seeds) if may_vary else 1
         needed = seeds // 2 + 1
         for number in range(1, seeds):
             passed = sum(found.passed for found in verdicts)
@@ -139,10 +141,31 @@ class Grader:
             verdicts.append(Grading(self, problem, answer, until, self.seed + number).run())
         passes = [found for found in verdicts if found.passed]
         if not passes:
+            self._raise_if_the_harness_failed(first)
+        if not passes or seeds == 1:
             return verdict
         said = f"the tests pass under {len(passes)} of {len(verdicts)} seeds"
         verdict = passes[0] if len(passes) >= needed else verdict
         return verdict.model_copy(update={"reasons": (*verdict.reasons, said)})
+
+    def _raise_if_the_harness_failed(self, grading: Grading) -> None:
+        """Blame the harness if an answer fails as one does that no model wrote, or lacks a port that no specification names."""
+        problem = grading.problem
+        missing = {m.name for m in grading.mismatches if m.kind is MismatchKind.MISSING_PORT}
+        unnamed = missing.intersection(unnamed_ports(problem))
+        if unnamed and unnamed == missing:
+            faults = [f"the specification does not name the port {', '.join(unnamed)}"]
+        else:
+            faults = [fault for fault in grading.faults if fault in self._faults(problem)]
+        if faults and self.excuses_answers:
+            raise InfrastructureError(f"{HARNESS_FAILED}: {'; '.join(faults[:3])}")
+
+    def _faults(self, problem: Problem) -> list[str]:
+        """The harness' possible faults (`own_faults`) with a stand-in for the answer; cached per problem."""
+        if problem.fingerprint in self.known_good.golden:
+            return []
+        grading = Grading(self, problem, Answer(files=stand_in(problem)), Stage.TESTS, self.seed)
+        return self._once("faults", problem, grading.trial)
 
     def budget(self, problem: Problem, answer: Answer) -> Budget | None:
         """Return the CPU budget of an answer; None when no known-good answer sets one."""
@@ -171,14 +194,6 @@ class Grader:
         """See `demanded_values`; cached per problem."""
         return self._once("demanded", problem, lambda: demanded_values(problem))
 
-    def reach(self, problem: Problem) -> int:
-        """How far the harness gets with an answer that no model wrote (`StepResult.reach`); cached per problem.
-
-        It separates failures of the harness itself from failures that an answer causes.
-        """
-        answer = Answer(files=stand_in(problem))
-        return self._once("reach", problem, lambda: Grading(self, problem, answer, Stage.TESTS, self.seed).reach())
-
     def _once(self, what: str, problem: Problem, find: Callable[[], _T]) -> _T:
         """Return the result of `find`, cached per problem. Two threads may both compute it; the results are equal."""
         # A golden answer found among samples comes with an interface but does not change the fingerprint.
@@ -194,6 +209,11 @@ class Grader:
         ):
             return lambda name: name != "cocotb.runner" or self.executor.has_module(name)
         return self.executor.has_module
+
+    def is_valid(self, problem: Problem, files: Mapping[str, str]) -> bool:
+        """Whether slang finds no error in an answer's files with all HDL of the problem."""
+        sources = {**problem.context, **files, **problem.harness}
+        return self._analyst.analyse(AnalysisRequest(answer=sources, top=None, design=(), validity=True)).valid
 
     def analyse(self, problem: Problem, files: Mapping[str, str]) -> Analysis:
         several = uses_several_tools(problem.harness)

@@ -97,6 +97,16 @@ def is_hopeless(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str,
     return bool(missing) and not missing.isdisjoint(harness_use(harness).names)
 
 
+def unnamed_ports(problem: Problem) -> list[str]:
+    """Ports of the golden answer that neither the specification nor a given file names, although they name others."""
+    interface = problem.interface
+    if interface is None or interface.source is not InterfaceSource.GOLDEN:
+        return []
+    words = set(re.findall(r"\w+", "\n".join([problem.prompt, *problem.context.values()])))
+    names = [port.name for port in interface.ports if port.name not in words]
+    return names if len(names) < len(interface.ports) else []
+
+
 def undeclared_inputs(
     problem: Problem, got: Iterable[Port], answer: Mapping[str, str]
 ) -> tuple[InterfaceMismatch, ...]:
@@ -123,14 +133,13 @@ def undeclared_inputs(
 
 def _may_have_direction(name: str, direction: str | None, problem: Problem, answer: Mapping[str, str]) -> bool:
     """Whether a name known only from the harness may be a port of this direction, or an inner object (None)."""
-    documents = [problem.prompt, *(t for path, t in problem.context.items() if not path.endswith(HDL_SUFFIXES))]
-    text = "\n".join(documents)
+    text = specification(problem)
     if direction == "inout":
         return bool(_BOTH_WAYS.search(text))
     if direction == "output":
-        return _is_described_as(name, "output", text)
+        return is_described_as(name, "output", text)
     inside = (
-        _declared(name, answer) and bool(re.search(rf"\b{name}\b", text)) and not _is_described_as(name, "input", text)
+        _declared(name, answer) and bool(re.search(rf"\b{name}\b", text)) and not is_described_as(name, "input", text)
     )
     return inside and not _is_read(name, problem.harness)
 
@@ -143,7 +152,13 @@ def _is_read(name: str, harness: Mapping[str, str]) -> bool:
     return bool(unnamed) or written < len(re.findall(rf"\b{name}\b", python))
 
 
-def _is_described_as(name: str, direction: str, text: str) -> bool:
+def specification(problem: Problem) -> str:
+    """The prompt and all documents of a problem as one text."""
+    documents = [problem.prompt, *(t for path, t in problem.context.items() if not path.endswith(HDL_SUFFIXES))]
+    return "\n".join(documents)
+
+
+def is_described_as(name: str, direction: str, text: str) -> bool:
     """Whether a text has the direction next to the name: in a declaration, a list or a table."""
     bits = r"(?:\[[^\]\n]*\])?"
     before = rf"\b{direction}\b(?:\s+(?:reg|wire|logic|signed))*[\s`*]*{bits}[\s`*]*{name}\b"

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from rtl_core.problems.harness_use import is_used, parse_python
 
 _VERILATED = re.compile(r"\bverilator\b.*?[\s\"'](--?(?:binary|exe|main|cc))\b", re.S)
+COCOTB2_VERILATOR = (5, 26)
+"""The first Verilator with whose interface cocotb 2 can be compiled; its authors test it from 5.036 on."""
 _PROGRAMS = ("yosys", "verilator", "iverilog", "ghdl", "nvc")
 _COCOTB_TEST = re.compile(r"\bcocotb\.test\b|\bTestFactory\b|^[ \t]*@test\b", re.M)
 _HINTS = {
@@ -71,7 +73,18 @@ def missing_requirements(
             lacking.append(f"the program {program}")
     if option := next(filter(None, map(_VERILATED.search, harness.values())), None):
         lacking.append(f"a proof that Verilator's program ({option[1]}) ran its tests to the end; use cocotb")
+    verilator = available.get("verilator", "")
+    too_old = () < tuple(map(int, re.findall(r"\d+", verilator))) < COCOTB2_VERILATOR
+    if too_old and cocotb_generation(harness) == 2 and simulator(harness) == "verilator":
+        lacking.append(f"a newer Verilator than {verilator} for cocotb 2: rtl-distill toolchain install")
     return lacking
+
+
+def simulator(harness: Mapping[str, str]) -> str | None:
+    """The simulator that cocotb's runner gets: the setting SIM, a name in the call, or a default; None if unknown."""
+    named = r"(?:^[\s-]*SIM\s*[=:]\s*[\"']?|get_runner\(\s*[\"']|\bSIM[\"']\]?\s*[,=]\s*[\"'])(\w+)"
+    match = re.search(named, "\n".join(text for _, text in sorted(harness.items())), re.M)
+    return match and match[1]
 
 
 def _imported(harness: Mapping[str, str]) -> list[str]:

@@ -21,8 +21,8 @@ from rtl_core.grading.design import as_graded
 from rtl_core.grading.evidence import (
     CONSTANT,
     FORGEABLE,
-    HARNESS_FAILED,
     NO_TEST,
+    TOO_OLD,
     compile_reasons,
     overrun_reason,
     test_reasons,
@@ -65,6 +65,8 @@ class Grading:
     """Whether a simulation completed with a failing test, although no port that it needs is missing."""
     cpu_s: float = 0.0
     """CPU seconds of all jobs so far, plus the longest stretch of each step in which all its processes slept."""
+    faults: list[str] = field(default_factory=list)
+    """Reasons of failing services that may be the harness' own fault, see `evidence.own_faults`."""
     ran_out: bool = False
     """Whether a step exceeded its CPU limit, or slept for as long."""
 
@@ -103,9 +105,9 @@ class Grading:
             return self._not_tested()
         return self._test()
 
-    def reach(self) -> int:
-        """How far the harness gets with these files, see `StepResult.reach`."""
-        return max(result.reach for result in self._run(*read_services(self.problem.harness)))
+    def trial(self) -> list[str]:
+        """Run the harness with these files and grade nothing; return its possible own faults."""
+        return self._own_faults(self._run(*read_services(self.problem.harness)))
 
     # Screen and interface
 
@@ -210,8 +212,7 @@ class Grading:
             if overrun:
                 return self._verdict(Outcome.TIMEOUT, (self._overrun(overrun),))
             return self._verdict(Outcome.COMPILE_FAILED, self.stages[Stage.SYNTAX].reasons)
-        if not simulated and overrun is None and uses_cocotb(self.problem.harness):
-            self._raise_if_the_harness_failed(results)
+        self.faults = self._own_faults(results)
         if Stage.SYNTAX not in self.stages:
             self._add(Stage.SYNTAX, "passed")
         reasons: tuple[str, ...] = ()
@@ -220,6 +221,7 @@ class Grading:
         if hopeless:
             self._add(Stage.TESTS, "skipped", reasons, _wall_s(results))
             return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
+        reasons = reasons if simulated else self._explained(reasons)
         self._add(Stage.TESTS, "failed", reasons, _wall_s(results))
         out_of_time = overrun and overrun.overrun in ("wall", "cpu", "asleep")
         outcome = Outcome.TIMEOUT if out_of_time else Outcome.TESTS_FAILED
@@ -227,12 +229,8 @@ class Grading:
             outcome, reasons = Outcome.INTERFACE_MISMATCH, self._interface_reasons + reasons
         return self._verdict(outcome, reasons, *evidence.count_tests(results))
 
-    def _raise_if_the_harness_failed(self, results: tuple[StepResult, ...]) -> None:
-        """Blame the harness if an answer compiles, no simulator was started, and no other answer gets further either."""
-        reach = max(result.reach for result in results)
-        if reach < 2 and self.grader.reach(self.problem) <= reach:
-            said = "; ".join(test_reasons(result)[0] for result in results if result.exit_code != 0)
-            raise InfrastructureError(f"{HARNESS_FAILED}: {said}")
+    def _own_faults(self, results: tuple[StepResult, ...]) -> list[str]:
+        return evidence.own_faults(results, uses_cocotb(self.problem.harness), self.problem.golden is not None)
 
     def _is_active(self, pacer: str) -> bool:
         """Whether an output changes when the inputs are driven at random; True if this cannot be checked."""
@@ -307,7 +305,15 @@ class Grading:
                 return self._verdict(outcome, self.stages[stage].reasons)
         return self._verdict(Outcome.NOT_TESTED, (f"graded until {self.until.value} only",))
 
+    def _explained(self, reasons: tuple[str, ...]) -> tuple[str, ...]:
+        """A tool's complaints, headed by its version if it does not understand a valid text."""
+        if not evidence.is_unreadable(reasons) or not self.grader.is_valid(self.problem, self.files):
+            return reasons
+        tool = "verilator" if reasons[0].startswith("%") else "iverilog"
+        return (f"{tool} {self.grader.tools.get(tool)} {TOO_OLD}", *reasons)
+
     def _add(self, stage: Stage, status: StageStatus, reasons: tuple[str, ...] = (), wall_s: float = 0.0) -> None:
+        reasons = self._explained(reasons) if stage is Stage.SYNTAX else reasons
         self.stages[stage] = StageResult(stage=stage, status=status, reasons=reasons, wall_s=wall_s)
 
     def _add_mismatches(self, found: tuple[InterfaceMismatch, ...]) -> None:

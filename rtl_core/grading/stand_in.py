@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from rtl_core.grading.interface_check import is_described_as, specification
 from rtl_core.grading.jobs import SOURCE_SUFFIXES
 from rtl_core.grading.requirements import python_of
 from rtl_core.problems.harness_use import harness_use
@@ -13,7 +14,8 @@ from rtl_core.problems.tree import SourceTree, tokens
 from rtl_core.problems.verilog_text import module_names
 from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Problem
 
-_ONE_BIT = ("clk", "clock", "rst", "reset")
+_ONE_BIT = re.compile(r"^(?!o_)\w*?(?:clk|clock|rst|reset)(?:_async)?(?:_?n|_b|_i|_in)?$", re.I)
+"""Names of clocks and resets."""
 VALUE = 8
 """Default of parameters whose default is unknown."""
 
@@ -21,8 +23,8 @@ VALUE = 8
 def stand_in(problem: Problem) -> dict[str, str]:
     """Return an answer to `problem` that elaborates but may be wrong: path -> text.
 
-    This is the golden answer if there is one, else the context's versions of the targets, else an empty module with the
-    demanded interface. Targets other than HDL are omitted.
+    This is the golden answer if there is one, else the context's versions of the targets, else a module with the demanded interface
+    whose outputs are all ones. Targets other than HDL are omitted.
     """
     if problem.golden:
         return dict(problem.golden)
@@ -32,12 +34,11 @@ def stand_in(problem: Problem) -> dict[str, str]:
     # Documents and test benches of the context may contain the module, too, but no harness builds them.
     designs = [text for path, text in problem.context.items() if path.startswith("rtl/")]
     given = {name for text in (*designs, *files.values()) for name in module_names(text)}
-    for top in tops:
-        if top.module in given or not files:
-            continue
+    for top in (completed(top, problem) for top in tops if top.module not in given and files):
         place = next((path for path in files if path.rsplit("/", 1)[-1].split(".")[0] == top.module), None)
         place = place or next((path for path, text in files.items() if not text.strip()), next(iter(files)))
-        files[place] += render_module(_completed(top, problem.harness))
+        outputs = (port.name for port in top.ports if port.direction == "output")
+        files[place] += render_module(top, "".join(f"  assign {name} = ~0;\n" for name in outputs))
     return {path: text or "// nothing\n" for path, text in files.items()}
 
 
@@ -49,21 +50,31 @@ def render_module(interface: Interface, body: str = "") -> str:
     return f"module {interface.module}{f' #({parameters})' if parameters else ''} (\n{ports}\n);\n{body}endmodule\n"
 
 
-def _completed(interface: Interface, harness: Mapping[str, str]) -> Interface:
-    """Return the interface with a direction and width for every port, and all parameters that the harness may set."""
+def completed(interface: Interface, problem: Problem) -> Interface:
+    """Return the interface with a direction and width for every port, and all parameters that the harness may set.
+
+    A port of unknown direction is an output unless its name or the specification says that it is an input.
+    """
     ports = tuple(
         port.model_copy(
             update={
-                "direction": port.direction or "output",
-                "width": port.width or (1 if port.name in _ONE_BIT else 32),
+                "direction": port.direction or ("input" if _may_be_input(port.name, problem) else "output"),
+                "width": port.width or (1 if _ONE_BIT.search(port.name) else 32),
             }
         )
         for port in interface.ports
     )
     taken = {interface.module, *(port.name for port in ports), *(known.name for known in interface.parameters)}
-    names = sorted(name for name in _possible_parameters(harness) - taken if _is_identifier(name))
+    names = sorted(name for name in _possible_parameters(problem.harness) - taken if _is_identifier(name))
     parameters = (*interface.parameters, *(Parameter(name=name) for name in names))
     return interface.model_copy(update={"ports": ports, "parameters": parameters})
+
+
+def _may_be_input(name: str, problem: Problem) -> bool:
+    """Whether the specification, or else the name, says that a port is an input."""
+    text = specification(problem)
+    named = bool(_ONE_BIT.search(name)) and not is_described_as(name, "output", text)
+    return named or is_described_as(name, "input", text)
 
 
 def _possible_parameters(harness: Mapping[str, str]) -> set[str]:

@@ -60,6 +60,16 @@ def parse_interface(
     )
 
 
+def is_valid(sources: Mapping[str, str]) -> bool:
+    """Whether all HDL files of `sources` elaborate without errors. Never raises for any text, and reads no file."""
+    tree, _manager, options = syntax_tree(sources)
+    options.compilationOptions = compilation_options("", {})
+    options.compilationOptions.topModules = set()  # every module that no other one instantiates
+    compilation = slang_ast.Compilation(options)
+    compilation.addSyntaxTree(tree)
+    return not any(diagnostic.isError() for diagnostic in compilation.getAllDiagnostics())
+
+
 def syntax_tree(sources: Mapping[str, str]) -> tuple[slang_syntax.SyntaxTree, pyslang.SourceManager, pyslang.Bag]:
     """Parse the HDL files of `sources` as one compilation unit; other files are ignored.
 

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from rtl_core.errors import ConfigError
 from rtl_core.files import replacing
 from rtl_core.grading.cache import GRADER_VERSION
-from rtl_core.grading.interface_check import compare
+from rtl_core.grading.interface_check import compare, unnamed_ports
 from rtl_core.grading.verdict_record import digests
 from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
 from rtl_core.history.store import History
@@ -113,6 +113,8 @@ def _is_paid(result: str) -> bool:
 
 def contradictions(problem: Problem) -> Iterator[str]:
     """Describe where specification, golden answer and harness disagree about the interface."""
+    if unnamed := unnamed_ports(problem):
+        yield f"the specification does not name the golden answer's {', '.join(unnamed)}"
     specified = derive_interface(
         prompt=problem.prompt, context=problem.context, targets=problem.targets, harness=problem.harness, golden=None
     )

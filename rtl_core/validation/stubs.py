@@ -1,10 +1,11 @@
 """Stubs: modules with the right interface and no design. A harness that accepts one is too weak.
 
-Some need no golden answer: every output is 0, 1, x, a copy of an input, an echo of the clock, or 0 with one short pulse. Others contain the
+Some need no golden answer: every output is 0, 1, x, a copy of an input, an echo of the clock, a count of its edges, or 0 with one short
+pulse. Others contain the
 golden answer under another name: its outputs stay constant after one right step, or a single output is stuck at 0 or 1.
 
 A stub is the source text of the golden answer (or of the context) with the module's body removed, so that parameters keep their meaning.
-Without either, it is generated from the problem's interface.
+Without either, it is generated from the problem's interface; a direction that is not known is guessed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from rtl_core.grading.stand_in import render_module
+from rtl_core.grading.stand_in import completed, render_module
 from rtl_core.problems.clocking import (
     CLOCK_LIKE,
     RESET_LIKE,
@@ -27,9 +28,9 @@ from rtl_core.problems.tree import Edit, Node, SourceTree, children, name_of, to
 from rtl_core.types.problem import Port, Problem
 from rtl_core.validation.module_text import HEAD, ModuleText
 
-Stub = Literal["zeros", "ones", "unknown", "inputs", "clock", "blip", "one step", "stuck"]
+Stub = Literal["zeros", "ones", "unknown", "inputs", "clock", "counter", "blip", "one step", "stuck"]
 STUBS: tuple[Stub, ...] = get_args(Stub)
-WITHOUT_DESIGN: tuple[Stub, ...] = ("zeros", "ones", "unknown", "inputs", "clock", "blip")
+WITHOUT_DESIGN: tuple[Stub, ...] = ("zeros", "ones", "unknown", "inputs", "clock", "counter", "blip")
 """Stubs that contain nothing of the golden answer."""
 MOST_STUCK = 8
 """Maximum number of outputs to be stuck in turn."""
@@ -39,6 +40,7 @@ _WORDS: dict[str, str] = {
     "unknown": "all outputs x",
     "inputs": "inputs passed through to the outputs",
     "clock": "an echo of the clock on all outputs",
+    "counter": "a free-running counter on all outputs",
     "blip": "all outputs 0 with one short pulse",
     "one step": "all outputs constant after one right step",
 }
@@ -71,29 +73,28 @@ def in_words(name: str) -> str:
 
 def stubs(problem: Problem) -> Stubs:
     """Make the stubs of a problem. Other target files keep their golden or given text, or are omitted if they have none."""
-    interface = problem.interface
-    if interface is None:
+    if problem.interface is None:
         return Stubs({}, "the interface of the top module is not known")
+    interface = completed(problem.interface, problem)
     outputs = [port for port in interface.ports if port.direction == "output"]
     if not outputs:
         return Stubs({}, f"no output is known of {interface.module}")
     inputs = [port for port in interface.ports if port.direction == "input"]
     targets = [path for path in problem.targets if path.endswith((".v", ".sv"))]
-    rest = {path: text for path, text in {**problem.context, **(problem.golden or {})}.items() if path in targets}
+    nothing = dict.fromkeys(targets, "// nothing\n")
+    rest = nothing | {p: t for p, t in {**problem.context, **(problem.golden or {})}.items() if p in nothing}
     clock = _clock(problem, inputs)
     found: dict[str, dict[str, str]] = {}
     for stub in WITHOUT_DESIGN:
-        if stub == "clock" and clock is None:
+        if stub in ("clock", "counter") and clock is None:
             continue
         body = _body(stub, outputs, inputs, clock)
         for path in targets:
-            if path in rest and (text := _emptied(rest[path], interface.module, body)) is not None:
+            if (text := _emptied(rest[path], interface.module, body)) is not None:
                 break
         else:
             if interface.source == "golden" or not targets:
                 return Stubs({}, f"no target file holds module {interface.module} in a form that can be emptied")
-            if any(port.direction is None for port in interface.ports):
-                return Stubs({}, "the direction of a port is not known")
             path = next((p for p in targets if p.rsplit("/", 1)[-1].split(".")[0] == interface.module), targets[0])
             text = render_module(interface, body)
         found[stub] = {**rest, path: _timed(text) if stub == "blip" else text}
@@ -190,13 +191,17 @@ def _body(stub: Stub, outputs: list[Port], inputs: list[Port], clock: str | None
     """Body of a stub that contains no design."""
     data = [p for p in inputs if not CLOCK_LIKE.search(p.name) and not RESET_LIKE.search(p.name)] or inputs
     constants = {"zeros": "0", "ones": "~0", "unknown": "'bx", "clock": f"{clock} ? ~0 : 0", "blip": "blip ? ~0 : 0"}
+    constants["counter"] = "count__"
 
     def value(port: Port) -> str:
         same_width = (p.name for p in data if p.width == port.width)
         return constants.get(stub) or next(same_width, data[0].name if data else "0")
 
-    pulse = "  reg blip = 0;\n  initial begin #1 blip = 1; #1 blip = 0; end\n" if stub == "blip" else ""
-    return pulse + "".join(f"  assign {port.name} = {value(port)};\n" for port in outputs)
+    states = {
+        "blip": "  reg blip = 0;\n  initial begin #1 blip = 1; #1 blip = 0; end\n",
+        "counter": f"  reg [63:0] count__ = 0;\n  always @(posedge {clock}) count__ = count__ + 1;\n",
+    }
+    return states.get(stub, "") + "".join(f"  assign {port.name} = {value(port)};\n" for port in outputs)
 
 
 def _timed(text: str) -> str:

@@ -24,7 +24,7 @@ from typing import Any
 from rtl_core.equivalence.differential import Comparison, compare
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.compose import read_services
-from rtl_core.grading.evidence import CONSTANT, FORGEABLE, HARNESS_FAILED
+from rtl_core.grading.evidence import CONSTANT, FORGEABLE, HARNESS_FAILED, TOO_OLD
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.history.records import ValidationRecord, ValidationStatus
@@ -44,7 +44,15 @@ WRONG_S = 60.0
 """Timeout in seconds of wrong answers to problems without a golden answer. The slowest known-good answer of the public CVDP problems takes
 59 s, and some harnesses wait forever for an output that a stub never sets, so that 600 s for each would take hours."""
 _NOT_TESTED = {Outcome.COMPILE_FAILED, Outcome.INTERFACE_MISMATCH, Outcome.REJECTED, Outcome.NO_ANSWER}
-_MISSING = ("ModuleNotFoundError", "No module named", "ImportError", "command not found", ": not found", "sorry:")
+_MISSING = (
+    "ModuleNotFoundError",
+    "No module named",
+    "ImportError",
+    "command not found",
+    ": not found",
+    "sorry:",
+    TOO_OLD,
+)
 
 
 def validate_problem(problem: Problem, grader: Grader, *, level: Level, found_golden: bool = False) -> ValidationRecord:
@@ -70,7 +78,7 @@ def validate_problem(problem: Problem, grader: Grader, *, level: Level, found_go
     try:
         status, reason = work.run()
     except _HarnessFailed as failure:
-        status, reason = "broken", str(failure)
+        status, reason = "unsupported" if work.missed else "broken", str(failure)
     tools = first.executor.tools()
     about = {"reason": reason, "level": level.name, "source": problem.source, "family": problem.family}
     return ValidationRecord(
@@ -128,19 +136,19 @@ class _Validation:
         verdict = (grader or self.first).grade(
             self.problem, Answer(files=dict(files), error=None if files else "nothing answered")
         )
+        self.missed += [reason for reason in verdict.reasons if any(word in reason for word in _MISSING)]
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR and verdict.reasons[0].startswith(
             (HARNESS_FAILED, FORGEABLE)
         ):
             raise _HarnessFailed(verdict.reasons[0])
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
             raise InfrastructureError(f"{self.problem.id} cannot be validated: {'; '.join(verdict.reasons)}")
-        self.missed += [reason for reason in verdict.reasons if any(word in reason for word in _MISSING)]
         return verdict
 
     def _golden(self, golden: Mapping[str, str]) -> tuple[ValidationStatus, str] | None:
         verdicts: list[Verdict] = []
         for seed in self.level.seeds:
-            verdicts.append(self._grade(golden, self.first.but(seed=seed)))
+            verdicts.append(self._grade(golden, self.first.but(seed=seed, excuses_answers=False)))
             # If no test ran, seeds make no difference.
             if len({v.passed for v in verdicts}) > 1 or verdicts[-1].outcome in _NOT_TESTED:
                 break

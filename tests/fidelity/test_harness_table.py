@@ -52,7 +52,7 @@ def test_a_harness_that_fails_in_its_own_code_is_recognised(single, grader):
     problem = single["cvdp_copilot_secure_ALU_0001"]
     test = "from cocotb import no_such_name\n" + problem.harness["src/test_alu_seq.py"]
     broken = Problem(**(dict(problem) | {"harness": {**problem.harness, "src/test_alu_seq.py": test}}))
-    assert kind(grader.grade(broken, Answer(files=stand_in(problem)))) is Kind.OWN_CODE
+    assert kind(grader.grade(broken, Answer(files=stand_in(problem)))) is Kind.BEFORE
 
 
 def test_a_stand_in_has_clocks_of_one_bit_and_the_parameters_that_the_harness_sets(single):
