@@ -141,7 +141,9 @@ def places(texts: Sequence[int], compare: Compare) -> list[Comparison]:
                 found[answer] = Comparison("same", why, "consensus", share)
             else:
                 told = classes.apart.get(frozenset((majority.members[0], one.members[0])))
-                found[answer] = _apart(majority, whole, share, told)
+                is_known = told is None or told.result == "different"
+                unknown = Comparison("unknown", told.detail if told else "", "consensus", share)
+                found[answer] = _apart(majority, whole, share, told) if is_known else unknown
     for answer, why in classes.without.items():
         found[answer] = Comparison("unknown", why, "consensus", 0.0)
         if majority is not None and (told := compare(majority.members[0], answer)).result == "different":

@@ -3,8 +3,8 @@
 A mutant that survives a harness says something about the harness only if it behaves differently, and a stub is no cheat if a constant is
 asked for. So both designs run side by side in a test bench that is generated from the interface: with every input pattern if there are few,
 else random ones; clocked designs with resets of both polarities, at both clock edges, with inputs that change in between, and in long
-stretches without a reset in which inputs are held, so that counters get far. If parameters can be set, a few other values that the golden
-answer accepts are also tried (`other_values`). Where the golden answer gives X anything is right. An X of the other design counts only
+stretches without a reset in which inputs are held, so that counters get far. Other values of parameters that the harness or the specification
+names are also tried (`other_values`). Where the golden answer gives X anything is right. An X of the other design counts only
 if it is frequent: before the first reset simulators are pessimistic. If the designs are not told apart, a proof can follow
 (`rtl_core.equivalence.proof`).
 
@@ -15,7 +15,7 @@ apart are reported as the same, with the number of inputs tried.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rtl_core.equivalence.pair import Comparison, IncomparableError, Pair
@@ -26,6 +26,7 @@ from rtl_core.grading.grader import Grader
 from rtl_core.grading.jobs import Watched
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.vcd import read_vcd
+from rtl_core.problems.interface import HDL_SUFFIXES
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Interface, Problem
 
@@ -61,8 +62,12 @@ def compare(
     """
     try:
         pair = Pair.of(executor, problem, golden, other, limits)
+        common, own = pair.constructs(pair.golden), pair.constructs(pair.other)
     except IncomparableError as error:
         return Comparison("unknown", str(error))
+    pair.unseen = {kind: words for kind, words in own.items() if kind not in common}
+    if common or own:
+        effort = replace(effort, proof_cpu_s=0.0, proof_first=False)
     followed = pair.replay({}, pair.interface, driven, None) if driven else None
     if followed is not None and followed.result == "different":
         found = replace(followed, detail=f"{followed.detail}; inputs as the harness drives them")
@@ -71,12 +76,16 @@ def compare(
         found = _simulated(pair, effort) if found.result == "unknown" else found
     else:
         found = _simulated(pair, effort)
-        if effort.proof_cpu_s and found.result == "same":
+        if effort.proof_cpu_s and found.result in ("same", "unknown"):
             found = _proved(pair, found, effort.proof_cpu_s)
         elif effort.proof_cpu_s and found.result == "different":
             found = _shortest(pair, found, effort.proof_cpu_s)
     if by_value and found.result == "different":
         found = _same_values(pair, effort) or found
+    if found.result == "same" and (pair.unseen or common):
+        who, constructs = ("answer", pair.unseen) if pair.unseen else ("golden answer", common)
+        detail = f"{found.detail}; not proved: the {who} has {', '.join(constructs.values())}"
+        found = replace(found, result="unknown" if pair.unseen else "same", detail=detail)
     return replace(found, cpu_s=pair.cpu_s)
 
 
@@ -113,7 +122,7 @@ def _proved(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
     """Add proofs, one for each set of parameters, to the result of simulations; the weakest counts."""
     depths: list[int] = []
     also = []
-    for values in ({}, *harness_values(pair.problem, pair.interface)):
+    for values in ({}, *other_values(pair.problem, pair.interface)):
         ports = pair.interface_with(values) if values else pair.interface
         if ports is None:
             continue
@@ -125,7 +134,9 @@ def _proved(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
                 return Comparison("different", f"{with_}{told.detail}", "proof", trace=proof.trace)
             # Three-valued logic is more pessimistic than a simulator, and a long enough simulation finds the X that matter.
             proof = Proof("undecided", why="a difference in X alone, or one that the simulator does not show")
-        if proof.outcome == "undecided":
+        if proof.outcome == "unseen":
+            pair.unseen["drivers"] = proof.why
+        if proof.outcome in ("undecided", "unseen"):
             return replace(simulated, detail=f"{simulated.detail}; not proved: {with_}{proof.why}")
         depths += [proof.depth or 0] if proof.outcome == "bounded" else []
         also += [_in_words(values)] if values else []
@@ -145,42 +156,30 @@ def _shortest(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
 
 
 def other_values(problem: Problem, interface: Interface) -> list[Values]:
-    """Sets of parameter values to try, the most telling first: one more than every default, the harness' values, half of each
-    default, one more than each. Elaboration finds out whether a design accepts them."""
-    defaults = _defaults(interface)
+    """The non-default values that the harness or the specification gives to each parameter, one at a time."""
+    documents = [text for path, text in problem.context.items() if not path.endswith(HDL_SUFFIXES)]
+    defaults = {p.name: p.default for p in interface.parameters if p.default is not None and 0 < p.default < MAX_VALUE}
     found: list[Values] = []
-    if len(defaults) > 1:
-        found.append({name: value + 1 for name, value in defaults.items()})
-    found += harness_values(problem, interface)
-    found += [{name: value // 2} for name, value in defaults.items() if value > 1]
-    found += [{name: value + 1} for name, value in defaults.items()]
-    return [dict(pairs) for pairs in dict.fromkeys(tuple(sorted(values.items())) for values in found)]
-
-
-def harness_values(problem: Problem, interface: Interface) -> list[Values]:
-    """The non-default values that the harness gives to each parameter, one at a time."""
-    set_ = {name: _set_by(problem.harness, name, value) for name, value in _defaults(interface).items()}
-    turns = range(max((len(values) for values in set_.values()), default=0))
-    return [{name: values[turn]} for turn in turns for name, values in set_.items() if turn < len(values)]
-
-
-def _defaults(interface: Interface) -> dict[str, int]:
-    return {p.name: p.default for p in interface.parameters if p.default is not None and 0 < p.default < MAX_VALUE}
+    for texts in ([text for _, text in sorted(problem.harness.items())], [problem.prompt, *documents]):
+        given = {name: _set_by(texts, name, value) for name, value in defaults.items()}
+        turns = range(max((len(values) for values in given.values()), default=0))
+        found += [{name: values[turn]} for turn in turns for name, values in given.items() if turn < len(values)]
+    return [values for place, values in enumerate(found) if values not in found[:place]]
 
 
 def _in_words(values: Values) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _set_by(harness: Mapping[str, str], name: str, default: int) -> list[int]:
-    """Non-default values that a harness gives a parameter, as far as its text has them as numbers."""
+def _set_by(texts: Iterable[str], name: str, default: int) -> list[int]:
+    """Non-default values that texts give a parameter, as far as they have them as numbers."""
     word = re.escape(name)
     patterns = (
-        rf"\b{word}\b['\"]?\s*[:=]\s*['\"]?(\d+)\b",  # a dictionary of parameters, an assignment, an env file
+        rf"\b{word}\b['\"`]?\s*[:=]\s*['\"`]?(\d+(?:,\s*\d+|,? (?:or|and) \d+)*)\b",  # a dictionary, an assignment, an env file
         rf"-[PGp](?:\w+\.)?{word}=(\d+)\b",  # a simulator's option
         rf"['\"]{word}['\"]\s*,\s*[\[(]([\d,\s]+)[\])]",  # pytest.mark.parametrize("WIDTH", [4, 8])
     )
-    text = "\n".join(body for _, body in sorted(harness.items()))
+    text = "\n".join(texts)
     found = [match for pattern in patterns for match in re.findall(pattern, text)]
     digits = re.findall(r"\d+", " ".join(found))
     return [value for value in dict.fromkeys(map(int, digits)) if value != default and 0 < value < MAX_VALUE]

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rtl_core.equivalence.side_by_side import Effort, Trace, Values, bench, hidden, replay
+from rtl_core.equivalence.unseen import unseen
 from rtl_core.grading.design import as_graded
 from rtl_core.grading.executors.base import Executor, Job, Step, StepResult
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.screen import MAX_FILE_CHARS
 from rtl_core.problems.clocking import clocks_and_resets
+from rtl_core.problems.harness_use import macro_file
 from rtl_core.problems.interface import parse_interface
 from rtl_core.problems.testbench import renamed
 from rtl_core.problems.tree import SourceTree
@@ -70,12 +72,14 @@ class Pair:
     """HDL files, path -> text, with the answer's own headers in place of their includes: the other answer may bring others."""
     other: Mapping[str, str]
     given: Mapping[str, str]
-    """Files that both are compiled with."""
+    """Files that both are compiled with, and before."""
     limits: Limits
     nonce: str = field(default_factory=lambda: secrets.token_hex(8))
     """Random, so that no design can name the other or write the bench's verdict."""
     cpu_s: float = 0.0
     """CPU time of everything that was run."""
+    unseen: dict[str, str] = field(default_factory=dict)
+    """Constructs of the other design alone that neither a proof nor a simulation covers: kind -> words."""
 
     @classmethod
     def of(
@@ -95,8 +99,7 @@ class Pair:
             raise IncomparableError("the golden answer is no HDL")
         if interface.module not in {name for text in hdl.values() for name in _units(text)}:
             raise IncomparableError(f"the golden answer does not define {interface.module}")
-        given = {p: t for p, t in problem.context.items() if p.startswith("rtl/") and p not in problem.targets}
-        return cls(executor, problem, interface, hdl, other, given, limits)
+        return cls(executor, problem, interface, hdl, other, _given(problem), limits)
 
     def simulate(self, values: Values, interface: Interface, effort: Effort, valid: str | None = None) -> Comparison:
         """Try many inputs with the parameters at `values`, which give the ports of `interface`. `valid`: compare outputs in order while it is 1."""
@@ -115,8 +118,14 @@ class Pair:
 
     def interface_with(self, values: Values) -> Interface | None:
         """The golden answer's interface with these parameters; None if it cannot be read or driven."""
-        ports = parse_interface(self.golden, self.interface.module, InterfaceSource.GOLDEN, values)
+        sources = {**self.given, **self.golden}
+        ports = parse_interface(sources, self.interface.module, InterfaceSource.GOLDEN, values)
         return None if ports is None or unusable(ports) else ports
+
+    def constructs(self, files: Mapping[str, str]) -> dict[str, str]:
+        """What a proof of one of the designs does not see (`unseen`): kind -> words. Raises IncomparableError."""
+        texts = _with_includes({**self.given, **files})
+        return unseen("\n".join(text for path, text in texts.items() if path.endswith(HDL)))
 
     def run(
         self, harness: Mapping[str, str], steps: Sequence[Step], cpu_s: float, other: Mapping[str, str]
@@ -154,10 +163,11 @@ class Pair:
         names = {name: hidden(name, self.nonce) for golden in self.golden.values() for name in _units(golden)}
         harness = {f"src/golden{i}.sv": renamed(golden, names) for i, golden in enumerate(self.golden.values())}
         # Neither directives nor macros (include guards) of the golden answer and what it includes may reach the other design.
+        common = "\n".join(text for path, text in _with_includes(self.given).items() if path.endswith(HDL))
         first = "\n".join([*self.golden.values(), *self.given.values()])
-        undefined = (f"`undef {name}" for name in macros_of(first))
+        undefined = (f"`undef {name}" for name in macros_of(first) if name not in macros_of(common))
         harness["src/side_by_side.sv"] = "\n".join(["`resetall", *undefined, text])
-        sources = [f"/code/{path}" for path in (*harness, *self.given, *other) if path.endswith(HDL)]
+        sources = [f"/code/{path}" for path in (*self.given, *harness, *other) if path.endswith(HDL)]
         options = ("-g2012", "-Wno-timescale", "-I", "/code/rtl", "-s", hidden("bench", self.nonce), "-o", "both")
         steps = (Step("compile", ("iverilog", *options, *sources)), Step("simulate", ("vvp", "-n", "both", "-none")))
         return self.run(harness, steps, cpu_s, other)
@@ -166,6 +176,15 @@ class Pair:
 def unusable(interface: Interface) -> str | None:
     """Name of the first port that a bench cannot drive or watch."""
     return next((p.name for p in interface.ports if p.width is None or p.direction not in ("input", "output")), None)
+
+
+def _given(problem: Problem) -> dict[str, str]:
+    """The harness' macros and the problem's own files, in the order in which the harness names them."""
+    named = "\n".join(problem.harness.values())
+    places = {path: named.find(path.rsplit("/", 1)[-1]) for path in problem.context}
+    given = [path for path in places if path.startswith("rtl/") and path not in problem.targets]
+    given.sort(key=lambda path: (places[path] < 0, places[path]))
+    return {**macro_file(problem.harness), **{path: problem.context[path] for path in given}}
 
 
 def _units(text: str) -> list[str]:
@@ -183,7 +202,7 @@ def _with_includes(files: Mapping[str, str]) -> dict[str, str]:
         if path in done:
             return done[path]
         if depth > MAX_INCLUDE_DEPTH:
-            raise IncomparableError("the golden answer's includes are nested too deeply")
+            raise IncomparableError("includes are nested too deeply")
         done[path] = text = files[path]
         parts: list[str] = []
         code, at, size = code_of(text), 0, len(text)
@@ -193,7 +212,7 @@ def _with_includes(files: Mapping[str, str]) -> dict[str, str]:
                 parts += [text[at : found.start()], whole(other, depth + 1)]
                 at, size = found.end(), size + len(parts[-1])
                 if size > MAX_FILE_CHARS:
-                    raise IncomparableError("the golden answer includes too much text")
+                    raise IncomparableError("includes hold too much text")
         done[path] = "".join([*parts, text[at:]])
         return done[path]
 

@@ -12,6 +12,8 @@ Values = Mapping[str, int]
 """Parameter -> its value in an instance."""
 Trace = Sequence[Mapping[str, int]]
 """Values of all inputs, by step."""
+SETTLE = 100
+"""Nanoseconds from a change of inputs to the comparison, so that nonblocking assignments with usual delays are done."""
 PHASES = 12
 STRETCHES = 8
 
@@ -72,7 +74,8 @@ def bench(
     data = [p for p in inputs if p.name not in clocks and p.name not in resets]
     drive = _Clocked(clocks, resets, low, data, effort).lines() if clocks else _combinational(data, effort)
     compared = None if valid is None else _in_order(interface, clocks[0], {r: r in low for r in resets}, valid, nonce)
-    lines = [*_declared(interface, nonce, values or {}, compared), "  integer phase, cycle, density;", *_draw(data)]
+    check = compared or _check(interface, nonce, strict=not clocks)
+    lines = [*_declared(interface, nonce, values or {}), *check, "  integer phase, cycle, density;", *_draw(data)]
     return "\n".join([*lines, "  initial begin", *drive, *_verdict_lines(nonce), ""])
 
 
@@ -107,21 +110,22 @@ def replay(
             first = [put.pop(name) for name in clocks if name in put]
             drive.append(f"    {' '.join([*first, '#1', *put.values()])} check;")
     end = [f'    $display("{nonce} same: %0d inputs tried", tried);', "    $finish;", "  end", "endmodule"]
-    return "\n".join([*_declared(interface, nonce, values), "  initial begin", *drive, *end, ""])
+    head = [*_declared(interface, nonce, values), *_check(interface, nonce)]
+    return "\n".join([*head, "  initial begin", *drive, *end, ""])
 
 
-def _declared(interface: Interface, nonce: str, values: Values, compared: list[str] | None = None) -> list[str]:
-    """The head of a bench: both designs with common inputs, and the task that compares their outputs."""
+def _declared(interface: Interface, nonce: str, values: Values) -> list[str]:
+    """The head of a bench: both designs with common inputs."""
     set_ = f" #({', '.join(f'.{name}({value})' for name, value in values.items())})" if values else ""
     inputs = [p for p in interface.ports if p.direction == "input"]
     outputs = [p for p in interface.ports if p.direction == "output"]
     lines = ["`timescale 1ns/1ps", f"module {hidden('bench', nonce)};"]
     lines += [f"  reg {_range(p)} in_{p.name};" for p in inputs]
     lines += [f"  wire {_range(p)} good_{p.name}, got_{p.name};" for p in outputs]
-    for module, name, prefix in ((hidden(interface.module, nonce), "good", "good_"), (interface.module, "got", "got_")):
-        wires = [f".{p.name}(in_{p.name})" for p in inputs] + [f".{p.name}({prefix}{p.name})" for p in outputs]
-        lines.append(f"  {module}{set_} {name} ({', '.join(wires)});")
-    return [*lines, "  integer tried = 0, known = 0, unsure = 0;", *(compared or _check(inputs, outputs, nonce))]
+    for module, name in ((hidden(interface.module, nonce), "good"), (interface.module, "got")):
+        wires = [f".{p.name}(in_{p.name})" for p in inputs] + [f".{p.name}({name}_{p.name})" for p in outputs]
+        lines.append(f"  {module}{set_} {hidden(name, nonce)} ({', '.join(wires)});")
+    return [*lines, "  integer tried = 0, known = 0, unsure = 0, free = 0, is_known;"]
 
 
 def _verdict_lines(nonce: str) -> list[str]:
@@ -130,30 +134,33 @@ def _verdict_lines(nonce: str) -> list[str]:
         "    if (4 * unsure > known && unsure > 0)",
         f'      $display("{nonce} different: %0d of %0d times X where the golden answer is known", unsure, known);',
         f'    else if (20 * known < tried) $display("{nonce} unknown: the golden answer gives X nearly always");',
+        "    else if (free > 0)",
+        f'      $display("{nonce} unknown: %0d of %0d times a value where the golden answer drives nothing (z)", free, tried);',
         f'    else $display("{nonce} same: %0d inputs tried", tried);',
         "    $finish;", "  end", "endmodule",
     ]  # fmt: skip
 
 
-def _check(inputs: list[Port], outputs: list[Port], nonce: str) -> list[str]:
-    """The task that compares all outputs."""
+def _check(interface: Interface, nonce: str, strict: bool = False) -> list[str]:
+    """The task that compares all outputs. With `strict`, an X where the golden answer is known is a difference."""
+    inputs = [p for p in interface.ports if p.direction == "input"]
+    outputs = [p for p in interface.ports if p.direction == "output"]
     shown = " ".join(f"{p.name}=%h" for p in inputs)
     given = "".join(f", in_{p.name}" for p in inputs)
-    lines = [
-        "  task check; begin",
-        "    #1 tried = tried + 1;",
-        f"    if (^{{{', '.join(f'good_{p.name}' for p in outputs)}}} !== 1'bx) known = known + 1;",
-    ]
+    lines = ["  task check; begin", f"    #{SETTLE} tried = tried + 1; is_known = 0;"]
     for p in outputs:
-        good, got = f"good_{p.name}", f"got_{p.name}"
+        good, got, free = f"good_{p.name}", f"got_{p.name}", f"{{{p.width}{{1'bz}}}}"
+        lost = f"({good} ^ {good}) !== ({good} ^ {good} ^ {got} ^ {got})"
         lines += [
-            f"    if (|({good} ^ {got}) === 1'b1) begin",
+            f"    if (|({good} ^ {got}) === 1'b1{f' || {lost}' if strict else ''}) begin",
             f'      $display("{nonce} different: after %0d inputs {shown}: {p.name} is %h, golden %h", tried{given}, {got}, {good});',
             "      $finish;",
             "    end",
-            f"    if ({good} !== ({good} ^ {got} ^ {good})) unsure = unsure + 1;",
+            f"    if ({lost}) unsure = unsure + 1;",
+            f"    if (({good} ^ {good}) !== ({good} ^ {free}) || ({good} === {free} && {got} === {free})) is_known = 1;",
+            f"    if ({good} === {free} && ^{got} !== 1'bx) free = free + 1;",
         ]
-    return [*lines, "  end endtask"]
+    return [*lines, "    known = known + is_known;", "  end endtask"]
 
 
 def _in_order(interface: Interface, clock: str, resets: Mapping[str, bool], valid: str, nonce: str) -> list[str]:
@@ -171,7 +178,7 @@ def _in_order(interface: Interface, clock: str, resets: Mapping[str, bool], vali
     ]
     every = {side: f"{{{side}_{valid}, {', '.join(f'{side}_{p.name}' for p in others)}}}" for side in ("good", "got")}
     lines += [
-        "  task check; begin", "    #1;", f"    if ({reset}) begin", "      n_good = 0; n_got = 0;",
+        "  task check; begin", f"    #{SETTLE};", f"    if ({reset}) begin", "      n_good = 0; n_got = 0;",
         f"      if (in_{clock} === 1'b1 && !was && |({every['good']} ^ {every['got']}) === 1'b1) begin",
         f'        $display("{nonce} different: in reset the outputs are %h, golden %h", {every["got"]}, {every["good"]}); $finish;',
         "      end", f"    end else if (in_{clock} === 1'b1 && !was) begin",

@@ -21,6 +21,7 @@ from rtl_core.grading.requirements import draws_random, missing_requirements, us
 from rtl_core.grading.stages import Grading
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.problems.directives import macros_in_use
+from rtl_core.problems.harness_use import macro_file
 from rtl_core.problems.interface import HDL_SUFFIXES
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
@@ -221,7 +222,10 @@ class Grader:
         return self._analyst.analyse(
             AnalysisRequest(
                 answer=dict(files),
-                context={p: text if p.endswith(HDL_SUFFIXES) else "" for p, text in problem.context.items()},
+                context={
+                    **macro_file(problem.harness),
+                    **{p: text if p.endswith(HDL_SUFFIXES) else "" for p, text in problem.context.items()},
+                },
                 top=problem.interface.module if problem.interface else None,
                 # Testbenches that no harness compiles are not screened.
                 design=tuple(p for p in files if p.startswith("rtl/") or p.rsplit("/", 1)[-1] in python),

@@ -18,6 +18,7 @@ from typing import Literal, get_args
 
 _parsing = threading.Lock()
 _OVERRIDE = re.compile(r"(?<![\w-])-(?:[PG]|gv|defparam)\s*(?:\w+\.)*(\w+)=")
+_MACRO = re.compile(r"(?<![\w-])(?:-D\s*|\+define\+)([A-Za-z_]\w*)(?:=([\w']+))?")
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _ANY_CHANGE = {"Edge", "ValueChange"}
 _EDGES = {"RisingEdge", "FallingEdge", "ClockCycles"} | _ANY_CHANGE
@@ -222,6 +223,29 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
         yield node
         inner = (ast.stmt, ast.ExceptHandler, ast.match_case)
         waiting += reversed([child for child in ast.iter_child_nodes(node) if not isinstance(child, inner)])
+
+
+def macro_file(harness: Mapping[str, str]) -> dict[str, str]:
+    """A file with the macros that a harness defines for the design (path -> text): `defines=` of a build, `-D` or `+define+` of a command.
+
+    Empty if there are none. Computed values are not followed.
+    """
+    macros: dict[str, object] = {}
+    for path, text in sorted(harness.items()):
+        tree = parse_python(text) if path.endswith(".py") else None
+        for node in ast.walk(tree) if tree else ():
+            match node:
+                case ast.keyword("defines", ast.Dict(keys, values)) | ast.Assign(
+                    [ast.Name("defines")], ast.Dict(keys, values)
+                ):
+                    for key, value in zip(keys, values, strict=True):
+                        if isinstance(key, ast.Constant) and isinstance(value, ast.Constant):
+                            macros[str(key.value)] = value.value
+                case ast.Constant(str(said)):
+                    macros.update(_MACRO.findall(said))
+        macros.update(() if tree else _MACRO.findall(text))
+    lines = [f"`define {name} {value or 1}\n" for name, value in macros.items()]
+    return {"macros.sv": "".join(lines)} if lines else {}
 
 
 def is_used(path: str, harness: Mapping[str, str]) -> bool:

@@ -19,7 +19,7 @@ from pyslang import ast as slang_ast
 from pyslang import parsing as slang_parsing
 from pyslang import syntax as slang_syntax
 
-from rtl_core.problems.harness_use import HarnessUse, harness_use
+from rtl_core.problems.harness_use import HarnessUse, harness_use, macro_file
 from rtl_core.problems.verilog_text import code_of, module_names
 from rtl_core.types.problem import Direction, Interface, InterfaceSource, Parameter, Port, Problem
 
@@ -118,7 +118,7 @@ def derive_interface(
         # A parameter of the body may be a constant such as a state's code, and a document may name the state.
         return name in by_harness or (in_header and name in by_documents)
 
-    fixed = {path: text for path, text in _hdl(context).items() if path not in targets}
+    fixed = {**macro_file(harness), **{path: text for path, text in _hdl(context).items() if path not in targets}}
     for top in _demanded_modules(targets, harness, fixed, golden):
         in_context = _from_context(top, context, targets, use, parameters)
         in_golden = None

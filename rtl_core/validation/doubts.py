@@ -39,7 +39,11 @@ def audit_passes(
             executor, lambda files: with_golden(problem, files, grader), answers, limits, effort, driven
         )
     else:
-        found = [compare(executor, problem, problem.golden, files, limits, effort=effort) for files in answers]
+        same, itself = Comparison("equal", "the golden answer's own text", "proof"), words_of(problem.golden)
+        found = [
+            same if words_of(files) == itself else compare(executor, problem, problem.golden, files, limits, effort)
+            for files in answers
+        ]
     if not sizes:
         return found
     sized = [cache.netlist(grader, problem, files) for files in answers]

@@ -64,8 +64,9 @@ endmodule
 """
 
 
-def told(grader, golden, other):
-    return compare(grader.executor, problem_of(golden), {"rtl/m.sv": golden}, {"rtl/m.sv": other}, grader.limits)
+def told(grader, golden, other, **given):
+    problem = problem_of(golden, **given)
+    return compare(grader.executor, problem, {"rtl/m.sv": golden}, {"rtl/m.sv": other}, grader.limits)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_headers_that_are_nested_without_end_are_not_compared(grader):
     headers = {f"rtl/h{i}.svh": f'`include "h{i + 1}.svh"\n' for i in range(1500)}
     golden = {"rtl/m.sv": '`include "h0.svh"\n' + MIN, **headers}
     found = compare(grader.executor, problem_of(MIN), golden, golden, grader.limits)
-    assert (found.result, found.detail) == ("unknown", "the golden answer's includes are nested too deeply")
+    assert (found.result, found.detail) == ("unknown", "includes are nested too deeply")
 
 
 def test_a_difference_comes_with_its_inputs_and_a_design_cannot_forge_the_verdict(grader):
@@ -161,10 +162,14 @@ endmodule
         ("q <= 0", "q <= W - 4", "different", "W=5"),
     ],
 )
-def test_parameters_are_set_to_other_values(grader, before, after, result, said):
-    found = told(grader, WIDE, WIDE.replace(before, after))
+def test_parameters_are_set_to_the_values_that_the_harness_or_the_specification_names(
+    grader, before, after, result, said
+):
+    other = WIDE.replace(before, after)
+    found = told(grader, WIDE, other, harness={"src/.env": "W = 5\n"}, prompt="Counts in steps, for example STEP = 2.")
     assert found.result == result, found
     assert said in found.detail
+    assert told(grader, WIDE, other).result == "same", "values that nobody names do not count"
 
 
 def test_an_answer_without_the_parameter_is_compared_with_defaults_only(grader):
@@ -175,7 +180,7 @@ def test_an_answer_without_the_parameter_is_compared_with_defaults_only(grader):
     assert "also" not in found.detail
 
 
-def test_the_harness_values_come_before_guesses():
+def test_only_values_that_are_named_are_tried():
     interface = Interface(
         module="m", source=InterfaceSource.GOLDEN, ports=(), parameters=(Parameter(name="W", default=4), Parameter(name="N", default=None))
     )  # fmt: skip
@@ -183,7 +188,11 @@ def test_the_harness_values_come_before_guesses():
         "src/test_runner.py": '@pytest.mark.parametrize("W", [4, 12])\ndef test(W): run(parameters={"W": 6})',
         "src/.env": "W = 9\n",
     }
-    assert other_values(a_problem(harness=harness), interface) == [{"W": 9}, {"W": 6}, {"W": 12}, {"W": 2}, {"W": 5}]
+    assert other_values(a_problem(harness=harness), interface) == [{"W": 9}, {"W": 6}, {"W": 12}]
+    specified = a_problem(
+        prompt="`W` is 4 by default; `W = 8, 16 or 24` are used. N: 3", harness={"src/t.py": "W = 16"}
+    )
+    assert other_values(specified, interface) == [{"W": 16}, {"W": 8}, {"W": 24}]
 
 
 BENCH = """\

@@ -140,7 +140,7 @@ def test_unknown_results_have_a_reason(run):
     changed = {"id": "early", "prompt": "another", "interface": None}
     early = Problem.model_validate({**run.half.model_dump(), **changed})
     run.history.record_problems("r", [(early, "train", 99)])
-    run.answer(early, RIGHT)
+    run.answer(early, ALSO_RIGHT)
     done = run.audit()
     assert done.without_golden == 1
     summary = audit_summary(run.history, "r")

@@ -37,6 +37,24 @@ _CONDITIONAL = re.compile(r"`(?:ifdef|ifndef|elsif)|translate_o|synopsys|synthes
 """Conditions that the second front end decides differently from a simulator."""
 _ATTRIBUTE = re.compile(r"\(\*(?!\s*\)).*?\*\)", re.S)
 """Attributes such as `full_case` or `anyconst`, which Yosys obeys and simulators ignore. `@(*)` is not one."""
+_DIVIDE = """\
+module \\$%s (A, B, Y);
+  parameter A_SIGNED = 0, B_SIGNED = 0, A_WIDTH = 1, B_WIDTH = 1, Y_WIDTH = 1;
+  input [A_WIDTH-1:0] A; input [B_WIDTH-1:0] B; output [Y_WIDTH-1:0] Y; wire [Y_WIDTH-1:0] known;
+  \\$%s #(.A_SIGNED(A_SIGNED), .B_SIGNED(B_SIGNED), .A_WIDTH(A_WIDTH), .B_WIDTH(B_WIDTH), .Y_WIDTH(Y_WIDTH)) u (.A(A), .B(B), .Y(known));
+  assign Y = |B ? known : {Y_WIDTH{1'bx}};
+endmodule
+"""
+"""A division by zero is X."""
+_AS_SIMULATED = (
+    "setundef -undriven -undef", "chtype -set $eq t:$eqx", "chtype -set $ne t:$nex", "techmap -max_iter 1 -map divide.v",
+)  # fmt: skip
+"""What is not driven is X, and so is every comparison with X: Yosys knows X where a simulator knows 0 or 1, so an exact one says too much."""
+SEVERAL = "several drivers of one signal"
+_REFUSED = {"found logic loop": "it has a combinational loop", "multiple conflicting drivers": SEVERAL}
+"""Yosys' warnings about what is not proved -> words."""
+_NO_DRIVER = {"is used but has no driver": "a signal that nothing drives"}
+"""For the golden answer, since anything would equal it."""
 _CALLED = {"golden": "golden answer", "other": "answer"}
 _NO_CLOCK = {("", True), ("", False)}
 """For registers without a clock: two entries, so that there is more than one clock."""
@@ -50,12 +68,18 @@ class UndecidedError(Exception):
     """The reason why there is no result."""
 
 
+class UnseenError(Exception):
+    """What a simulator decides and a proof does not see."""
+
+
 def main(spec: dict[str, Any]) -> dict[str, Any]:
     """Read both designs, compare, and return the result."""
     try:
         return _compare(spec)
     except UndecidedError as error:
         return {"outcome": "undecided", "why": str(error)}
+    except UnseenError as error:
+        return {"outcome": "unseen", "why": str(error)}
 
 
 def _compare(spec: dict[str, Any]) -> dict[str, Any]:
@@ -124,6 +148,8 @@ def read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
         with open(files[-1], "w") as copy:
             # In a simulator an incomplete `always_comb` keeps its value; Yosys' front ends refuse it.
             copy.write(re.sub(r"\balways_comb\b", "always @*", _ATTRIBUTE.sub(" ", text)))
+    with open("divide.v", "w") as rules:
+        rules.write("".join(_DIVIDE % (kind, kind) for kind in ("div", "mod", "divfloor", "modfloor")))
     set_ = " ".join(f"-G {key}={value}" for key, value in values.items())
     chosen = " ".join(f"-chparam {key} {value}" for key, value in values.items())
     ways = [(f"{_SLANG} --top {top} {set_} {' '.join(files)}", f"hierarchy -check -top {top}")]
@@ -135,10 +161,23 @@ def read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
 
         def attempt(way: tuple[str, ...] = way) -> list[tuple[str, bool]]:
             design = ys.Design()
-            run(design, *way, "proc", "flatten", "opt_clean", "memory_map", "opt_expr -keepdc", "opt_clean")
+            run(
+                design,
+                *way,
+                "proc",
+                "flatten",
+                "opt_clean",
+                "check",
+                *_AS_SIMULATED,
+                "memory_map",
+                "setundef -undriven -undef",
+                "opt_expr -keepdc",
+                "opt_clean",
+            )
             run(design, "check", f"write_rtlil {name}.il")
-            if "found logic loop" in _logged():
-                raise ValueError("it has a combinational loop")
+            for warning, words in (_REFUSED | (_NO_DRIVER if name == "golden" else {})).items():
+                if warning in _logged():
+                    raise ValueError(words)
             return sorted(_clocks(design))
 
         try:
@@ -146,7 +185,7 @@ def read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
         except UndecidedError as error:
             first = first or error
     assert first is not None
-    raise first
+    raise UnseenError(SEVERAL) if name == "other" and SEVERAL in str(first) else first
 
 
 def _build(spec: dict[str, Any], stepwise: bool) -> list[tuple[str, int]]:
@@ -304,7 +343,7 @@ def _decide(cpu_s: float) -> dict[str, Any]:
         _abc("read_aiger covered.aig; bmc3 -F 200; write_cex -s cover.txt", cpu_s / 6)
     if _header("covered.aig")[1] is False or not (_header("covered.aig")[1] or os.path.exists("cover.txt")):
         raise UndecidedError(
-            "an output of the golden answer is X for all that is known, because nothing initialises it"
+            "an output of the golden answer is X for all that is known, because nothing initialises or drives it"
         )
     return {"outcome": "equal", "depth": None} if proved else {"outcome": "bounded", "depth": max(frames) + 1}
 
