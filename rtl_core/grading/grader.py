@@ -112,7 +112,7 @@ class Grader:
             self.known_good.learn(problem, answer, verdict.cpu_s)
         if cache is not None and not verdict.cached:
             cache.put(key, verdict)
-        return verdict
+        return verdict.noted(answer.notes)
 
     def key(self, problem: Problem, answer: Answer, until: Stage | None = None) -> str:
         """Return the cache key of this grader's verdict on the answer's files, see `cache_key`."""

@@ -16,7 +16,7 @@ from rtl_core.problems.harness_use import harness_use
 from rtl_core.problems.interface import HDL_SUFFIXES, derive_interface, parse_interface, top_levels
 from rtl_core.problems.verilog_text import code_of, module_names
 from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
-from rtl_core.types.verdict import InterfaceMismatch, MismatchKind
+from rtl_core.types.verdict import FRAGMENT, InterfaceMismatch, MismatchKind
 
 _NUMBER = re.compile(r"(?<![\w'+*/-])(?<![+*/-]\s)\d+(?![\w'])")
 _ANY_NAME = re.compile(
@@ -35,7 +35,7 @@ def compare(expected: Interface, got: Interface | None, answer: Mapping[str, str
     """
     if got is None:
         names = sorted({name for text in answer.values() for name in module_names(text)})
-        there = ", ".join(names[:5]) or "no module"
+        there = ", ".join(names[:5]) or FRAGMENT
         return (_differs(MismatchKind.WRONG_MODULE, expected.module, expected.module, there),)
     found = [*_port_differences(expected, got, answer), *_parameter_differences(expected, got)]
     if found and expected.exact:

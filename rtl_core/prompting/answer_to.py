@@ -17,7 +17,13 @@ def answer_to(problem: Problem, response: str) -> Answer:
 
     Never raises, and takes time linear in the length of any response.
     """
-    return extract_answer(response, problem.targets, demanded_modules(problem))
+    return extract_answer(response, problem.targets, demanded_modules(problem), given_design(problem))
+
+
+def given_design(problem: Problem) -> dict[str, str]:
+    """HDL files that the problem provides, in its context or its harness, and that are no targets."""
+    files = {**problem.context, **problem.harness}
+    return {p: text for p, text in files.items() if p not in problem.targets and p.endswith(HDL_SUFFIXES)}
 
 
 def response_of(files: Mapping[str, str]) -> str:
@@ -33,11 +39,6 @@ def demanded_modules(problem: Problem) -> list[str]:
     names = [problem.interface.module] if problem.interface else []
     tops = [top for top in top_levels(problem.harness) if top not in names]
     if tops:
-        given = {
-            name
-            for path, text in (*problem.context.items(), *problem.harness.items())
-            if path not in problem.targets and path.endswith(HDL_SUFFIXES)
-            for name in module_names(text)
-        }
+        given = {name for text in given_design(problem).values() for name in module_names(text)}
         names += [top for top in tops if top not in given]
     return names

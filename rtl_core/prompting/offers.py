@@ -8,57 +8,84 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
 from rtl_core.problems.verilog_text import Module, code_of, modules
+from rtl_core.prompting.wrapping import design_text, has_design_unit, new_text
 
 MAX_BLOCKS = 1000
 MAX_JSON_TRIES = 16
 MAX_JSON_CHARS = 4_000_000
 """Limit on the text that all attempts to read JSON in a response scan together, since they may overlap."""
+MAX_JSON_DEPTH = 5
 MAX_LABEL_CHARS = 500
 
 _FENCE = re.compile("```|~~~")
 _FENCE_RUN = re.compile(r"`+|~+")
 _WORD_AFTER = re.compile(r"(?:`++|~++)\w")
-_JSON_START = re.compile(r"\{\s{0,20}\"(?:code|files)\"\s{0,20}:")
+_JSON_START = re.compile(r"\{\s*+\"[^\"\n]{1,200}\"\s*+:")
+_PATH = re.compile(r"[\w./-]*\.\w+\Z")
 _ONE_LINE = re.compile(r"```([^`]+)```")
 _ONE_LINE_TAG = re.compile(r"(?:(?:system)?verilog|sv|v)?[ \t]", re.I)
-_HDL_TAGS = {"verilog", "systemverilog", "sv", "v", "vlog", "svh", "vh", "hdl", "rtl"}
-_OTHER_TAGS = {"json", "python", "py", "bash", "sh", "shell", "console", "text", "txt", "tcl", "makefile", "vhdl", "c"}
-_DESIGN_UNIT = re.compile(r"^[ \t]*(?:\(\*[^\n]*\*\)[ \t]*)?(?:module|macromodule|package|interface)\s", re.M)
+_OTHER_TAG = re.compile("json|yaml|python|py|bash|sh|shell|console|text|txt|plaintext|tcl|makefile|vhdl|c|cpp|html|xml")
+_CORRECTION = re.compile(
+    r"(?i)^(?!.*\b(?:alternativ|variant|another|option|also\b|instead\b|if you\b))"
+    r".*(?:\b(?:fix(?:ed|es)?|correct(?:ed|ion)?|repaired|revised|improved|modified|updated|complete|full|final|answer|solution)\b|^\W*after\W*$)"
+)
+"""A line that introduces the better one of two designs."""
+_QUOTATION = re.compile(
+    r"(?i)\b(?:quoted|buggy|faulty|wrong|incorrect|broken|draft|attempt|you (?:gave|provided|sent)|"
+    r"(?:given|original|existing|provided|current|previous|old|initial)\s+(?:\w+\s+)?"
+    r"(?:code|module|design|rtl|file|implementation|version|snippet|verilog))\b|^\W*before\W*$"
+)
+"""A line that introduces a design that is not the answer."""
+_WORD = re.compile(r"[A-Za-z_][\w$]*")
 _NOT_MODULE = re.compile(r"^[ \t]*(?:package|interface)\s+(?:automatic\s+|static\s+)?(\w+)", re.M)
 
 
 class Source:
-    """The text of an offered file, and the design units in it. The bodies of packages and interfaces are not checked."""
+    """A text that a response offers, and the design units in it. The bodies of packages and interfaces are not checked.
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    Args:
+        before: the line that introduces it.
+        target: the target or other path that it is offered for; None if it names none.
+        place: where it stands in the response, if that is worth a note.
+    """
+
+    def __init__(self, text: str, before: str = "", target: str | None = None, place: str = "") -> None:
+        self.text, self.before, self.target, self.place = text, before, target, place
+
+    @cached_property
+    def standing(self) -> int:
+        """1 if it is introduced as a correction, -1 if as a quotation or a wrong attempt, else 0."""
+        return 1 if _CORRECTION.match(self.before) else -1 if _QUOTATION.search(self.before) else 0
+
+    @cached_property
+    def _code(self) -> str:
+        return code_of(self.text)
+
+    @cached_property
+    def words(self) -> set[str]:
+        """All identifiers in the code."""
+        return set(_WORD.findall(self._code))
 
     @cached_property
     def _units(self) -> tuple[list[Module], set[str]]:
         """Modules, and names of packages and interfaces."""
-        code = code_of(self.text)
-        return modules(code), set(_NOT_MODULE.findall(code))
+        return modules(self._code), set(_NOT_MODULE.findall(self._code))
 
     @cached_property
-    def _begun(self) -> set[str]:
+    def names(self) -> set[str]:
+        """Names of the design units that it begins."""
         return {module.name for module in self._units[0]} | self._units[1]
 
     @cached_property
-    def _complete(self) -> set[str]:
+    def complete(self) -> set[str]:
+        """Names of the design units that it defines completely."""
         return {module.name for module in self._units[0] if module.is_complete} | self._units[1]
-
-    def completes(self, name: str) -> bool:
-        """Whether it defines a design unit completely."""
-        return name in self._complete
-
-    def begins(self, name: str) -> bool:
-        return name in self._begun
 
     def holds_design(self) -> bool:
         """Whether it has a closed module that is not a test bench, or a package or interface."""
@@ -71,14 +98,10 @@ class Block:
 
     info: str
     before: str
-    source: Source
+    text: str
     span: tuple[int, int]
     broken_off: bool = False
     """Whether the next block opens before this one closes."""
-
-    @property
-    def text(self) -> str:
-        return self.source.text
 
     @property
     def tag(self) -> str:
@@ -86,32 +109,18 @@ class Block:
 
     @property
     def is_hdl(self) -> bool:
-        return self.tag in _HDL_TAGS or (self.tag not in _OTHER_TAGS and has_design_unit(self.text))
+        """Whether its tag, if it has one, may stand before HDL."""
+        return not _OTHER_TAG.fullmatch(self.tag)
 
 
-def has_design_unit(text: str) -> bool:
-    """Whether a module, package or interface starts on any line."""
-    return bool(_DESIGN_UNIT.search(text))
-
-
-def json_values(text: str, blocks: Sequence[Block]) -> Iterator[dict[str, str]]:
+def json_values(text: str) -> Iterator[dict[str, str]]:
     """Yield the files (path -> text) that each JSON value of a response offers, in order; the number of attempts is bounded."""
-    yield from _values_in(text, MAX_JSON_TRIES)
-    in_blocks = (block.text for block in blocks if block.tag in ("json", "") and block.text.lstrip().startswith("{"))
-    for content in islice(in_blocks, MAX_JSON_TRIES):
-        yield from _values_in(content, 1)
-
-
-def _values_in(text: str, tries: int) -> Iterator[dict[str, str]]:
-    at = len(text) - len(text.lstrip())
-    budget = MAX_JSON_CHARS
-    while tries > 0 and budget >= 0:
-        if not text.startswith("{", at):
-            start = _JSON_START.search(text, at)
-            if start is None:
-                return
-            at = start.start()
-        tries -= 1
+    at, budget = 0, MAX_JSON_CHARS
+    for _ in range(MAX_JSON_TRIES):
+        start = _JSON_START.search(text, at)
+        if start is None or budget < 0:
+            return
+        at = start.start()
         budget -= len(text) - at
         try:
             value, at = _JSON.raw_decode(text, at)
@@ -127,24 +136,44 @@ _JSON = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
 
 
 def _files_of(value: object) -> dict[str, str]:
-    """Files of a decoded JSON answer; empty when it has another form."""
-    if isinstance(value, dict):
-        for key in ("code", "files"):
-            if isinstance(value.get(key), list | dict):
-                value = value[key]
-                break
+    """Files of a decoded JSON answer, empty when it holds none. Code without a path has the path ""."""
     files: dict[str, str] = {}
-    for entry in value if isinstance(value, list) else [value]:
-        if isinstance(entry, dict):
-            for path, content in entry.items():
-                if isinstance(content, str) and re.search(r"\.\w+$", path):
-                    files.setdefault(path, content)
+    for path, text in _texts_in(value):
+        files.setdefault(path, text)
     return files
 
 
+def _texts_in(value: object, path: str = "", named: bool = False, depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield paths and texts of a JSON value: strings with a path as their key (`named`), and strings that hold code.
+
+    The path of code is the next key above it that is one, or a string beside it: `{"path": "m.sv", "content": "module ..."}`.
+    """
+    if isinstance(value, list):
+        lines = bool(value) and all(isinstance(part, str) for part in value)
+        value = "\n".join(value) if lines else dict(enumerate(value))
+    if isinstance(value, str) and (named or "```" in value or has_design_unit(value)):
+        yield path, value
+    elif isinstance(value, dict) and depth < MAX_JSON_DEPTH:
+        beside = next((part for part in value.values() if isinstance(part, str) and _PATH.fullmatch(part)), path)
+        for key, part in value.items():
+            own = bool(_PATH.search(str(key)))
+            yield from _texts_in(part, str(key) if own else beside, own, depth + 1)
+
+
 def fenced_blocks(text: str) -> list[Block]:
-    """Non-blank blocks of a response, in order."""
-    return [block for block in islice(blocks_in(text), MAX_BLOCKS) if block.text.strip()]
+    """Non-blank blocks of a response, in order. Of a block that holds blocks, those within it."""
+    return [block for block in islice(_blocks_of(text), MAX_BLOCKS) if block.text.strip()]
+
+
+def _blocks_of(text: str) -> Iterator[Block]:
+    for block in blocks_in(text):
+        closed = text[block.span[1] - 3 : block.span[1]] in ("```", "~~~")
+        if block.tag in ("", "markdown", "md") and _FENCE.search(block.text):
+            yield from blocks_in(block.text)
+        elif block.tag in ("diff", "patch"):
+            yield replace(block, text=new_text(block.text))
+        else:
+            yield block if closed and block.is_hdl else replace(block, text=design_text(block.text))
 
 
 def blocks_in(text: str) -> Iterator[Block]:
@@ -154,25 +183,26 @@ def blocks_in(text: str) -> Iterator[Block]:
     the line opens the next block instead.
     """
     at = 0
-    outside = 0  # end of the last block
+    ended = 0  # end of the last block
     while (fence_at := _FENCE.search(text, at)) is not None:
         start, end = text.rfind("\n", 0, fence_at.start()) + 1, _line_end(text, fence_at.start())
         line = text[start:end]
         at = end + 1
         inline = _one_line(line)
         if inline is not None:
-            yield Block("", _last_line(text[outside:start]), Source(inline), (start, at))
-            outside = at
+            before = _last_line(text[ended:start])
+            yield Block("", before, inline, (start, at))
+            ended = at
             continue
         opening = _opening(line)
         if opening is None:
             continue
         before, fence, info = opening
         begin = start + len(before)
-        before = before.strip()[:MAX_LABEL_CHARS] or _last_line(text[outside:start])
-        content, outside, broken_off = _content(text, at, fence)
-        yield Block(info, before, Source(_untagged(content)), (begin, outside), broken_off)
-        at = outside if broken_off else _line_end(text, outside) + 1
+        before = before.strip()[:MAX_LABEL_CHARS] or _last_line(text[ended:start])
+        content, ended, broken_off = _content(text, at, fence)
+        yield Block(info, before, _untagged(content), (begin, ended), broken_off)
+        at = ended if broken_off else _line_end(text, ended) + 1
 
 
 def _content(text: str, at: int, fence: str) -> tuple[str, int, bool]:
@@ -187,7 +217,7 @@ def _content(text: str, at: int, fence: str) -> tuple[str, int, bool]:
             opens = bool(_WORD_AFTER.match(stripped))
             return text[begin : max(begin, start - 1)], start if opens else found + len(fence), opens
         if fence[0] == "`" and stripped.endswith(fence) and "`" not in stripped.rstrip("`"):
-            return text[begin:start] + line.rstrip().rstrip("`"), end, False
+            return text[begin:start] + line.rstrip().rstrip("`"), start + len(line.rstrip()), False
     return text[begin:], len(text), False
 
 

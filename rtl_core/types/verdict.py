@@ -73,6 +73,10 @@ class MismatchKind(StrEnum):
     WRONG_PARAMETER = "wrong_parameter"
 
 
+FRAGMENT = "a fragment, not the whole file"
+"""`InterfaceMismatch.got` of an answer in which no module begins."""
+
+
 class InterfaceMismatch(BaseModel):
     """One difference between interfaces. `name` is the port, parameter or module; `expected` and `got` are descriptions."""
 
@@ -83,6 +87,8 @@ class InterfaceMismatch(BaseModel):
     got: Text | None = None
 
     def __str__(self) -> str:
+        if self.got == FRAGMENT:
+            return f"{FRAGMENT}: no module begins in it, expected `{self.name}`"
         # The text search found a module of this name, but the parser did not.
         got = self.got if self.got is None or self.got != self.expected else "none of that name that can be parsed"
         detail = ", ".join(f"{k} {v}" for k, v in (("expected", self.expected), ("got", got)) if v is not None)
@@ -115,6 +121,14 @@ class Verdict(BaseModel):
     @property
     def passed(self) -> bool:
         return self.outcome is Outcome.PASSED
+
+    def noted(self, notes: Sequence[str]) -> Verdict:
+        """Return the verdict with more reasons in its format stage: where the answer's files come from."""
+        stages = [
+            result.model_copy(update={"reasons": (*result.reasons, *notes)}) if result.stage is Stage.FORMAT else result
+            for result in self.stages
+        ]
+        return self.model_copy(update={"stages": tuple(stages)}) if notes else self
 
     def stage(self, stage: Stage) -> StageResult:
         """Return the result of one stage. A stage that was not reached is skipped."""

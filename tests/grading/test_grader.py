@@ -207,6 +207,19 @@ def test_a_cached_verdict_is_equal_but_marked_and_runs_no_job(counting, examples
     assert len(cache.drain()) == 1
 
 
+def test_a_verdict_says_which_block_its_own_answer_was_taken_from(counting, examples):
+    problem = examples[LFSR]
+    ((_, code),) = problem.golden.items()
+    block = f"```verilog\n{code}```\n"
+    with contextlib.closing(Grader(counting, cache=MemoryCache())) as grader:
+        one, two = (
+            grader.grade(problem, extract_answer(text, problem.targets))
+            for text in (f"Draft:\n{block}Final:\n{block}", block)
+        )
+    assert one.stage(Stage.FORMAT).reasons == ("rtl/lfsr_8bit.sv: block 2 of 2",)
+    assert (two.cached, two.stage(Stage.FORMAT).reasons) == (True, ())
+
+
 def test_the_cache_key_depends_on_everything_that_decides_a_verdict(examples):
     files = examples[LFSR].golden
     given = {"problem": examples[LFSR], "files": files, "executor": "bubblewrap", "tools": {"iverilog": "11.0"}, "seed": 0, "seeds": 3, "limits": Limits(), "until": Stage.TESTS}  # fmt: skip

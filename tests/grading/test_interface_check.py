@@ -52,3 +52,12 @@ def test_only_a_missing_port_that_the_harness_uses_is_hopeless():
     assert is_hopeless((InterfaceMismatch(kind=MismatchKind.MISSING_PORT, name="q"),), harness)
     assert not is_hopeless((InterfaceMismatch(kind=MismatchKind.MISSING_PORT, name="ghost"),), harness)
     assert not is_hopeless((InterfaceMismatch(kind=MismatchKind.WRONG_WIDTH, name="q"),), harness)
+
+
+@pytest.mark.parametrize("text", ["assign y = a;\n", "  always @(posedge clk) y <= a;\nendmodule\n"])
+def test_a_fragment_is_called_a_fragment(text):
+    expected = Interface(module="top", source=InterfaceSource.SPECIFICATION)
+    (mismatch,) = compare(expected, None, {"rtl/top.sv": text})
+    assert str(mismatch) == "a fragment, not the whole file: no module begins in it, expected `top`"
+    (mismatch,) = compare(expected, None, {"rtl/top.sv": f"module other;\n{text}endmodule\n"})
+    assert "wrong module `top`: expected top, got other" in str(mismatch)

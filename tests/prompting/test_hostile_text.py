@@ -15,6 +15,9 @@ REPEATED = [
     "<think>", "</think>", "<think>```", "<think>```\n```\n", "```\n<think>\n",
     "</think>\n", "```\n</think>x\n", "// </think>\n", "`</think>", "<|start|>assistant<|channel|>", "<|channel|>final", "<|end|> ",
     "{", "[", "[{", '{"a":', '{"code":', '{"code":[', '{"code":1}', '{"code": [{"a.sv": "x"}]}', '{"code":[{"m.sv":"module m;"}]}\n',
+    "> ", ">\n", "> ```\n", "<answer>", "<answer>```", "<answer></answer>", "<pre>", "<a>", "[a]", "a:", "a: ", "'", "(*a)", "+", "@@\n",
+    "`define ", "`endif\n", "// a\n`endif\n", "typedef a", "parameter a", "module m(\n", "module m(endmodule\n", "package\n", "endmodule\n// a\n",
+    '{"a":"module m(\\n"}', '{"a": ["b.v", "```"]}', "```diff\n+a\n", "```md\n~~~\n", "final\n```\nmodule m; assign a = b; endmodule\n```\n",
     "module ", "module m;", "module m; assign a = b; endmodule ", "endmodule ", "interface ", "package a;\n", "wire a; ",
     "(* ", "*)", "#(", ";", "\t", " ", "\n", "\r", "\t \n", '"', '"\\"', "\\", "\\\\ ", "/*", "/*a", "//", "//\n", "/**/", "./", "x", "é", "\0",
 ]  # fmt: skip
@@ -31,10 +34,15 @@ HEADS = [
     '{"./',
     '{"code":9',
     "<think>",
+    "<answer>",
+    "module m(",
+    "> module m(",
+    "[a]",
+    "(* a",
     "```\n</think>",
     "<|start|>assistant<|channel|>final<",
 ]
-AFTER_HEADS = ["`", "~", " ", "\t", "```x\n", "9", "./", ".a", "\\\\", "\\n", '{"a":', "[],", "wire a;", "(*)", "*)", "module ", "/*"]  # fmt: skip
+AFTER_HEADS = ["`", "~", " ", "\t", "```x\n", "9", "./", ".a", "\\\\", "\\n", '{"a":', "[],", "wire a;", "(*)", "*)", "module ", "/*", "<a>", "a:", "> ", "endmodule\n"]  # fmt: skip
 
 
 def _mixed(size):
