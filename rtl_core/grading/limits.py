@@ -2,11 +2,13 @@
 
 An answer may use a multiple of the CPU time of a known-good answer, at most the limit `cpu_s`. CPU time does not depend on
 the load of the machine, so verdicts do not either. The known-good answer is the golden one if it was graded, else the
-slowest that passed. The golden answer itself may use all of `cpu_s`.
+slowest that passed. The golden answer itself may use all of `cpu_s`. It is graded when the first other answer uses more than
+`cpu_floor_s`, so that it costs nothing where answers are quick and bounds the others where they are not.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -41,6 +43,10 @@ class Limits(BaseModel):
     """Output of a service after which it is stopped, in MiB."""
 
 
+NO_BUDGET = math.inf
+"""CPU seconds of a golden answer that failed."""
+
+
 @dataclass(frozen=True)
 class Budget:
     """CPU seconds that an answer may use, and their origin."""
@@ -68,11 +74,16 @@ class KnownGood:
         kind = self.golden if answer.files == problem.golden else self.passing
         kind[problem.fingerprint] = max(cpu_s, kind.get(problem.fingerprint, 0.0))
 
+    def ungraded_golden(self, problem: Problem, answer: Answer) -> dict[str, str] | None:
+        """Return the golden answer that would set the budget of `answer` but was not graded yet; None if there is none."""
+        known = problem.fingerprint in self.golden or answer.files == problem.golden
+        return None if known else problem.golden
+
     def budget(self, problem: Problem, answer: Answer, limits: Limits) -> Budget | None:
-        """Return the budget of `answer`; None if only the limits apply."""
-        golden = self.golden.get(problem.fingerprint)
-        good_s = self.passing.get(problem.fingerprint) if golden is None else golden
+        """Return the budget of `answer`; None if only the limits apply. Before the golden answer is graded it is the floor of all budgets."""
+        golden = 0.0 if self.ungraded_golden(problem, answer) else self.golden.get(problem.fingerprint, NO_BUDGET)
+        good_s = self.passing.get(problem.fingerprint) if golden == NO_BUDGET else golden
         if good_s is None or answer.files == problem.golden:
             return None
         cpu_s = min(limits.cpu_s, max(limits.cpu_floor_s, limits.cpu_factor * good_s))
-        return Budget(cpu_s, good_s, golden is not None)
+        return Budget(cpu_s, good_s, golden != NO_BUDGET)

@@ -2,6 +2,7 @@
 
 import re
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,7 @@ from benchmarks.redteam.problems import own
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
-from rtl_core.grading.limits import Budget, KnownGood, Limits
+from rtl_core.grading.limits import NO_BUDGET, Budget, KnownGood, Limits
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome
@@ -80,10 +81,46 @@ def test_without_a_golden_answer_passing_answers_set_the_budget(grader, problem)
     assert "answers that pass take at most" in verdict.reasons[0]
 
 
+def test_the_golden_answer_is_graded_when_an_answer_uses_more_than_the_smallest_budget(grader, problem):
+    for text in ("", "// again\n"):
+        endless = grader.grade(problem, changed(problem, text, HANGING["huge loop in initial"][1]))
+        assert endless.outcome is Outcome.TIMEOUT, endless.reasons
+        assert re.search(r"; the known-good answer takes [\d.]+ s", endless.reasons[0])
+        assert endless.cpu_limit_s < 60
+    assert list(grader.known_good.golden) == [problem.fingerprint]
+
+
+def test_a_quick_answer_does_not_wait_for_the_golden_one(executor, problem):
+    with closing(Grader(executor, limits=Limits(cpu_floor_s=60))) as grader:
+        assert grader.grade(problem, changed(problem, "// another text\n", "")).passed
+    assert grader.known_good.golden == {}
+
+
+def test_a_slow_right_answer_gets_the_budget_of_a_slow_golden_answer(executor, problem):
+    slow = "integer slow; initial for (slow = 0; slow < 700000; slow = slow + 1) ;"
+    late = problem.model_copy(update={"golden": changed(problem, "", slow).files})
+    with closing(Grader(executor, limits=Limits(cpu_floor_s=0.3))) as grader:
+        verdict = grader.grade(late, changed(problem, "// another text\n", slow))
+    assert verdict.passed, verdict.reasons
+
+
+def test_a_golden_answer_that_fails_sets_no_budget_and_is_graded_once(executor, problem, monkeypatch):
+    broken = problem.model_copy(update={"golden": dict.fromkeys(problem.targets, "module no; endmodule")})
+    with closing(Grader(executor, limits=Limits(cpu_s=0.8, cpu_floor_s=0.3))) as grader:
+        seen = []
+        monkeypatch.setattr(grader, "cache", SimpleNamespace(get=lambda key: None, put=lambda key, v: seen.append(v)))
+        for text in ("", "// again\n"):
+            endless = grader.grade(broken, changed(problem, text, HANGING["huge loop in initial"][1]))
+            assert (endless.outcome, endless.cpu_limit_s) == (Outcome.TIMEOUT, 0.8)
+    assert [verdict.outcome for verdict in seen] == [
+        Outcome.INTERFACE_MISMATCH, Outcome.TIMEOUT, Outcome.TIMEOUT,
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("cpu_s", [2, pytest.param(2.9, marks=pytest.mark.slow)])
 def test_a_simulator_that_a_bench_started_and_that_runs_out_of_cpu_time_is_a_timeout(executor, cpu_s):
     bench = own()["own/bench"]
-    with closing(Grader(executor, limits=Limits(cpu_s=cpu_s))) as grader:
+    with closing(Grader(executor, limits=Limits(cpu_s=cpu_s, cpu_floor_s=cpu_s))) as grader:
         verdict = grader.grade(bench, changed(bench, *HANGING["huge loop in initial"]))
     assert verdict.outcome is Outcome.TIMEOUT, verdict.reasons
     assert f"used more than {cpu_s} s of CPU time" in verdict.reasons[0]
@@ -97,11 +134,16 @@ def test_a_simulator_that_a_bench_started_and_that_runs_out_of_cpu_time_is_a_tim
 def test_the_budget_is_a_multiple_between_floor_and_ceiling(problem, golden_s, passing_s, allowed_s):
     known, limits = KnownGood(), Limits(cpu_s=60, cpu_floor_s=2, cpu_factor=10)
     other = changed(problem, "", "// another text")
+    assert known.budget(problem, other, limits) == Budget(2.0, 0.0, golden=True), "until the golden answer is graded"
+    known.golden[problem.fingerprint] = NO_BUDGET
     assert known.budget(problem, other, limits) is None
+    known.golden.clear()
     if golden_s is not None:
         known.learn(problem, golden(problem), golden_s)
     for slower in () if passing_s is None else (passing_s, passing_s / 2):
         known.learn(problem, other, slower)
+    if golden_s is None:
+        known.golden[problem.fingerprint] = NO_BUDGET
     good_s = passing_s if golden_s is None else golden_s
     assert known.budget(problem, other, limits) == Budget(allowed_s, good_s, golden_s is not None)
     assert known.budget(problem, golden(problem), limits) is None, "the golden answer has no budget"
@@ -110,6 +152,7 @@ def test_the_budget_is_a_multiple_between_floor_and_ceiling(problem, golden_s, p
 @pytest.mark.slow
 def test_a_cached_timeout_is_valid_until_the_budget_is_much_larger(executor, problem):
     endless, cached = changed(problem, *HANGING["huge loop in initial"]), []
+    problem = problem.model_copy(update={"golden": None})
     with closing(Grader(executor, limits=LIMITS, cache=MemoryCache())) as grader:
         for good_s in (0.01, 0.05, 0.09, 0.2):  # budgets of .5, .5, .9 and 2 s
             grader.known_good.passing[problem.fingerprint] = good_s
