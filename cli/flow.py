@@ -58,7 +58,7 @@ def run_flow(
                 raise
             raise InfrastructureError(
                 f"Prefect's server at {os.environ.get('PREFECT_API_URL', 'its configured address')} fails: {error.__cause__ or error}",
-                "repair the server; the same command then continues from here",
+                "repair the server, unless it is this command's own; the same command then continues from here",
             ) from error
         except BaseException as error:
             # Prefect's TerminationSignal is compared by name, because Prefect is imported late.

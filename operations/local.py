@@ -59,7 +59,8 @@ class LocalDeployment:
         return {
             MARK: self.mark,
             "RTL_DISTILL_HOME": str(self.home.resolve()),
-            "PREFECT_HOME": str((self.folder / "prefect").resolve()),
+            "PREFECT_HOME": f"{self.mark}/prefect",
+            "PREFECT_PROFILES_PATH": f"{self.mark}/prefect/profiles.toml",
             "PREFECT_API_URL": self.api,
             # An outage of a few minutes must not end a run: the retries wait 2 + 4 + ... + 256 seconds.
             "PREFECT_CLIENT_MAX_RETRIES": "8",

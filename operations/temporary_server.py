@@ -1,5 +1,8 @@
 """A temporary Prefect server for one command, used when no other server is configured. It ends with the command.
 
+Server and command have a home of their own, which ends with them, because another Prefect may have migrated the database in the user's.
+The first server of a Prefect version leaves a prepared database in the user's cache; the others start on a copy of it.
+
 Prefect would start its own server at the first flow call, and wait for it (5 CPU-seconds, 10 with a new database). This one starts while
 the command imports the flow. It listens on an inherited socket, so early requests wait in the socket's queue. It ends at the end of its
 standard input, however the command ended, after Prefect's client has delivered its remaining events. It ignores SIGTERM and SIGINT,
@@ -8,6 +11,7 @@ which a service manager sends to every process of a command, because the command
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import logging
@@ -21,6 +25,7 @@ import tempfile
 import threading
 import tomllib
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 from rtl_distill.operations.prefect_server import prepare_server
@@ -32,7 +37,9 @@ def start_temporary_server() -> None:
     """Start a server for this process and set PREFECT_API_URL, unless a server is configured or Prefect is already imported."""
     if "prefect" in sys.modules or names_server(os.environ, Path.cwd()):
         return
-    _ensure_home()
+    os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="rtl-distill-prefect-")
+    for name in ("PREFECT_PROFILE", "PREFECT_PROFILES_PATH"):  # of the user's home
+        os.environ.pop(name, None)
     server, os.environ["PREFECT_API_URL"] = start(server_environment())
     # Registered before Prefect is imported, so that Prefect's own handlers run before this one.
     atexit.register(_end, server)
@@ -53,7 +60,8 @@ def names_server(environment: Mapping[str, str], folder: Path) -> bool:
     """Whether a variable, Prefect's profiles, or a settings file in the working directory may name a server."""
     if environment.get("PREFECT_API_URL"):
         return True
-    profiles = Path(environment.get("PREFECT_PROFILES_PATH") or _home(environment) / "profiles.toml")
+    home = Path(environment.get("PREFECT_HOME") or Path.home() / ".prefect")
+    profiles = Path(environment.get("PREFECT_PROFILES_PATH") or home / "profiles.toml")
     if any("PREFECT_API_URL" in _text(file) for file in (profiles, folder / ".env")):
         return True
     with contextlib.suppress(tomllib.TOMLDecodeError):  # Prefect reports the error
@@ -61,20 +69,6 @@ def names_server(environment: Mapping[str, str], folder: Path) -> bool:
         project = tomllib.loads(_text(folder / "pyproject.toml")).get("tool", {}).get("prefect", {})
         return any("url" in section.get("api", {}) for section in (settings, project))
     return True
-
-
-def _home(environment: Mapping[str, str]) -> Path:
-    return Path(environment.get("PREFECT_HOME") or Path.home() / ".prefect")
-
-
-def _ensure_home() -> None:
-    """If Prefect's folder is not writable (a read-only home), use a temporary one, which is removed when the command ends."""
-    home = _home(os.environ)
-    with contextlib.suppress(OSError):
-        home.mkdir(parents=True, exist_ok=True)
-    if not os.access(home, os.W_OK):
-        os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="rtl-distill-prefect-")
-        atexit.register(shutil.rmtree, os.environ["PREFECT_HOME"], ignore_errors=True)
 
 
 def _text(file: Path) -> str:
@@ -103,9 +97,28 @@ def _end(server: subprocess.Popen[bytes]) -> None:
         server.wait()
 
 
+def _prepare_database(database: Path) -> None:
+    """Make a database of this version of Prefect. All of Prefect's migrations take seconds, so the result is kept."""
+    os.environ["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = f"sqlite+aiosqlite:///{database}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    prepared = cache / "rtl-distill" / f"prefect-{version('prefect')}.db"
+    if prepared.is_file():
+        shutil.copyfile(prepared, database)
+        return
+    from prefect.server.database import provide_database_interface
+
+    asyncio.run(provide_database_interface().create_db())
+    with contextlib.suppress(OSError):  # a read-only cache
+        prepared.parent.mkdir(parents=True, exist_ok=True)
+        fresh = shutil.copyfile(database, f"{prepared}.{os.getpid()}")
+        os.replace(fresh, prepared)
+
+
 def serve(listener: socket.socket) -> None:
-    """Serve Prefect's API on a listening socket until standard input ends."""
+    """Serve Prefect's API on a listening socket until standard input ends; then delete the home."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    home = Path(os.environ["PREFECT_HOME"])
+    _prepare_database(home / "prefect.db")
     import uvicorn
     from prefect.server.api.server import create_app
 
@@ -120,6 +133,7 @@ def serve(listener: socket.socket) -> None:
 
     threading.Thread(target=end_with_command, daemon=True).start()
     server.run(sockets=[listener])
+    shutil.rmtree(home, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -89,7 +89,6 @@ def print_path(agent: Any, message: dict[str, Any], patience_s: float) -> Any:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        os.environ["PREFECT_HOME"] = f"{folder}/prefect"
         from rtl_distill.cli import main as command
 
         trace_callers()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")  # as in commands
 REPOSITORY = Path(__file__).resolve().parents[1]
+# Commands keep the prepared database of their Prefect servers in the cache; tests do not touch the user's.
+os.environ["XDG_CACHE_HOME"] = str(REPOSITORY / "build" / "cache")
 PUBLISHED = Path(os.environ.get("RTL_DISTILL_DATA", REPOSITORY.parent / "shared" / "data"))
 
 

@@ -160,13 +160,9 @@ class Matrix:
             RuntimeError: it failed; with the end of the log.
         """
         folder = self.folder / name
-        # Runs side by side must not share a server's database.
-        environment = {**os.environ, "PREFECT_HOME": str(folder / "prefect")}
         log = folder / "log.txt"
         with log.open("a") as file:
-            process = subprocess.Popen(
-                [sys.executable, *arguments], stdout=file, stderr=subprocess.STDOUT, env=environment
-            )
+            process = subprocess.Popen([sys.executable, *arguments], stdout=file, stderr=subprocess.STDOUT)
             _, status, usage = os.wait4(process.pid, 0)  # Popen.wait does not report memory
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:

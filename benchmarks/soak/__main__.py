@@ -152,7 +152,7 @@ def undisturbed(test: Soak, stack: ExitStack) -> subprocess.Popen[bytes]:
     home = test.place.home
     settings = [*overrides("calm", test.steps), "run.name=calm"]
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
-    environment |= {"PREFECT_HOME": str(home / "calm-prefect"), "DO_NOT_TRACK": "1"}
+    environment |= {"DO_NOT_TRACK": "1"}
     log = stack.enter_context((home / "calm.log").open("wb"))
     process = subprocess.Popen(
         command("train", "demo", sets=settings), cwd=home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,

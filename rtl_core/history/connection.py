@@ -25,6 +25,7 @@ import duckdb
 
 from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history import schema, undo
+from rtl_core.history.signals import signals_later
 
 WRITE_PATIENCE_S = 600.0
 """Timeout of a writer that waits for the file: a program that keeps it open for a while must not end a run of days."""
@@ -36,7 +37,6 @@ HURRIED_S = 5.0
 CHECK_PATH = "check the path, its permissions and the free space on its disk"
 OTHER_PROGRAM = "close the other program, or let it work on a copy made by `rtl-distill snapshot`"
 
-_guard = threading.Lock()
 _locks: dict[Path, threading.RLock] = {}
 _engines: dict[tuple[Path, int, bool], duckdb.DuckDBPyConnection] = {}
 _checked: set[tuple[Path, int]] = set()
@@ -80,9 +80,7 @@ def connect(
         )
     named, path = path, path.resolve()  # DuckDB's log and our undo file are beside the file, not beside a link to it
     patience_s = patience_s if patience_s is not None else (READ_PATIENCE_S if read_only else WRITE_PATIENCE_S)
-    with _guard:
-        lock = _locks.setdefault(path, threading.RLock())
-    with lock:
+    with _locks.setdefault(path, threading.RLock()):
         if not path.exists():
             if read_only:
                 raise HistoryError(f"there is no history at {path}", "start a run first, or name the file with --db")
@@ -93,28 +91,34 @@ def connect(
             # Check the file before opening it in a mode that may change it.
             with connect(path, read_only=True, patience_s=patience_s, old_is_fine=True):
                 pass
-        con = _engine(path, read_only=read_only).cursor()
-        try:
-            # Keep this handle open longer than DuckDB's: closing any handle on a file releases this process's locks on it.
-            with path.open("rb") as file:
-                _attach(con, path, read_only=read_only, patience_s=patience_s)
-                try:
-                    if _identity(path) not in _checked:
-                        _check(con, path, file, read_only=read_only, old_is_fine=old_is_fine)
+        key = (path, os.getpid(), read_only)
+        # Keep this handle open longer than DuckDB's: closing any handle on a file releases this process's locks on it.
+        with path.open("rb") as file:
+            engine = _engines.pop(key, None) or _new_engine(read_only=read_only)
+            con = engine.cursor()
+            try:
+                with signals_later(con) as raised:
+                    try:
+                        _attach(con, path, raised, read_only=read_only, patience_s=patience_s)
+                        if _identity(path) not in _checked:
+                            _check(con, path, file, read_only=read_only, old_is_fine=old_is_fine)
+                            if not read_only:
+                                _checked.add(_identity(path))
                         if not read_only:
-                            _checked.add(_identity(path))
+                            undo.keep(con, file, path)
+                        yield con
+                    finally:
+                        _detach(con)
+                        _engines[key] = engine
                     if not read_only:
-                        undo.keep(con, file, path)
-                    yield con
-                finally:
-                    _detach(con, path, read_only=read_only)
-                if not read_only:
-                    undo.drop(path)
-        except duckdb.Error as error:
-            _raise_if_the_file_fails(error, path, read_only=read_only)
-            raise
-        finally:
-            con.close()
+                        undo.drop(path)
+            except duckdb.Error as error:
+                _raise_if_the_file_fails(error, path, read_only=read_only)
+                raise
+            finally:
+                con.close()
+                if _engines.get(key) is not engine:  # it may still hold the file, so that no other can open it
+                    engine.close()
 
 
 def create_file(path: Path) -> None:
@@ -158,29 +162,28 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-def _engine(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-    """This process's in-memory DuckDB for `path`: attaching a file to it takes 2 ms, starting a new DuckDB takes 20."""
-    key = (path, os.getpid(), read_only)
-    with _guard:
-        if key not in _engines:
-            engine = duckdb.connect(":memory:", config=_CONFIG)
-            # The file is closed after every commit anyway, so skip the write-ahead log.
-            engine.execute("SET checkpoint_threshold = '1KB'").fetchall()
-            if not read_only:  # a step has too few rows to parallelise, and simulators need the cores
-                engine.execute("SET threads = 1").fetchall()
-            _engines[key] = engine
-        return _engines[key]
+def _new_engine(*, read_only: bool) -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB, kept for further connections: attaching a file to it takes 2 ms, starting a new one takes 20."""
+    engine = duckdb.connect(":memory:", config=_CONFIG)
+    # The file is closed after every commit anyway, so skip the write-ahead log.
+    engine.execute("SET checkpoint_threshold = '1KB'").fetchall()
+    if not read_only:  # a step has too few rows to parallelise, and simulators need the cores
+        engine.execute("SET threads = 1").fetchall()
+    return engine
 
 
-def _attach(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool, patience_s: float) -> None:
-    """Attach the file as `history`, the default database."""
+def _attach(
+    con: duckdb.DuckDBPyConnection, path: Path, raised: list[BaseException], *, read_only: bool, patience_s: float
+) -> None:
+    """Attach the file as `history`, the default database. Does not wait once the handler of a signal has raised an exception."""
     quoted = str(path).replace("'", "''")
     how = "READ_ONLY" if read_only else f"ROW_GROUP_SIZE {ROW_GROUP}"
     statement = f"ATTACH '{quoted}' AS history (TYPE duckdb, {how})"
     begun, told = time.monotonic(), False
 
     def waited_enough() -> bool:
-        return time.monotonic() >= min(begun + patience_s, max(begun, _hurried_at) + HURRIED_S)
+        limit = min(begun + patience_s, max(begun, _hurried_at) + HURRIED_S)
+        return bool(raised) or time.monotonic() >= limit
 
     with _turnstile(path.parent, waited_enough):
         while True:
@@ -234,18 +237,12 @@ def _turnstile(folder: Path, waited_enough: Callable[[], bool]) -> Iterator[None
         os.close(handle)
 
 
-def _detach(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool) -> None:
-    """Roll back what was not committed, and close the file."""
-    try:
-        with contextlib.suppress(duckdb.TransactionException):
-            con.execute("ROLLBACK").fetchall()
-        con.execute("USE memory").fetchall()
-        con.execute("DETACH history").fetchall()
-    except duckdb.Error:  # a commit for which the disk has no room ends with the file attached and the engine unusable
-        con.close()
-        with _guard:
-            _engines.pop((path, os.getpid(), read_only)).close()
-        raise
+def _detach(con: duckdb.DuckDBPyConnection) -> None:
+    """Roll back what was not committed, and close the file. Fails after a commit for which the disk has no room: the engine is unusable."""
+    with contextlib.suppress(duckdb.TransactionException):
+        con.execute("ROLLBACK").fetchall()
+    con.execute("USE memory").fetchall()
+    con.execute("DETACH DATABASE IF EXISTS history").fetchall()
 
 
 def _check(con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_only: bool, old_is_fine: bool) -> None:
@@ -265,7 +262,8 @@ def _check(con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_o
 def _raise_if_the_file_fails(error: duckdb.Error, path: Path, *, read_only: bool) -> None:
     """Raise a better error where a damaged file or a full disk is the cause, and not the statement."""
     text = str(error).lower()
-    if any(words in text for words in ("could not read enough bytes", "corrupt", "checksum")):
+    damaged = any(words in text for words in ("could not read enough bytes", "corrupt", "checksum"))
+    if damaged and not isinstance(error, duckdb.ProgrammingError):  # which repeats words of the statement
         raise unreadable(path, str(error)) from error
     failed = isinstance(error, (duckdb.IOException, duckdb.OutOfMemoryException)) or "could not write" in text
     if failed and not read_only:
@@ -274,8 +272,15 @@ def _raise_if_the_file_fails(error: duckdb.Error, path: Path, *, read_only: bool
         ) from error
 
 
+_IN_USE = ("already attached", "already exists", "different configuration", "interrupted", "out of memory")
+"""Words of errors that say nothing about the file: a program has it open in this process, or DuckDB was disturbed."""
+
+
 def unreadable(path: Path, text: str) -> HistoryError:
     """The error for a file that DuckDB cannot read or open."""
+    text = text.replace(str(path), path.name)  # a folder's name is no word of DuckDB
+    if any(words in text.lower() for words in _IN_USE):
+        return HistoryBusyError(f"{path} cannot be opened now: {_first_line(text)}", OTHER_PROGRAM)
     if "Cannot open file" in text:
         return HistoryError(
             f"{path} cannot be opened: {_first_line(text)}", f"{CHECK_PATH}, or name another file with --db"

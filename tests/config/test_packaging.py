@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 
 import pytest
+from packaging.requirements import Requirement
 
 import rtl_core
 from tests.conftest import REPOSITORY
@@ -133,3 +134,25 @@ def test_all_dependencies_are_in_the_lock_file(extra):
     asked = project()["dependencies"] if extra is None else project()["optional-dependencies"][extra]
     locked = names([line for line in (REPOSITORY / "requirements.lock").read_text().splitlines() if line[:1].isalnum()])
     assert names(asked) <= locked
+
+
+def next_series(version: str) -> str:
+    """The release after all that a locked version speaks for: 4.0 after 3.8.8, 0.30 after 0.29.1."""
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return f"{major + 1}.0" if major else f"0.{minor + 1}"
+
+
+def test_the_wheel_allows_the_locked_versions_and_no_series_beyond_them():
+    """A user's pip installs the newest release that the wheel allows."""
+    lines = (REPOSITORY / "requirements.lock").read_text().splitlines()
+    locked = {
+        canonical(line.split("==")[0]): line.split("==")[1].split(";")[0].strip() for line in lines if "==" in line
+    }
+    extras = project()["optional-dependencies"]
+    asked = [*project()["dependencies"], *(line for extra, some in extras.items() if extra != "dev" for line in some)]
+    for requirement in map(Requirement, asked):
+        tested = locked[canonical(requirement.name)]
+        assert requirement.specifier.contains(tested), requirement
+        assert not requirement.specifier.contains(next_series(tested)), requirement
+    (prefect,) = (one for one in map(Requirement, asked) if one.name == "prefect")
+    assert not prefect.specifier.contains("3.9.0"), "a minor release migrates its database and changes its server"

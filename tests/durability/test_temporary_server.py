@@ -1,17 +1,21 @@
 """The temporary Prefect server of a command: started only if no other is configured, and ended with the command."""
 
+import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from types import SimpleNamespace
 
 import httpx
 import psutil
 import pytest
 
-from rtl_distill.operations.temporary_server import names_server, server_environment, start
+from rtl_distill.operations.temporary_server import _prepare_database, names_server, server_environment, start
 
 COMMAND = """\
 import os, sys
@@ -42,13 +46,54 @@ def test_a_server_configured_anywhere_is_left_to_prefect(tmp_path, file, text, n
     assert names_server({"PREFECT_HOME": str(tmp_path / "none"), "PREFECT_API_URL": "http://x/api"}, tmp_path)
 
 
-def test_if_prefects_folder_is_not_writable_it_gets_one_that_is_deleted_with_the_command():
-    command = "import os; from rtl_distill.operations.temporary_server import _ensure_home; _ensure_home(); print(os.environ['PREFECT_HOME'])"
-    command += "; open(os.environ['PREFECT_HOME'] + '/prefect.db', 'w')"
-    environment = {**os.environ, "PREFECT_HOME": "/proc/none/.prefect"}
+def test_a_command_leaves_the_users_home_its_database_and_its_profiles_alone(tmp_path):
+    """Another Prefect may have migrated that database, in the default home or wherever variables say."""
+    home = tmp_path / ".prefect"
+    home.mkdir()
+    (home / "profiles.toml").write_text('active = "mine"\n[profiles.mine]\nPREFECT_API_KEY = "x"\n')
+    with contextlib.closing(sqlite3.connect(home / "prefect.db")) as database:
+        database.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        database.execute("INSERT INTO alembic_version VALUES ('fffffffffffe')")
+        database.commit()
+    foreign = {path: path.read_bytes() for path in home.iterdir()}
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"},
+        "HOME": str(tmp_path),
+        "PREFECT_HOME": str(home),
+        "PREFECT_PROFILE": "mine",
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home}/prefect.db",
+    }
+    command = COMMAND.replace(
+        "sys.stdin.read()",
+        "import httpx; print(httpx.get(os.environ['PREFECT_API_URL'] + '/health', timeout=300).json()); print(os.environ['PREFECT_HOME'])",
+    )
     done = subprocess.run([sys.executable, "-c", command], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() != "/proc/none/.prefect"
-    assert not os.path.exists(done.stdout.strip())
+    _, healthy, own = done.stdout.splitlines()
+    assert (healthy, done.stderr) == ("True", "")
+    assert own != str(home)
+    assert not os.path.exists(own), "it ends with the command"
+    assert {path: path.read_bytes() for path in home.iterdir()} == foreign
+
+
+def test_the_prepared_database_is_copied_and_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
+    made = []
+
+    async def create_db():
+        made.append("all migrations")
+        (tmp_path / "first.db").write_text("tables")
+
+    monkeypatch.setattr(
+        "prefect.server.database.provide_database_interface", lambda: SimpleNamespace(create_db=create_db)
+    )
+    monkeypatch.setenv("PREFECT_SERVER_DATABASE_CONNECTION_URL", "restored after the test")
+    for cache in ("/proc/none", str(tmp_path / "cache")):
+        monkeypatch.setenv("XDG_CACHE_HOME", cache)
+        _prepare_database(tmp_path / "first.db")
+    _prepare_database(tmp_path / "second.db")
+    assert (tmp_path / "second.db").read_text() == "tables"
+    assert len(made) == 2
+    (kept,) = (tmp_path / "cache" / "rtl-distill").iterdir()
+    assert kept.name == f"prefect-{version('prefect')}.db"
 
 
 @pytest.mark.slow

@@ -1,9 +1,11 @@
 """The history survives kill -9, a second process, and files that are damaged or not histories."""
 
 import contextlib
+import linecache
 import os
 import random
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -278,6 +280,97 @@ def test_a_file_that_is_not_a_readable_history_is_named_and_left_untouched(tmp_p
     assert "untouched" in str(writing.value)
     assert path.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == names
+
+
+class Ended(BaseException):
+    """What the handler of a signal raises."""
+
+
+@pytest.fixture
+def ending():
+    """The handler of SIGTERM raises `Ended`, as Prefect's raises its own exception."""
+
+    def end(_number, _frame):
+        raise Ended
+
+    before = signal.signal(signal.SIGTERM, end)
+    yield end
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_signal_at_any_moment_of_a_connection_is_raised_and_leaves_the_history_usable(history, ending, writes):
+    """A cancelled run reads in the main thread, and then stores its status from another one."""
+    history.start_run(RunRecord(name="r"))
+    left = 0
+
+    def trace(frame, event, arg):
+        nonlocal left
+        file = frame.f_code.co_filename
+        if "/rtl_core/history/" not in file and "contextlib" not in file:
+            return None
+        # Python handles no signal at `try`, nor between the end of a block and the `__exit__` of its `with`.
+        if event == "line" and not linecache.getline(file, frame.f_lineno).strip().startswith(("try:", "with ")):
+            left -= 1
+            if left == 0:
+                signal.raise_signal(signal.SIGTERM)
+        return trace
+
+    errors = []  # they keep the frames of their tracebacks alive
+    with ThreadPoolExecutor(1) as other:
+        for line in range(1, 1000, 9):
+            left = line
+            try:
+                sys.settrace(trace)
+                history.heartbeat("r") if writes else history.runs()
+            except Ended as error:
+                errors.append(error)
+            finally:
+                sys.settrace(None)
+            assert signal.getsignal(signal.SIGTERM) is ending
+            other.submit(history.set_run_status, "r", "cancelled").result(timeout=60)
+            if left > 0:
+                break
+    assert len(errors) == line // 9 > 15
+
+
+def test_a_signal_ends_a_long_query_and_one_whose_handler_raises_nothing_does_not(history, ending):
+    history.start_run(RunRecord(name="r"))
+    endless = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    with pytest.raises(Ended):
+        history.query(endless)
+    told = []
+    signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    assert history.query("SELECT sum(a.range * b.range) > 0 FROM range(5000) a, range(5000) b").num_rows == 1
+    wait_for(lambda: told, "the signal")
+
+
+def test_a_history_that_this_process_has_open_otherwise_is_not_called_damaged(history):
+    history.start_run(RunRecord(name="r"))
+    with duckdb.connect(str(history.path)), pytest.raises(HistoryBusyError, match="cannot be opened now") as refused:
+        History(history.path, read_only=True).runs()
+    assert "snapshot COPY" not in str(refused.value)
+    assert "restore" not in str(refused.value)
+    assert history.run("r") is not None
+
+
+@pytest.mark.parametrize("sql", ["SELECT corrupt FROM runs", "SELECT error('checksum')", "FROM corrupt_tokens"])
+def test_words_of_a_query_do_not_say_that_the_history_is_damaged(history, sql):
+    history.start_run(RunRecord(name="r"))
+    with pytest.raises(HistoryError) as refused:
+        History(history.path, read_only=True).query(sql)
+    assert "restore" not in str(refused.value)
+
+
+def test_the_name_of_a_folder_does_not_say_what_is_wrong_with_a_file(tmp_path):
+    path = tmp_path / "WAL-version-interrupted" / "h.duckdb"
+    path.parent.mkdir()
+    path.write_bytes(b"not a database " * 1000)
+    with pytest.raises(HistoryError, match="cannot be read as a DuckDB file") as refused:
+        History(path, read_only=True).runs()
+    assert "restore it from a snapshot" in str(refused.value)
 
 
 def test_an_interrupted_creation_leaves_no_file(tmp_path, monkeypatch):
