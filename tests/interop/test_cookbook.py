@@ -48,7 +48,8 @@ def test_the_golden_answer_gets_the_full_reward_and_an_empty_one_none(builder):
 def test_the_math_recipes_find_their_graders():
     from tinker_cookbook.recipes.math_rl import math_env, math_grading, train
 
-    assert math_env and train
+    assert math_env
+    assert train
     for grade in (math_grading.grade_answer, math_grading.grade_answer_math_verify):
         assert grade("\\frac{1}{2}", "\\frac{1}{2}")
         assert not grade("\\frac{1}{2}", "\\frac{1}{3}")
