@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inspect import getdoc
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -224,20 +224,6 @@ class RunConfig(Section):
         while (left := problems - sum(sizes)) > 0:
             sizes.append(min(self.problems_of_step(first + len(sizes)), left))
         return sizes
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_an_earlier_version(cls, data: Any) -> Any:
-        """Convert the section `refinement` of earlier versions. Refuse one that asks for further turns."""
-        if not isinstance(data, dict) or not isinstance(before := data.get("refinement"), dict):
-            return data
-        if before.get("turns", 1) != 1:
-            raise ValueError(
-                "refinement.turns: further turns are now episodes without tools: replace this section by learning.episodes = true,"
-                f" episode.tools = [] and episode.attempts = {before['turns']}"
-            )
-        kept = {key: before[key] for key in ("feedback_chars",) if key in before}
-        return {**{k: v for k, v in data.items() if k != "refinement"}, "episode": {**kept, **data.get("episode", {})}}
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:

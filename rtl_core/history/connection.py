@@ -78,15 +78,13 @@ def connect(
         raise HistoryError(
             f"the path {str(path)!r} is not UTF-8", "use another path, and set a UTF-8 locale: LC_ALL=C.UTF-8"
         )
-    named, path = path, path.resolve()  # DuckDB's log and our undo file are beside the file, not beside a link to it
+    path = path.resolve()  # DuckDB's log and our undo file are beside the file, not beside a link to it
     patience_s = patience_s if patience_s is not None else (READ_PATIENCE_S if read_only else WRITE_PATIENCE_S)
     with _locks.setdefault(path, threading.RLock()):
         if not path.exists():
             if read_only:
                 raise HistoryError(f"there is no history at {path}", "start a run first, or name the file with --db")
             create_file(path)
-        if named.is_symlink():
-            undo.put_back(named)  # earlier versions kept the copies beside the link
         if not read_only and _identity(path) not in _checked:
             # Check the file before opening it in a mode that may change it.
             with connect(path, read_only=True, patience_s=patience_s, old_is_fine=True):

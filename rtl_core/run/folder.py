@@ -43,22 +43,13 @@ def config_of(history: History, run: str) -> RunConfig:
     """
     record = history.existing_run(run)
     try:
-        return as_stored({**record.config, "run": {**record.config.get("run", {}), "history": str(history.path)}})
+        return RunConfig.model_validate(
+            {**record.config, "run": {**record.config.get("run", {}), "history": str(history.path)}}
+        )
     except ValidationError as error:
         reasons = (f"  `{'.'.join(map(str, item['loc']))}`: {item['msg']}" for item in error.errors())
         text = "\n".join([f"the configuration of run {run!r} cannot be used here", *reasons])
         raise ConfigError(text.replace("Value error, ", "")) from None
-
-
-def as_stored(data: Mapping[str, Any]) -> RunConfig:
-    """Return a configuration from a history; missing keys get the value that the run was started with.
-
-    That is their default, except for `problems.split`: before that key existed, problems were held out one by one. The refinement
-    turns of an earlier version are left out; `check_unchanged` refuses to resume such a run. Raises ValidationError for keys or values
-    that are no longer valid.
-    """
-    refinement = {"refinement": {**data["refinement"], "turns": 1}} if "refinement" in data else {}
-    return RunConfig.model_validate({**data, "problems": {"split": "id", **data.get("problems", {})}, **refinement})
 
 
 def has_begun(history: History, run: str) -> bool:
@@ -80,26 +71,6 @@ def write_config(config: RunConfig) -> Path:
     return path
 
 
-def as_begun(config: RunConfig, history: History) -> RunConfig:
-    """Return the configuration with the run's original values for unset keys whose defaults have changed.
-
-    These are `problems.split`, and the clip bounds, which earlier versions stored as 0.8 and 1.2 with every loss.
-    """
-    before = history.run(config.run.name)
-    if before is None:
-        return config
-    problems, learning = config.problems, config.learning
-    if "split" not in problems.model_fields_set:
-        split = _with_defaults(before.config).get("problems", {}).get("split", "id")
-        problems = problems.model_copy(update={"split": split})
-    stored = before.config.get("learning", {})
-    left_out = [key for key in ("clip_low", "clip_high") if getattr(learning, key) is None]
-    bounds = {key: stored[key] for key in left_out if stored.get(key) is not None}
-    if bounds:
-        learning = learning.model_copy(update=bounds)
-    return config.model_copy(update={"problems": problems, "learning": learning})
-
-
 def check_unchanged(
     config: RunConfig, loaded: LoadedProblems, history: History, tools: Mapping[str, str], *, accept_changes: bool
 ) -> None:
@@ -113,8 +84,6 @@ def check_unchanged(
         return
     old, new = _with_defaults(before.config), config.model_dump(mode="json")
     changes = []
-    if (turns := before.config.get("refinement", {}).get("turns", 1)) > 1:
-        changes.append(f"refinement.turns: was {turns}; further turns are now episodes (docs/episodes.md)")
     for section in _FIXED:
         free = _MAY_CHANGE.get(section, set())
         if section == "evaluation" and config.run.purpose == "evaluation":
@@ -128,7 +97,7 @@ def check_unchanged(
         changes.append(f"run.purpose: was {purpose!r}, is {config.run.purpose!r}")
     if before.problems_hash != loaded.fingerprint:
         changes.append("the problems themselves: the data set is not the one that the run started with")
-    for tool in JUDGES if "iverilog" in before.versions else ():  # earlier versions did not record tools
+    for tool in JUDGES:
         was, now = before.versions.get(tool), tools.get(tool)
         if was != now:
             changes.append(f"{tool}, which judges answers: was {was or 'missing'}, is {now or 'missing'}")
@@ -145,7 +114,7 @@ def check_unchanged(
 def _with_defaults(stored: dict[str, Any]) -> dict[str, Any]:
     """Return a stored configuration with the defaults of missing keys."""
     try:
-        return as_stored(stored).model_dump(mode="json")
+        return RunConfig.model_validate(stored).model_dump(mode="json")
     except ValidationError:
         return stored  # keys or values that are no longer valid are shown as differences
 

@@ -40,7 +40,7 @@ from rtl_core.run.check.machine import problems_of
 from rtl_core.run.check.preflight import before_sampling
 from rtl_core.run.check.prompts import Known, context, prepare
 from rtl_core.run.check.readiness import ready, refuse_or_tell
-from rtl_core.run.folder import as_begun, check_unchanged, has_begun, run_record, write_config
+from rtl_core.run.folder import check_unchanged, has_begun, run_record, write_config
 from rtl_core.run.forecast import prices_of
 from rtl_core.run.graders import Cluster, ConversationPool, executor_of, grader_of, graders_of, open_conversation_pool
 from rtl_core.run.lock import lock_path, run_lock
@@ -225,7 +225,6 @@ async def open_session(
         life.at_signal += [life.ending.set, cancel_later(), stack.enter_context(hurried())]
         stack.enter_context(call_on_signal(lambda: [call() for call in life.at_signal]))
         history = History(config.run.history)
-        config = as_begun(config, history)
         concurrency = graders_of(config, cluster)
         pool = ThreadPoolExecutor(concurrency, thread_name_prefix="grade")
         # Closed in reverse order: closing the executor ends the jobs that the pool's threads wait for.

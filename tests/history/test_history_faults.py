@@ -98,12 +98,12 @@ def test_an_incomplete_commit_through_a_link_is_undone_at_the_file(tmp_path, mon
     assert sorted(p.name for p in tmp_path.iterdir()) == ["disk", "h.duckdb"]
     kept = undo.path_of(path)
     assert kept.exists()
-    header = kept.rename(undo.path_of(link)).read_bytes()[: undo.HEADERS]  # where earlier versions had it
+    header = kept.read_bytes()[: undo.HEADERS]
     with path.open("r+b") as file:
         file.write(header)  # as if the commit had not come to its end
     monkeypatch.undo()
     assert History(link, read_only=True).run("r") is not None
-    assert not undo.path_of(link).exists()
+    assert not kept.exists()
 
 
 def test_another_process_reads_while_one_writes(tmp_path):

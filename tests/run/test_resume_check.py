@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.config import RunConfig, load_config, to_toml
+from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.problems.sources import load_problems
-from rtl_core.run.folder import as_begun, check_unchanged, config_of, run_record
+from rtl_core.run.folder import check_unchanged, config_of, run_record
 from rtl_core.run.session import open_session
 
 TOOLS = {"iverilog": "13.0", "cocotb": "2.0.1", "image": "sha256:1"}
@@ -43,28 +43,6 @@ def test_keys_added_since_a_run_started_are_a_change_unless_they_have_their_defa
     check(load_config("demo", ['health.ranges={"optim/entropy" = {min = 0.1}}'], environment={}), history)
 
 
-def test_a_run_of_an_older_release_resumes_without_refinement_turns_and_stays_readable_with_them(tmp_path):
-    config, other = (
-        load_config("demo", [f"run.name=of-{turns}", "episode.feedback_chars=900"], environment={}) for turns in (1, 2)
-    )
-    history = History(tmp_path / "h.duckdb")
-    for turns, one in ((1, config), (2, other)):
-        record = run_record(one, LoadedProblems(), TOOLS)
-        stored = {key: value for key, value in record.config.items() if key != "episode"}
-        stored["refinement"] = {"turns": turns, "improvement_weight": 0.5, "style": "chat", "feedback_chars": 900}
-        history.start_run(record.model_copy(update={"config": stored}))
-        assert config_of(history, one.run.name).episode.feedback_chars == 900
-    check(config, history)
-    with pytest.raises(ConfigError, match=r"refinement\.turns: was 2; further turns are now episodes"):
-        check(other, history)
-    left = tmp_path / "config.toml"
-    left.write_text(to_toml(config) + "\n[refinement]\nturns = 1\nfeedback_chars = 400\n")
-    assert load_config(left, environment={}) == config
-    left.write_text(left.read_text().replace("turns = 1\n", "turns = 3\n"))
-    with pytest.raises(ConfigError, match=r"`refinement.turns`: .*episode.attempts = 3"):
-        load_config(left, environment={})
-
-
 def test_other_tools_are_a_change_but_another_image_with_the_same_tools_is_not(tmp_path):
     config = load_config("demo", environment={})
     history = from_older_release(tmp_path / "h.duckdb", config)
@@ -74,33 +52,6 @@ def test_other_tools_are_a_change_but_another_image_with_the_same_tools_is_not(t
         check(config, history, other)
     assert "yosys, which judges answers: was missing, is 0.66" in str(refused.value)
     check(config, history, other, accept=True)
-
-
-@pytest.mark.parametrize("loss", ["cispo", "ppo", "importance_sampling"])
-def test_a_run_with_the_clip_bounds_of_an_older_release_resumes_with_them(tmp_path, loss):
-    """Older releases stored the defaults 0.8 and 1.2 with every loss."""
-    config = load_config("demo", [f"learning.loss={loss}"], environment={})
-    older = config.model_copy(
-        update={"learning": config.learning.model_copy(update={"clip_low": 0.8, "clip_high": 1.2})}
-    )
-    history = from_older_release(tmp_path / "h.duckdb", older)
-    resumed = as_begun(config, history)
-    check(resumed, history)
-    assert resumed == older
-    assert resumed.learning.loss_settings == (
-        {} if loss == "importance_sampling" else {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
-    )
-    # A value in the file counts as a change.
-    changed = as_begun(load_config("demo", [f"learning.loss={loss}", "learning.clip_low=0"]), history)
-    assert (changed.learning.clip_low, changed.learning.clip_high) == (0.0, 1.2)
-    with pytest.raises(ConfigError, match=r"learning\.clip_low: was 0\.8, is 0\.0"):
-        check(changed, history)
-
-
-def test_a_new_run_has_the_clip_bounds_of_its_loss_and_keeps_them(tmp_path):
-    config = load_config("demo", ["learning.loss=cispo"], environment={})
-    assert as_begun(config, from_older_release(tmp_path / "h.duckdb", config)) == config
-    assert config.learning.loss_settings == {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}
 
 
 def on_agentic_problems(data: Path, folder: Path, *more: str) -> RunConfig:
