@@ -37,7 +37,7 @@ _DEFINITION = re.compile(r"`define(?:\\\n|[^\n])*+")
 _WHOLE = re.compile(r"`ifn?def\b(?:(?!`if|`endif)[\s\S])*`endif\b")
 _UNEVEN = re.compile(r"(?<!\\)\n|`(?:if|els|endif)")
 """In the code of a definition: a line end whose backslash is in a comment or a string, or a part of a condition."""
-_ODD = re.compile(r"""\\[^ \t\n\r\f]*?(?:["`\0-\x08\x0b\x0e-\x1f\x7f]|/[/*])|"(?:\\.|[^"\\\n])*?(?:`(?!")|/\*|//[^\n]*`)""", re.S)
+_ODD = re.compile(r"""\\[^ \t\n\r\f]*?(?:["`\0-\x08\x0b\x0e-\x1f\x7f]|/[/*]|\(\*)|"(?:\\.|[^"\\\n])*?(?:`\w|/\*|//[^\n]*`\w)""", re.S)
 """An escaped name or a string in which a preprocessor sees a comment, a macro, or its end."""
 _ATTRIBUTE = re.compile(r"\(\*(?!\s*\)).*?\*\)", re.S)
 _CONTROL = re.compile(r"[\0-\x08\x0b\x0e-\x1f\x7f]")
@@ -80,6 +80,8 @@ def differences(text: str, macros: Collection[str]) -> Iterator[tuple[int, str]]
             yield use.start(), f"the macro name {name[:60]}, which is pasted to another"
         elif directive is None and not _PLAIN.fullmatch(name) and name not in macros:
             yield use.start(), f"`{name[:60]}, no directive for all tools and no macro of the problem or the answer"
+    if "``" in _DEFINITION.sub("", code):
+        yield code.index("``"), "a name that is pasted outside of a macro"
     for definition in _DEFINITION.finditer(text):
         body, closed = bare(definition[0])
         comment = any(hidden[0][0] == '"' and "//" in hidden[0] for hidden in HIDDEN.finditer(definition[0]))
