@@ -35,6 +35,7 @@ _OVERRUNS = {
 }
 _COMPILE_ERROR = re.compile(r"(?:error|sorry|syntax|give up|not found|unable|unknown)", re.I)
 _PLACE = re.compile(r"^\S+:\d+:")
+_UNOPENED = re.compile(r"\$readmem[bh]: Unable to open \S+")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -166,7 +167,7 @@ def test_reasons(step: StepResult) -> tuple[str, ...]:
         # cocotb 1 writes the message only to the log.
         failed += [line.strip() for line in lines if re.match(r"\s*\w*(?:Error|Exception|Failure): ", line)]
     if failed:
-        return _shortened(failed)
+        return _shortened([*_UNOPENED.findall(step.output), *failed])
     telling = [
         line.strip() for line in lines if re.match(r"E\s{2,}|FAILED |ERROR |\w*(?:Error|Exception): ", line.strip())
     ]

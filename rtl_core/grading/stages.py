@@ -57,6 +57,8 @@ class Grading:
     """Whether a simulation completed with a failing test, although no port that it needs is missing."""
     cpu_s: float = 0.0
     """CPU seconds of all jobs so far, plus the longest stretch of each step in which all its processes slept."""
+    not_run: tuple[str, ...] = ()
+    """A sentence for each service that did not run because one before it exceeded a limit."""
     ran_out: bool = False
     """Whether a step exceeded its CPU limit, or slept for as long."""
 
@@ -162,6 +164,7 @@ class Grading:
         hopeless = is_hopeless(self.mismatches, self.problem.harness)
         services, mounts = read_services(self.problem.harness)
         results = self._run(stop_at_first_failure(services) if hopeless else services, mounts)
+        self.not_run = tuple(f"the service {step.name} was not run" for step in services[len(results) :])
         cheat = evidence.refusals(results) or evidence.cheating(results, self.problem.harness)
         if cheat:
             return self._fail(Outcome.REJECTED, cheat, results)
@@ -311,7 +314,7 @@ class Grading:
             stages=tuple(self.stages.get(stage) or StageResult(stage=stage, status="skipped") for stage in Stage),
             tests_passed=passed,
             tests_total=total,
-            reasons=reasons,
+            reasons=reasons + self.not_run,
             mismatches=self.mismatches,
             executor=self.grader.executor.name,
             tools=self.grader.tools,
