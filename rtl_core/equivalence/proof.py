@@ -16,6 +16,7 @@ from typing import Any, Literal
 from rtl_core.equivalence.pair import HDL, Pair
 from rtl_core.equivalence.side_by_side import Trace, Values
 from rtl_core.grading.executors.base import Step
+from rtl_core.problems import verilog_text
 from rtl_core.types.netlist import Netlist
 from rtl_core.types.problem import Interface
 
@@ -94,4 +95,5 @@ def _run_script(
 @cache
 def _scripts() -> dict[str, str]:
     inside = Path(__file__).parent / "inside"
-    return {f"src/{name}": (inside / name).read_text() for name in ("prover.py", "sizer.py")}
+    files = (inside / "prover.py", inside / "sizer.py", Path(verilog_text.__file__))
+    return {f"src/{file.name}": file.read_text() for file in files}

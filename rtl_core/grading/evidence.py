@@ -62,6 +62,7 @@ _UNREAD = re.compile(
     r"^(?!FAILED|ERROR|.*(?:Assertion|TestFailure|Timeout|no child object|out of range|Exit|abnormally|CalledProcess|_SEED))"
 )
 """Errors that a design cannot cause before a test reads it; not ports that it lacks, and not what says that something failed."""
+_UNOPENED = re.compile(r"\$readmem[bh]: Unable to open \S+")
 
 
 def has_failing_test(result: StepResult) -> bool:
@@ -222,7 +223,8 @@ def _complaints(step: StepResult) -> list[str]:
     ]
     if failed:
         # cocotb 1 writes the message only to the log.
-        return [*raised, *failed] if "Test failed with RANDOM_SEED" in failed[0] else failed
+        raised = raised if "Test failed with RANDOM_SEED" in failed[0] else []
+        return [*_UNOPENED.findall(text), *raised, *failed]
     return [*raised, *(line.strip() for line in text.splitlines() if _TELLING.match(line.strip()))]
 
 

@@ -67,6 +67,8 @@ class Grading:
     """CPU seconds of all jobs so far, plus the longest stretch of each step in which all its processes slept."""
     faults: list[str] = field(default_factory=list)
     """Reasons of failing services that may be the harness' own fault, see `evidence.own_faults`."""
+    not_run: tuple[str, ...] = ()
+    """A sentence for each service that did not run because one before it exceeded a limit."""
     ran_out: bool = False
     """Whether a step exceeded its CPU limit, or slept for as long."""
 
@@ -174,6 +176,7 @@ class Grading:
         results = self._run(stop_at_first_failure(services) if hopeless else services, mounts)
         if is_scripted(self.problem.harness) and not all(result.is_attested for result in results):
             raise InfrastructureError(f"{FORGEABLE}; use rtl_core.problems.testbench, or cocotb")
+        self.not_run = tuple(f"the service {step.name} was not run" for step in services[len(results) :])
         cheat = evidence.refusals(results) or evidence.cheating(results, self.problem.harness)
         if cheat:
             return self._fail(Outcome.REJECTED, cheat, results)
@@ -329,7 +332,7 @@ class Grading:
             stages=tuple(self.stages.get(stage) or StageResult(stage=stage, status="skipped") for stage in Stage),
             tests_passed=passed,
             tests_total=total,
-            reasons=reasons,
+            reasons=reasons + self.not_run,
             mismatches=self.mismatches,
             executor=self.grader.executor.name,
             tools=self.grader.tools,

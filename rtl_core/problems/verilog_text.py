@@ -7,7 +7,6 @@ takes time linear in the length of any text, so a model's answers can be read in
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 BOUNDARY = re.compile(r"\b(?:(?:macro)?module|endmodule)\b", re.A)
@@ -102,15 +101,6 @@ def bare(text: str) -> tuple[str, bool]:
 def code_of(text: str) -> str:
     """The text without comments and string contents, see `bare`."""
     return bare(text)[0]
-
-
-def in_code(text: str, change: Callable[[str], str]) -> str:
-    """The text after `change` of each piece between comments, strings and escaped identifiers, which stay as they are."""
-    parts, at = [], 0
-    for hidden in HIDDEN.finditer(text):
-        parts += [change(text[at : hidden.start()]), hidden[0]]
-        at = hidden.end()
-    return "".join([*parts, change(text[at:])])
 
 
 def compact(text: str) -> str:

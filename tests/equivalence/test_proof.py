@@ -125,7 +125,8 @@ def test_equality_for_some_cycles_is_reported_as_such(grader):
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        (ADDER.replace("assign", '`ifdef __slang__\n`include "/etc/passwd"\n`endif\nassign'), "the macro __slang__"),
+        (ADDER.replace("assign", '`ifndef __slang__\n`include "nothing.v"\n`endif\nassign'), "cannot preprocess the answer"),
+        (ADDER.replace("assign", "`pragma protect\nassign"), "the directive `pragma"),
         (ADDER.replace("a + b", "nothing(a)"), "cannot read the answer"),
         (ADDER.replace("a + b", "y ^ a"), "combinational loop"),
         ("module m(input [31:0] a, output [31:0] y);\n  assign y = a;\nendmodule\n", "ports differ"),
@@ -164,6 +165,34 @@ def test_a_proof_stays_within_its_limits(grader):
 )
 def test_an_answer_cannot_write_its_own_proof(grader, other):
     assert proof(grader, ADDER, other).outcome in ("different", "undecided")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "`define D `ifdef __sl``ang__\n`D\n`else\n{}`endif",
+        "`ifndef SV_COV_START\n{}`endif",
+        "`undefineall\n`ifdef S\n{}`endif",
+        "`define N 1\n`protected\n{}`endprotected",
+        "/* (* */\n{}/* *) */",
+        "// (*\n{}// *)",
+        "`define O (*\n{}`define C *)",
+        'initial $display("(*");\n{}initial $display("*)");',
+        "wire \\(* ;\n{}wire \\*) ;",
+        "// synopsys translate_off\n{}// synopsys translate_on",
+        "`ifdef NEVER\n`define Q a\\\n`else\n{}`endif",
+    ],
+)
+def test_the_proof_reads_what_icarus_reads(grader, before):
+    """Each text is a sum for a front end that decides a condition, a comment or an attribute in another way."""
+    before = before.format("`define S a - b\n")
+    text = ADDER.replace("  assign y = a + b", f"`define S a + b\n{before}\n  assign y = `S")
+    assert proof(grader, ADDER, text).outcome in ("different", "undecided")
+
+
+def test_conditions_and_attributes_do_not_hide_an_equal_design(grader):
+    text = ADDER.replace("  assign", '  (* keep = "(*" *) wire k = 1; // (*\n`ifdef VERILATOR\n  wire y;\n`endif\n  assign')
+    assert proof(grader, ADDER, text).outcome == "equal"
 
 
 def test_uninitialised_registers_prove_nothing(grader):

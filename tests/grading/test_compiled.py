@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from rtl_core.grading.inside.lib import compiled
+from rtl_core.grading.screen import screen
+from rtl_core.problems.verilog_text import code_of
 
 _DESIGNS = tomllib.loads((Path(__file__).parent / "compiled.toml").read_text())
 HIDDEN, HONEST = _DESIGNS["hidden"], _DESIGNS["honest"]
@@ -66,6 +68,21 @@ PREPROCESSED = {
     "an escaped name": ("wire \\$fopen ;", False),
     "a comment": ("/* $fopen */ // $system\n wire x;", False),
 }
+
+
+SPACES = "\x08 \x0b \x1c \x1d \x1e \x1f \x85 \xa0 \u2028 \u2029 \u3000 \ufeff \u200b".split(" ")
+"""Characters that are white space for Python or Icarus, and parts of an escaped name for Verilator."""
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_a_name_does_not_end_where_verilator_does_not_end_it(space):
+    text = f'module top; wire \\a{space}" ; initial $system("id"); wire \\b{space}" ; endmodule\n'
+    assert compiled.refusals_of_text(text)
+    assert "$system" in code_of(text)
+    assert screen({"rtl/top.sv": text}, {}, "top")
+    honest = f'module top; wire \\a ; /* {space} */ initial $display("{space}"); // {space}\nendmodule\n'
+    assert not compiled.refusals_of_text(honest)
+    assert not screen({"rtl/top.sv": honest}, {}, "top")
 
 
 @pytest.mark.parametrize("name", PREPROCESSED)

@@ -160,6 +160,31 @@ def test_designs_that_never_end_are_timeouts_however_many_share_the_cores(execut
     assert all("CPU" in verdict.reasons[0] and status(verdict)["syntax"] == "passed" for verdict in verdicts)
 
 
+def test_a_service_that_did_not_run_is_named(executor):
+    services = "services:\n" + "".join(
+        f"  {name}:\n    image: x\n    command: {command}\n"
+        for name, command in {"lint": "'true'", "synthesis": "sh -c 'while true; do :; done'", "tests": "'true'"}.items()
+    )
+    problem = a_problem(harness={"docker-compose.yml": services})
+    with contextlib.closing(Grader(executor, limits=Limits(wall_s=300, cpu_s=0.5))) as grader:
+        verdict = grader.grade(problem, Answer(files={"rtl/m.sv": "module m; endmodule\n"}))
+    assert verdict.outcome is Outcome.TIMEOUT
+    assert verdict.reasons[0].startswith("synthesis ")
+    assert verdict.reasons[-1] == "the service tests was not run"
+
+
+def test_a_memory_file_that_is_missing_is_named(grader, examples):
+    answer = changed(
+        examples[LFSR], "logic q1,q2,q3;", 'logic q1,q2,q3; reg [7:0] m [0:3]; initial $readmemh("sbox.hex", m);'
+    )
+    assert grader.grade(examples[LFSR], answer).passed
+    path, text = next(iter(answer.files.items()))
+    wrong = Answer(files={path: text.replace("lfsr_out[7:1]", "m[0][7:1]").replace("lfsr_seed;", "m[1];")})
+    verdict = grader.grade(examples[LFSR], wrong)
+    assert verdict.outcome is Outcome.TESTS_FAILED
+    assert "$readmemh: Unable to open sbox.hex" in verdict.reasons
+
+
 def test_text_that_crashes_the_parser_is_rejected_and_the_next_grading_works(grader, examples):
     doubling = "`define A0 x x x x x x x x x x\n" + "".join(
         f"`define A{i} " + f"`A{i - 1} " * 10 + "\n" for i in range(1, 12)

@@ -124,6 +124,18 @@ def test_a_bench_that_never_prints_passed_is_reported(data, tmp_path):
     assert found.broken[0].source == "rtllm"
 
 
+def test_a_verified_design_of_another_name_is_not_left_out_in_silence(data, tmp_path):
+    folder = tmp_path / "RTLLM" / "Control" / "counter_12"
+    shutil.copytree(data / "RTLLM" / "Control" / "Counter" / "counter_12", folder)
+    folder.chmod(0o755)
+    (folder / "verified_counter_12.v").rename(folder / "reference.sv")
+    (broken,) = read_rtllm(tmp_path).broken
+    assert "verified_*.v" in broken.reason
+    assert "reference.sv" in broken.reason
+    (folder / "reference.sv").unlink()
+    assert read_rtllm(tmp_path).problems[0].golden is None
+
+
 @pytest.mark.parametrize(("read", "name"), [(read_rtllm, "RTLLM"), (read_verilog_eval, "verilog-eval")])
 def test_an_empty_folder_is_refused_with_a_hint(read, name, tmp_path):
     with pytest.raises(ProblemError, match=f"clone of {name}"):

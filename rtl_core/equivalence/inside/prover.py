@@ -26,15 +26,16 @@ from contextlib import suppress
 from typing import Any
 
 from pyosys import libyosys as ys
+from verilog_text import HIDDEN, code_of
 
 _SLANG = (
-    "read_slang --single-unit --no-synthesis-define --no-default-translate-off-format -D __ICARUS__ --ignore-timing "
-    "--ignore-assertions -I /code/rtl --allow-use-before-declare --relax-enum-conversions --allow-dup-initial-drivers"
+    "read_slang --ignore-timing --ignore-assertions "
+    "--allow-use-before-declare --relax-enum-conversions --allow-dup-initial-drivers"
 )
-_OWN_MACROS = re.compile(r"\b(?:__slang\w*)")
-"""Macros that the front end defines, by which a design could detect it."""
-_CONDITIONAL = re.compile(r"`(?:ifdef|ifndef|elsif)|translate_o|synopsys|synthesis|pragma", re.I)
-"""Conditions that the second front end decides differently from a simulator."""
+_DIRECTIVE = re.compile(
+    r"`(?!(?:timescale|default_nettype|resetall|(?:end)?celldefine|(?:no)?unconnected_drive|(?:begin|end)_keywords)\b)\S*"
+)
+"""A directive that Icarus' preprocessor leaves and another tool may not ignore as Icarus does."""
 _ATTRIBUTE = re.compile(r"\(\*(?!\s*\)).*?\*\)", re.S)
 """Attributes such as `full_case` or `anyconst`, which Yosys obeys and simulators ignore. `@(*)` is not one."""
 _DIVIDE = """\
@@ -136,26 +137,18 @@ def run(design: Any, *commands: str) -> None:
 def read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
     """Read one design and write it to NAME.il. Returns its clocks, see `_clocks`."""
     top, values = spec["top"], spec["values"]
-    texts = []
-    for path in spec[name]:
-        with open(path, errors="replace") as file:
-            texts.append(file.read())
-    for macro in _OWN_MACROS.findall("".join(texts)):
-        raise UndecidedError(f"the {_CALLED[name]} names the macro {macro}")
-    files = []
-    for number, text in enumerate(texts):
-        files.append(f"{name}{number}.sv")
-        with open(files[-1], "w") as copy:
-            # In a simulator an incomplete `always_comb` keeps its value; Yosys' front ends refuse it.
-            copy.write(re.sub(r"\balways_comb\b", "always @*", _ATTRIBUTE.sub(" ", text)))
     with open("divide.v", "w") as rules:
         rules.write("".join(_DIVIDE % (kind, kind) for kind in ("div", "mod", "divfloor", "modfloor")))
+    with open(f"{name}.sv", "w") as copy:
+        # In a simulator an incomplete `always_comb` keeps its value; Yosys' front ends refuse it.
+        copy.write(re.sub(r"\balways_comb\b", "always @*", _as_simulated(spec, name)))
     set_ = " ".join(f"-G {key}={value}" for key, value in values.items())
     chosen = " ".join(f"-chparam {key} {value}" for key, value in values.items())
-    ways = [(f"{_SLANG} --top {top} {set_} {' '.join(files)}", f"hierarchy -check -top {top}")]
-    if not _CONDITIONAL.search("".join(texts)):
+    ways = [
+        (f"{_SLANG} --top {top} {set_} {name}.sv", f"hierarchy -check -top {top}"),
         # Accepts what Icarus accepts and slang does not.
-        ways.append((f"read_verilog -sv -I/code/rtl {' '.join(files)}", f"hierarchy -check -top {top} {chosen}"))
+        (f"read_verilog -sv {name}.sv", f"hierarchy -check -top {top} {chosen}"),
+    ]
     first: UndecidedError | None = None
     for way in ways:
 
@@ -186,6 +179,26 @@ def read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
             first = first or error
     assert first is not None
     raise UnseenError(SEVERAL) if name == "other" and SEVERAL in str(first) else first
+
+
+def _as_simulated(spec: dict[str, Any], name: str) -> str:
+    """The design as Icarus' preprocessor gives it to its compiler, so that no macro or comment means more to another tool.
+
+    Comments and attributes are removed: simulators ignore both.
+    """
+    options = ("-g2012", "-E", "-I", "/code/rtl", "-o", f"{name}.i")
+    if subprocess.run(["iverilog", *options, *spec[name]], stdin=subprocess.DEVNULL, capture_output=True).returncode:
+        raise UndecidedError(f"Icarus cannot preprocess the {_CALLED[name]}")
+    with open(f"{name}.i", errors="replace") as file:
+        text = HIDDEN.sub(lambda hidden: " " if hidden[0][0] == "/" else hidden[0], file.read())
+    code = code_of(text)
+    if directive := _DIRECTIVE.search(code):
+        raise UndecidedError(f"the {_CALLED[name]} has the directive {directive[0][:60]}")
+    parts, at = [], 0
+    for attribute in _ATTRIBUTE.finditer(code):
+        parts += [text[at : attribute.start()], " "]
+        at = attribute.end()
+    return "".join([*parts, text[at:]])
 
 
 def _build(spec: dict[str, Any], stepwise: bool) -> list[tuple[str, int]]:

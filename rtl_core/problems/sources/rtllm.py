@@ -57,6 +57,9 @@ def _problem(folder: Path) -> Problem:
     prompt = _read(folder / DESCRIPTION)
     bench_text = _read(folder / "testbench.v")
     verified = sorted(folder.glob("verified_*.v"))
+    others = sorted(file.name for file in folder.glob("*.*v") if file.name != "testbench.v")
+    if others and not verified:
+        raise ValueError(f"no file is called verified_*.v, which would be the golden answer, but {', '.join(others)}")
     golden_text = _read(verified[0]) if verified else None
     tops, used = bench_modules(bench_text)
     if len(tops) != 1 or not used:

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
-from rtl_core.problems.verilog_text import code_of, in_code, macros_of
+from rtl_core.problems.verilog_text import HIDDEN, code_of, macros_of
 
 WORD = "RTLWORD"
 """Placeholder in the rewritten text for the word that each run derives from its design."""
@@ -25,7 +25,7 @@ ENDED = "the test bench ended the simulation"
 """The mark in the verdict file."""
 VERDICT_FILE = "verdict"
 _PRINTS = re.compile(r"\$(display|write|strobe|monitor)[bho]?")
-_WORD = re.compile(r"[$`]?[A-Za-z_][\w$]*", re.A)
+_LEXEME = re.compile(rf"{HIDDEN.pattern}|[$`]?[A-Za-z_][\w$]*", re.A)
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,6 @@ def rewritten(sources: Mapping[str, str], *, dut: str, top: str, marker: str) ->
     trees = {name: SourceTree(text) for name, text in sources.items()}
     hidden = _hidden(trees.values()) | {top}
     hidden.discard(dut)
-
-    def suffixed(code: str) -> str:
-        return _WORD.sub(lambda match: f"{match[0]}_{WORD}" if match[0] in hidden else match[0], code)
-
     home = f"{top}_{WORD}"
     channel = f"{home}.channel_{WORD}"
     calls = [call for tree in trees.values() for call in _verdicts(tree, marker)]
@@ -78,7 +74,8 @@ def rewritten(sources: Mapping[str, str], *, dut: str, top: str, marker: str) ->
         prints = _to_channel(tree, marker, channel)
         edited = tree.edited((*prints, *_seeded(tree, home), *_opened(tree, top), *_without_waves(tree), *marks))
         # Only identifiers get the suffix, not words in comments and strings.
-        parts += [f'`line 1 "{name}" 0', in_code(edited, suffixed)]
+        suffixed = _LEXEME.sub(lambda match: f"{match[0]}_{WORD}" if match[0] in hidden else match[0], edited)
+        parts += [f'`line 1 "{name}" 0', suffixed]
     if ended and not finishes:
         raise ValueError("its test bench prints the verdict at the end of a simulation that it does not end itself")
     whole = "\n".join(sources.values())
