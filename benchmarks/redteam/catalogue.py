@@ -5,7 +5,7 @@ from benchmarks.redteam.attack import LFSR, Attack
 from benchmarks.redteam.tables import attacks
 
 _TABLES = (
-    "bench_channel", "bench_designs", "preprocessor", "files", "simulation_end", "weak_harness", "infrastructure", "cache", "extraction", "resources", "refused",
+    "bench_channel", "bench_designs", "preprocessor", "files", "simulation_end", "weak_harness", "interface", "infrastructure", "cache", "extraction", "resources", "refused",
     "outright", "honest",
 )  # fmt: skip
 GROUPS: dict[str, list[Attack]] = {name: attacks(name) for name in _TABLES}

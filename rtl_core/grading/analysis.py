@@ -25,7 +25,6 @@ from rtl_core.grading.executors.base import ExecutorDiedError
 from rtl_core.grading.executors.wire import ask, receive, send
 from rtl_core.grading.screen import ScreenFinding, screen
 from rtl_core.problems.interface import is_valid, parse_interface
-from rtl_core.problems.verilog_text import module_names
 from rtl_core.types.problem import Interface, InterfaceSource
 
 MEMORY_MB = 1024
@@ -172,7 +171,7 @@ def analyse_here(request: AnalysisRequest) -> Analysis:
     if request.validity:
         return Analysis(valid=is_valid(request.answer))
     interface = None
-    if request.top is not None and any(request.top in module_names(text) for text in request.answer.values()):
+    if request.top is not None:
         interface = parse_interface({**request.context, **request.answer}, request.top, InterfaceSource.CONTEXT)
     return Analysis(interface=interface)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rtl_core.grading.executors.base import StepResult
+from rtl_core.grading.interface_check import in_bits
 from rtl_core.grading.limits import Budget, Limits
 from rtl_core.grading.requirements import uses_cocotb
 from rtl_core.types.verdict import InterfaceMismatch, MismatchKind, shortened
@@ -113,23 +114,24 @@ def cheating(results: Sequence[StepResult], harness: Mapping[str, str]) -> tuple
 def changed_parameters(
     results: Sequence[StepResult], demanded: Callable[[Mapping[str, int]], Mapping[str, Sequence[int]]]
 ) -> tuple[InterfaceMismatch, ...]:
-    """Parameters that the harness sets in a build or reads back, and whose value in the design is wrong.
+    """Parameters that the harness sets in a build or reads back, and whose value in the design is wrong; and ports that are
+    narrower than demanded.
 
-    `demanded` maps a build's settings to the right values of the parameters that are only read (interface_check.py).
+    `demanded` maps a build's settings to the right values of the parameters that are only read and to the ports' widths
+    (interface_check.py).
     """
-    found: dict[tuple[str, str, str], None] = {}
+    found: dict[tuple[MismatchKind, str, str, str], None] = {}
     for build in (build for result in results for build in result.builds if build["parameters"]):
         settings = _settings(build["argv"])
         numbers = {name: int(value) for name, value in settings.items() if _NUMBER.fullmatch(value)}
-        right = demanded(numbers) if numbers else {}
+        right = demanded(numbers)
         for name, wanted, got in build["parameters"]:
             values = [] if name in settings else [str(value) for value in right.get(name, ())]
-            if got not in values:
-                found[name, values[0] if values else wanted, got] = None
-    return tuple(
-        InterfaceMismatch(kind=MismatchKind.WRONG_PARAMETER, name=name, expected=wanted, got=got)
-        for name, wanted, got in found
-    )
+            if wanted and got not in values:
+                found[MismatchKind.WRONG_PARAMETER, name, values[0] if values else wanted, got] = None
+            elif values and not wanted and int(got) < int(values[0]):
+                found[MismatchKind.WRONG_WIDTH, name, in_bits(values[0]), in_bits(got)] = None
+    return tuple(InterfaceMismatch(kind=kind, name=name, expected=wanted, got=got) for kind, name, wanted, got in found)
 
 
 def refused_parameters(build: Mapping[str, Any]) -> tuple[InterfaceMismatch, ...]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from rtl_core.grading.requirements import python_of
-from rtl_core.problems.harness_use import harness_use
+from rtl_core.problems.harness_use import HarnessUse, harness_use
 from rtl_core.problems.interface import HDL_SUFFIXES, derive_interface, parse_interface, top_levels
 from rtl_core.problems.verilog_text import code_of, module_names
 from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
@@ -23,14 +23,15 @@ _ANY_NAME = re.compile(
     r"getattr\(\s*[\w.]+\s*,\s*(?![\"']\w+[\"']\s*[,)])|\bin\s+[\w.]*dut\b|\bdut\[|__getattr__|\b_id\(|_handles\b"
 )
 """Python code that may read an object of the design without naming it."""
+_OF_PORTS = (MismatchKind.MISSING_PORT, MismatchKind.WRONG_DIRECTION, MismatchKind.WRONG_TYPE)
 _BOTH_WAYS = re.compile(r"inout|bi-?direction|tri-?state", re.I)
 
 
 def compare(expected: Interface, got: Interface | None, answer: Mapping[str, str]) -> tuple[InterfaceMismatch, ...]:
     """Return every forbidden difference; `got` None means that the module is missing.
 
-    Unknown directions and widths (None) are not compared. Extra parameters with defaults are harmless and listed only next
-    to other differences. A name known only from the harness may be any object of the module, so the answer only has to
+    Unknown directions, widths and types (None) are not compared. Extra parameters with defaults are harmless and listed only
+    next to other differences. A name known only from the harness may be any object of the module, so the answer only has to
     declare it.
     """
     if got is None:
@@ -59,7 +60,9 @@ def _port_differences(expected: Interface, got: Interface, answer: Mapping[str, 
         if port.direction and other.direction and port.direction != other.direction:
             yield _differs(MismatchKind.WRONG_DIRECTION, port.name, port.direction, other.direction)
         if port.width and other.width and port.width != other.width:
-            yield _differs(MismatchKind.WRONG_WIDTH, port.name, _bits(port.width), _bits(other.width))
+            yield _differs(MismatchKind.WRONG_WIDTH, port.name, in_bits(port.width), in_bits(other.width))
+        if None not in (port.form, other.form) and port.form != other.form:
+            yield _differs(MismatchKind.WRONG_TYPE, port.name, port.form or "a vector", other.form or "a vector")
     if expected.exact:
         wanted = {port.name for port in expected.ports}
         for port in got.ports:
@@ -74,6 +77,9 @@ def _parameter_differences(expected: Interface, got: Interface) -> Iterator[Inte
         default = _number(parameter.default)
         if other is None:
             yield _differs(MismatchKind.MISSING_PARAMETER, parameter.name, default, "nothing")
+        elif parameter.is_type != other.is_type:
+            kinds = ["a type" if one.is_type else "a value" for one in (parameter, other)]
+            yield _differs(MismatchKind.WRONG_TYPE, parameter.name, *kinds)
         elif None not in (parameter.default, other.default) and parameter.default != other.default:
             yield _differs(MismatchKind.WRONG_PARAMETER, parameter.name, default, _number(other.default))
 
@@ -107,27 +113,46 @@ def unnamed_ports(problem: Problem) -> list[str]:
     return names if len(names) < len(interface.ports) else []
 
 
-def undeclared_inputs(
-    problem: Problem, got: Iterable[Port], answer: Mapping[str, str]
-) -> tuple[InterfaceMismatch, ...]:
-    """Return the ports that the harness drives and the answer does not declare as inputs. Such an answer can set what the
-    harness reads back, so a passing harness proves nothing.
+def certain_differences(
+    problem: Problem, mismatches: Iterable[InterfaceMismatch], got: Iterable[Port], answer: Mapping[str, str]
+) -> Iterator[InterfaceMismatch]:
+    """Yield the differences that fail an answer although it passes its harness, which may read an inner object by the name of
+    a port. An answer without a demanded input can also set what the harness reads back.
 
-    A port known only from the harness is an input by guess. Better evidence overrides it: documents that call it an output
-    or mention bidirectional ports; or documents that name it but not as an input, if the harness never reads its value back,
-    as with an object inside the module.
+    Certain is the interface of the golden answer, as far as a document or the harness names its ports, and a header in the
+    specification if it has all ports that the harness drives: `mismatches` about ports count. Otherwise the harness' ports
+    count: those that it moves are inputs; those that it uses are outputs by an older version or by the documents, which may
+    also mention bidirectional ports; and at least one is an output.
     """
     expected = problem.interface
     if expected is None:
-        return ()
-    moved = harness_use(problem.harness).moved
+        return
+    use, text = harness_use(problem.harness), specification(problem)
+    if _is_certain(expected, use):
+        words = set(re.findall(r"\w+", "\n".join([text, *problem.harness.values()])))
+        named = (m for m in mismatches if m.kind is not MismatchKind.MISSING_PORT or m.name in words)
+        yield from (m for m in named if m.kind in _OF_PORTS)
+        return
     theirs = {port.name: port.direction for port in got}
-    return tuple(
-        _differs(MismatchKind.WRONG_DIRECTION, port.name, "input", theirs.get(port.name) or "no port")
-        for port in expected.ports
-        if port.direction == "input" and port.name in moved and theirs.get(port.name) != "input"
-        if expected.source is not InterfaceSource.HARNESS
-        or not _may_have_direction(port.name, theirs.get(port.name), problem, answer)
+    both_ways = _BOTH_WAYS.search(text)
+    others = [port for port in expected.ports if port.direction != "input" and port.name in use.names]
+    missing = [p for p in others if theirs.get(p.name, "input") in ("input", "" if both_ways else "inout")]
+    for port in missing:
+        if port.direction == "output" or missing == others or _is_output(port.name, text):
+            yield _differs(MismatchKind.WRONG_DIRECTION, port.name, "output", theirs.get(port.name, "no port"))
+    if not others and {*theirs.values()} == {"input"}:
+        yield _differs(MismatchKind.MISSING_PORT, expected.module, "an output", "nothing")
+    for port in expected.ports:
+        if port.direction == "input" and port.name in use.moved and theirs.get(port.name) != "input":
+            is_guess = expected.source is InterfaceSource.HARNESS
+            if not is_guess or not _may_have_direction(port.name, theirs.get(port.name), problem, answer):
+                yield _differs(MismatchKind.WRONG_DIRECTION, port.name, "input", theirs.get(port.name) or "no port")
+
+
+def _is_certain(expected: Interface, use: HarnessUse) -> bool:
+    in_header = expected.source is InterfaceSource.SPECIFICATION
+    return expected.source is InterfaceSource.GOLDEN or (
+        in_header and {port.name for port in expected.ports}.issuperset(use.driven)
     )
 
 
@@ -158,6 +183,10 @@ def specification(problem: Problem) -> str:
     return "\n".join(documents)
 
 
+def _is_output(name: str, text: str) -> bool:
+    return is_described_as(name, "output", text) and not is_described_as(name, "input", text)
+
+
 def is_described_as(name: str, direction: str, text: str) -> bool:
     """Whether a text has the direction next to the name: in a declaration, a list or a table."""
     bits = r"(?:\[[^\]\n]*\])?"
@@ -178,28 +207,26 @@ def _number(value: int | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _bits(width: int) -> str:
-    return "1 bit" if width == 1 else f"{width} bits"
+def in_bits(width: int | str) -> str:
+    return "1 bit" if str(width) == "1" else f"{width} bits"
 
 
 def _describe(port: Port) -> str:
-    parts = [port.direction or "port", None if port.width is None else f"of {_bits(port.width)}"]
+    parts = [port.direction or "port", None if port.width is None else f"of {in_bits(port.width)}"]
     return " ".join(filter(None, parts))
 
 
 def demanded_values(problem: Problem, settings: Mapping[str, int] | None = None) -> dict[str, list[int]]:
-    """Name -> right values when the harness has set `settings`, the default first; empty if nothing is known.
-    Parses the problem's own files.
+    """Right values of names when the harness has set `settings`; empty if nothing is known. Parses the problem's own files.
+
+    For a parameter that the harness reads: its values, the default first. For a port: its width in bits by a certain
+    interface, or the parameter after which the harness names a variable for the port's length.
     """
     if problem.interface is None:
         return {}
+    use, module, demand = harness_use(problem.harness), problem.interface.module, problem.interface
     # Some harnesses do not call the design `dut`, or guard their reads.
-    read = harness_use(problem.harness).parameters & set(re.findall(r"\.(\w+)", python_of(problem.harness)))
-    if not read:
-        return {}
-    given = {path: text for path, text in problem.context.items() if path.endswith(HDL_SUFFIXES)}
-    module, demand = problem.interface.module, problem.interface
-    before = parse_interface(given, module, InterfaceSource.CONTEXT, settings) if given else None
+    read = use.parameters & set(re.findall(r"\.(\w+)", python_of(problem.harness)))
     if settings:
         again = derive_interface(
             prompt=problem.prompt,
@@ -210,11 +237,19 @@ def demanded_values(problem: Problem, settings: Mapping[str, int] | None = None)
             parameters=settings,
         )
         demand = again or demand
+    right = {port.name: [port.width] for port in demand.ports if port.width and _is_certain(demand, use)}
+    for port, variable in use.measured:
+        named = [value for name, value in (settings or {}).items() if name.casefold().endswith(variable.casefold())]
+        right.update({port: named} if len(named) == 1 else {})
+    if not read:
+        return right
+    given = {path: text for path, text in problem.context.items() if path.endswith(HDL_SUFFIXES)}
+    before = parse_interface(given, module, InterfaceSource.CONTEXT, settings) if given else None
     known = (*(before.parameters if before else ()), *demand.parameters)
-    defaults = {p.name: p.default for p in known if p.default is not None}
     lines = problem.prompt.splitlines()
-    return {
-        name: [default, *(int(n) for line in lines if re.search(rf"\b{name}\b", line) for n in _NUMBER.findall(line))]
-        for name, default in defaults.items()
-        if name in read
-    }
+    for parameter in known:
+        name = parameter.name
+        if name in read and parameter.default is not None:
+            told = [n for line in lines if re.search(rf"\b{name}\b", line) for n in _NUMBER.findall(line)]
+            right[name] = [parameter.default, *map(int, told)]
+    return right

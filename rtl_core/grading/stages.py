@@ -2,8 +2,8 @@
 
 The verdict is CVDP's: an answer passes if and only if every service of the harness exits with 0, provided that the
 simulators report the same over a channel that HDL cannot reach. The earlier stages decide which outcome a failing answer
-gets. The harness is skipped only if its top level is missing. If all of it passes, interface differences do not fail the
-answer; their stage still lists them.
+gets. The harness is skipped only if its top level is missing. If all of it passes, only certain interface differences fail
+the answer (interface_check.py); their stage lists all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,13 @@ from rtl_core.grading.evidence import (
     test_reasons,
 )
 from rtl_core.grading.executors.base import Job, Mount, Step, StepResult
-from rtl_core.grading.interface_check import compare, demanded_values, is_fatal, is_hopeless, undeclared_inputs
+from rtl_core.grading.interface_check import (
+    certain_differences,
+    compare,
+    demanded_values,
+    is_fatal,
+    is_hopeless,
+)
 from rtl_core.grading.jobs import (
     activity_check,
     compile_step,
@@ -185,9 +191,10 @@ class Grading:
         return self._a_service_failed(results, hopeless)
 
     def _all_services_passed(self, results: tuple[StepResult, ...]) -> Verdict:
-        """Pass the answer, whatever its interface, unless it fooled the harness or the harness cannot tell it from a constant."""
+        """Pass the answer unless its interface is certainly wrong or the harness cannot tell it from a constant."""
         changed = evidence.changed_parameters(results, lambda settings: demanded_values(self.problem, settings))
-        changed += () if self.ports is None else undeclared_inputs(self.problem, self.ports, self.files)
+        if self.ports is not None:
+            changed += tuple(certain_differences(self.problem, self.mismatches, self.ports, self.files))
         if changed:
             self._add_mismatches(changed)
             return self._fail(Outcome.INTERFACE_MISMATCH, tuple(map(str, changed)), results)

@@ -577,6 +577,7 @@ paired AS (
     FROM wrong)
 SELECT rollout, run, purpose, evaluation, epoch, step, problem_id,
        CASE kind WHEN 'wrong_module' THEN 'module name' WHEN 'wrong_direction' THEN 'direction' WHEN 'wrong_width' THEN 'width'
+                 WHEN 'wrong_type' THEN 'type'
                  WHEN 'extra_port' THEN 'port too many'
                  WHEN 'missing_port' THEN
                      CASE WHEN is_reset(name) AND len(instead) > 0 AND is_low(name) <> is_low(instead[1]) THEN 'reset polarity'

@@ -38,6 +38,8 @@ class HarnessUse:
     """Read, waited for or passed on, but not driven: ports or other objects of the module."""
     scalars: frozenset[str] = frozenset()
     """One-bit names: clocks, and signals whose rising or falling edge is waited for."""
+    measured: frozenset[tuple[str, str]] = frozenset()
+    """(name, variable) where a variable gets the name's length."""
     parameters: frozenset[str] = frozenset()
     """Possible parameter names: read in capitals, or a key or flag of the harness' build call."""
 
@@ -114,14 +116,15 @@ def _read(harness: Mapping[str, str], *, everything: bool) -> HarnessUse:
         moved=frozenset(name for name, given in driven.items() if "" in given or len(given) > 1),
         touched=tuple(name for name in touched if name not in driven and name not in capitals),
         scalars=frozenset(found["one bit"].keys() & {*driven, *touched}),
+        measured=frozenset((name, variable) for name, held in found["measures"].items() for variable in held),
         parameters=frozenset(capitals | found["spells"].keys()),
     )
 
 
-_Kind = Literal["drives", "touches", "waits for", "one bit", "spells"]
+_Kind = Literal["drives", "touches", "measures", "waits for", "one bit", "spells"]
 """Kind of use of a name; `spells` is a string that may name a parameter."""
 _Use = tuple[_Kind, str, str]
-"""(kind, name, for `drives` the assigned constant; empty for any other value)."""
+"""(kind, name, for `drives` the assigned constant and for `measures` the variable; empty for any other value)."""
 
 
 @lru_cache(maxsize=4096)  # keyed by the function's node, which is shared between harnesses with the same file
@@ -145,6 +148,10 @@ def _uses(
 def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
     """Yield the uses by one node."""
     match node:
+        case ast.Assign([ast.Name(variable)], ast.Call(ast.Name("len"), [measured])):
+            if isinstance(measured, ast.Attribute) and measured.attr == "value":
+                measured = measured.value
+            yield "measures", _signal(measured, duts) or "", variable
         case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in (part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])):

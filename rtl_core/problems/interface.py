@@ -28,6 +28,8 @@ _HEADER_SUFFIXES = (".vh", ".svh", ".h", ".inc")
 HDL_SUFFIXES = (".v", ".sv", *_HEADER_SUFFIXES)
 _DIRECTIONS: dict[str, Direction] = {"In": "input", "Out": "output", "InOut": "inout"}
 _INCLUDE = re.compile(r"`include\b[ \t]*(?:\"([^\"\n]*)\")?")
+_GENERATED = re.compile(r"(?<=\})[\w.:]+\$\d+")
+"""pyslang's names of structs and unions."""
 _FENCE = re.compile(r"^[ \t]*```[^\n]*\n(.*?)^[ \t]*```", re.S | re.M)
 
 
@@ -122,7 +124,7 @@ def derive_interface(
     for top in _demanded_modules(targets, harness, fixed, golden):
         in_context = _from_context(top, context, targets, use, parameters)
         in_golden = None
-        if golden and any(top in module_names(text) for text in golden.values()):
+        if golden:
             in_golden = parse_interface({**fixed, **golden}, top, InterfaceSource.GOLDEN, parameters, is_public)
         found = (
             in_golden
@@ -204,12 +206,12 @@ def _from_context(
     if found is None or not any(path in targets for path in holders):
         return found
     # A target's old version is about to change. Only the directions of the ports that the harness still uses are reliable, not
-    # widths, parameter defaults or other ports.
+    # widths, types, parameter defaults or other ports.
     ports = [p for p in found.ports if p.name in use.names or not use.names]
     used = [p for p in found.parameters if p.name in use.parameters]
     return found.model_copy(
         update={
-            "ports": tuple(p.model_copy(update={"width": None}) for p in ports),
+            "ports": tuple(p.model_copy(update={"width": None, "form": None}) for p in ports),
             "parameters": tuple(p.model_copy(update={"default": None}) for p in used),
             "exact": False,
         }
@@ -246,6 +248,9 @@ def compilation_options(top: str, parameters: Mapping[str, int]) -> slang_ast.Co
     options = slang_ast.CompilationOptions()
     options.paramOverrides = [f"{name}={value}" for name, value in parameters.items()]
     options.topModules = {top}
+    flags = slang_ast.CompilationFlags
+    # As in Icarus, a port's width may use a parameter of the body; interfaces may be ports of the top module.
+    options.flags = flags.AllowUseBeforeDeclare | flags.AllowTopLevelIfacePorts
     options.maxInstanceDepth = 16
     options.maxGenerateSteps = 10_000
     options.maxConstexprSteps = 100_000
@@ -258,10 +263,26 @@ def _port(symbol: Any) -> Port:
     kind, direction = getattr(symbol, "type", None), getattr(symbol, "direction", None)
     bits = 0 if kind is None or kind.isError else int(kind.bitWidth or kind.bitstreamWidth)
     known = None if direction is None else _DIRECTIONS.get(direction.name)
-    return Port(name=symbol.name, direction=known, width=bits if bits > 0 else None)
+    form = _interface_form(symbol) if kind is None else None if kind.isError else _form(kind.canonicalType)
+    return Port(name=symbol.name, direction=known, width=bits if bits > 0 else None, form=form)
+
+
+def _form(kind: Any) -> str:
+    """See `Port.form`. Vectors, integers and enumerations of a width are interchangeable."""
+    text = _GENERATED.sub("", str(kind))
+    if kind.isUnpackedArray:
+        return "array " + text.rpartition("$")[2]
+    return "" if kind.isIntegral and not text.startswith(("struct", "union")) else text
+
+
+def _interface_form(symbol: Any) -> str:
+    """An interface's name, modport and dimensions."""
+    words = [getattr(getattr(symbol, "interfaceDef", None), "name", "interface"), getattr(symbol, "modport", "")]
+    return ".".join(filter(None, words)) + str(getattr(symbol, "declaredRange", None) or "")
 
 
 def _parameter(symbol: Any) -> Parameter:
     value: Any = getattr(getattr(symbol, "value", None), "value", None)
     known = isinstance(value, int) or (isinstance(value, pyslang.SVInt) and not value.hasUnknown)
-    return Parameter(name=symbol.name, default=int(value) if known else None)
+    is_type = isinstance(symbol, slang_ast.TypeParameterSymbol)
+    return Parameter(name=symbol.name, default=int(value) if known else None, is_type=is_type)

@@ -33,12 +33,14 @@ class InterfaceSource(StrEnum):
 
 
 class Port(BaseModel):
-    """One port of a module. `direction` and `width` (bits) are None if the source does not specify them."""
+    """One port of a module. `direction`, `width` (bits) and `form` are None if the source does not specify them."""
 
     model_config = ConfigDict(frozen=True)
     name: str
     direction: Direction | None = None
     width: int | None = Field(default=None, ge=1)
+    form: str | None = None
+    """Type beside the width: `` for a vector, `[0:1]` for an array's elements, else the type: a struct, `real`, an interface."""
 
     @property
     def packed(self) -> str:
@@ -52,6 +54,8 @@ class Parameter(BaseModel):
     model_config = ConfigDict(frozen=True)
     name: str
     default: int | None = None
+    is_type: bool = False
+    """Whether its value is a data type."""
 
 
 class Interface(BaseModel):

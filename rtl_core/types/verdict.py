@@ -68,6 +68,7 @@ class MismatchKind(StrEnum):
     EXTRA_PORT = "extra_port"
     WRONG_DIRECTION = "wrong_direction"
     WRONG_WIDTH = "wrong_width"
+    WRONG_TYPE = "wrong_type"
     MISSING_PARAMETER = "missing_parameter"
     EXTRA_PARAMETER = "extra_parameter"
     WRONG_PARAMETER = "wrong_parameter"

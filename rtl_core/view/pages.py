@@ -29,8 +29,8 @@ from rtl_core.view.questions import PAGE, Filters, Row
 
 Values = dict[str, Any]
 KINDS = {
-    "module name": "wrong_module", "direction": "wrong_direction", "width": "wrong_width", "port too many": "extra_port",
-    "parameter": "", "failing check": "", "reset behaviour": "", "bit order": "",
+    "module name": "wrong_module", "direction": "wrong_direction", "width": "wrong_width", "type": "wrong_type",
+    "port too many": "extra_port", "parameter": "", "failing check": "", "reset behaviour": "", "bit order": "",
 }  # fmt: skip
 """Name of a mistake (view `named_mistakes`) -> kind of interface mismatch, empty if it is none; other names are missing ports."""
 MOST_RUNS = 6

@@ -1,4 +1,4 @@
-"""The harness decides: a derived interface never keeps an answer from its tests."""
+"""The harness decides, unless the interface is certain: a derived interface never keeps an answer from its tests."""
 
 import pytest
 
@@ -66,8 +66,8 @@ def test_names_in_dead_code_of_the_harness_are_ignored(grader):
 
 
 @pytest.mark.parametrize("source", list(InterfaceSource))
-def test_a_passing_answer_passes_whatever_interface_was_derived(grader, source):
-    ports = (Port(name="a", width=2), Port(name="port_y", direction="output"), Port(name="reset", direction="input"))
+def test_a_passing_answer_passes_whatever_no_document_and_no_harness_names(grader, source):
+    ports = (Port(name="a", direction="input"), Port(name="sum", direction="output"), Port(name="c", direction="input"))
     demand = Interface(module="inverter", ports=ports, source=source)
     verdict = graded(grader, inverter().model_copy(update={"interface": demand}), GOOD)
     assert verdict.outcome is Outcome.PASSED, verdict.reasons

@@ -44,11 +44,7 @@ def stop_if_refused_text(text, environment):
 def _shown(environment):
     """The module that the grader analysed, and its (inputs, outputs); None in their place if it analysed none."""
     shown = environment.get("RTL_WATCH", "")
-    if ";" not in shown:
-        return "", None
-    return json.loads(environment["RTL_PARAMETERS"])["top"], [
-        list(filter(None, p.split(","))) for p in shown.split(";")
-    ]
+    return (json.loads(environment["RTL_PARAMETERS"])["top"], json.loads(shown)) if shown else ("", None)
 
 
 def _more(environment):

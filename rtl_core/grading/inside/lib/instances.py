@@ -13,7 +13,10 @@ _SOURCE = r"(?:-?\d+ -?\d+, )?(\S+); +(?:alias, )?(\d+) drivers"
 _PORT = re.compile(rf"^ +\.port_info \d+ /(\w+) +\d+ {STRING}", re.M)
 _NET = re.compile(rf"^v\w+ \.net\S* (?:{STRING}|(v\w+) \d+), {_SOURCE}", re.M)
 _ARRAY = re.compile(rf"^(v\w+) \.array {STRING}", re.M)
-_FLOATING = re.compile(r"^(o\w+) \.functor BUFZ ", re.M)
+_ESCAPED = re.compile(r"\\(.)")
+_PULL = r"BUFT \d+, C8<(?:[0-5][0-5][01])+>, C4<0>, C4<0>, C4<0>;"
+_FREE = re.compile(rf"^(o\w+(?= \.functor BUF[ZT] )|L\w+(?= \.functor {_PULL}))", re.M)
+"""The sources of nets that nothing drives, and of constant pulls, which any driver overrides."""
 
 
 def instances(program, module):
@@ -67,7 +70,7 @@ def port_complaint(instance, program, expected, connected):
     """Return why an instance with unconnected ports could reach through them into a bench; None if it cannot.
 
     `expected` are the (name, direction) of a right design's ports, in order, and may be empty; `connected` tells how the
-    bench connects them: `named`, `positional` or `wildcard`. Nothing in the design may drive, pull or join an input with
+    bench connects them: `named`, `positional` or `wildcard`. Nothing in the design may drive an input or join it with
     another: Icarus merges a port and its connection into one net.
     """
     text = instance[0].text
@@ -89,19 +92,19 @@ def port_complaint(instance, program, expected, connected):
 
 
 def driven_inputs(text, program):
-    """Names of the inputs that a design drives, pulls or joins with another. `text` is that of the design's own scope, whose
+    """Names of the inputs that a design drives or joins with another. `text` is that of the design's own scope, whose
     ports are unconnected: a root, or an instance without connections.
     """
     arrays = dict(_ARRAY.findall(text))
     nets: dict = {}
     for name, array, source, drivers in _NET.findall(text):
         nets.setdefault(arrays.get(array) if array else name, []).append((source, drivers))
-    floating = set(_FLOATING.findall(program))
+    free = {(label, str(int(label[0] == "L"))) for label in _FREE.findall(program)}
     taken: set = set()
     found = []
     for direction, name in _PORT.findall(text):
         if direction == "INPUT":
-            sources = {source for source, drivers in nets.get(name, ()) if drivers == "0" and source in floating}
+            sources = {net[0] for net in nets.get(name, ()) if net in free}
             if not sources or len(sources) < len(nets[name]) or sources & taken:
                 found.append(name)
             taken |= sources
@@ -120,7 +123,8 @@ def root_complaints(program, top="", watched=None):
         found += [f"{root.name} drives its own input {name}, or joins it with another" for name in driven]
         if watched is not None and root.name == top:
             ports = _PORT.findall(root.text)
-            there = tuple({name for direction, name in ports if direction == d} for d in ("INPUT", "OUTPUT"))
+            named = [(direction, _ESCAPED.sub(r"\1", name)) for direction, name in ports]
+            there = tuple({name for direction, name in named if direction == d} for d in ("INPUT", "OUTPUT"))
             if there != tuple(map(set, watched)):
                 found.append(f"{top} has other ports for the simulator than its text shows")
     return found

@@ -157,7 +157,7 @@ def _witness_results(module):
 class _Ports:
     """Watches whether the top level's outputs change while its inputs change.
 
-    `watch` is `input,...;output,...`. Outputs are sampled when an input changes (rises, if it is a single bit), just before
+    `watch` is the JSON text of [inputs, outputs]. Outputs are sampled when an input changes (rises, if it is a single bit), just before
     the change and at the end of its time step. The first input with `ENOUGH` changes becomes the pacer, and only samples at
     its changes count. It is usually the clock: copies of it and pulses between its edges do not count as behaviour. An output
     has moved when two samples of one kind differ and have no unknown bits; then watching ends.
@@ -175,15 +175,16 @@ class _Ports:
         self.inputs: dict = {}
         self.outputs: dict = {}
         self.waiting: dict = {}
-        if ";" not in watch:
+        if not watch:
             return
+        import json
+
         import cocotb
         from cocotb import simulator
 
         self.register = simulator.register_value_change_callback
         self.settle = simulator.register_readonly_callback
         self.edge = getattr(simulator, "VALUE_CHANGE", 3)
-        inputs, outputs = (part.split(",") for part in watch.split(";"))
         vectors = {getattr(simulator, kind, None) for kind in _VECTORS}
 
         def leaves(name, handle):
@@ -204,7 +205,7 @@ class _Ports:
                     for name in names
                     for leaf, handle in itertools.islice(leaves(name, top.get_handle_by_name(name)), _MAX_LEAVES)
                 }
-                for names in (inputs, outputs)
+                for names in json.loads(watch)
             )
         except Exception:
             return
@@ -334,7 +335,8 @@ def _witness_builds(module):
 
 def _changed_parameters(command, cwd):
     """Parameters that `iverilog -P top.NAME=VALUE` set without effect, and wrong ones that the harness reads back without
-    setting them (RTL_PARAMETERS, see rtl_core/grading/interface_check.py).
+    setting them (RTL_PARAMETERS, see rtl_core/grading/interface_check.py), each (name, right value, value); and the top
+    level's ports, each (name, "", bits).
     """
     words = [str(word) for word in command]
     settings: dict[str, dict[str, str]] = {}
@@ -359,7 +361,7 @@ def _changed_parameters(command, cwd):
             for change in compiled.changed_parameters(program, given["top"], {name: str(values[0])}):
                 if change[2] not in [str(value) for value in values]:
                     found.append(list(change))
-    return found
+    return found + [[name, "", bits] for name, bits in compiled.port_widths(program, given["top"])]
 
 
 def _look_into_verilator(subprocess, command, named):
