@@ -193,13 +193,14 @@ def own_faults(results: Sequence[StepResult], cocotb: bool, golden: bool) -> lis
     harness, and in a harness with `cocotb` tests anything before a simulator starts and errors before the failing tests let time pass.
     """
     faults: list[str] = []
+    nothing_ran = cocotb and all(result.reach < 2 for result in results)
     for step in (result for result in results if result.exit_code):
         failed = [test for session in step.sessions for test in session.tests if test["status"] == "failed"]
         at_once = [test["name"] for test in failed if test["ns"] in ("0", "0.0")]
+        before_tests = cocotb and step.reach > 1 and not failed
         for line in test_reasons(step):
-            unread = cocotb and (not failed or line.partition(": ")[0] in at_once)
-            kind = _UNREAD if unread else _SURROUNDINGS
-            if golden or (unread and step.reach < 2) or kind.search(line):
+            kind = _UNREAD if before_tests or line.partition(": ")[0] in at_once else _SURROUNDINGS
+            if golden or nothing_ran or kind.search(line):
                 faults.append(line)
     return faults
 

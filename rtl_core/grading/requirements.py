@@ -7,10 +7,9 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 
+from rtl_core.grading.executors.toolchain import shortcomings
 from rtl_core.problems.harness_use import is_used, parse_python
 
-COCOTB2_VERILATOR = (5, 26)
-"""The first Verilator with whose interface cocotb 2 can be compiled; its authors test it from 5.036 on."""
 _PROGRAMS = ("yosys", "verilator", "iverilog", "ghdl", "nvc")
 _HINTS = {
     "cocotb_bus": "pip install cocotb-bus",
@@ -64,10 +63,9 @@ def missing_requirements(
     for program in _PROGRAMS:
         if program not in available and _calls(program, harness):
             lacking.append(f"the program {program}")
-    verilator = available.get("verilator", "")
-    too_old = () < tuple(map(int, re.findall(r"\d+", verilator))) < COCOTB2_VERILATOR
-    if too_old and cocotb_generation(harness) == 2 and simulator(harness) == "verilator":
-        lacking.append(f"a newer Verilator than {verilator} for cocotb 2: rtl-distill toolchain install")
+    old = shortcomings(available).get("verilator")
+    if old and simulator(harness) == "verilator" and cocotb_generation(harness) == 2:
+        lacking.append(f"a newer Verilator ({old}): rtl-distill toolchain install")
     return lacking
 
 

@@ -100,6 +100,18 @@ def test_a_design_is_blamed_for_what_designs_cause(grader, given, text, said):
     assert said in verdict.reasons[0]
 
 
+def test_a_linter_that_refuses_every_answer_so_far_does_not_excuse_one(grader):
+    given = problem()
+    lint = "import sys\nprint('E   ValueError: Linting returned errors.')\nsys.exit('+' not in open('/code/rtl/m.sv').read())\n"
+    compose = given.harness["docker-compose.yml"]
+    service = compose.split("services:\n")[1].replace("direct", "lint").replace("run.py", "lint.py")
+    files = {**given.harness, "docker-compose.yml": compose + service, "src/lint.py": lint}
+    given = given.model_copy(update={"harness": files})
+    assert grade(grader, given, RIGHT).passed
+    assert grade(grader, given, WRONG).outcome is Outcome.TESTS_FAILED
+    assert grade(grader, given, WRONG.replace("a - b", "8'd3")).outcome is Outcome.TESTS_FAILED
+
+
 def test_an_answer_is_not_blamed_for_what_the_golden_answer_fails_in_too(grader):
     then = "assert int(dut.a.value) == 2, 'the bench is wrong'"
     for text in (RIGHT, WRONG):
