@@ -63,10 +63,10 @@ def completed(interface: Interface, problem: Problem) -> Interface:
 
 
 def _known(port: Port, problem: Problem) -> Port:
-    text, single = specification(problem), _ONE_BIT.search(port.name)
-    named = single and not is_described_as(port.name, "output", text)
-    guess = "input" if named or is_described_as(port.name, "input", text) else "output"
-    direction = port.direction or guess
+    """The port with a direction and width."""
+    single = _ONE_BIT.search(port.name)
+    is_input = single or is_described_as(port.name, "input", specification(problem))
+    direction = port.direction or ("input" if is_input else "output")
     # Any number that a harness writes fits into a wide input.
     width = port.width or (1 if single else 1024 if direction == "input" else 32)
     return port.model_copy(update={"direction": direction, "width": width})

@@ -89,6 +89,11 @@ DESIGNS = {
     "it never answers": ({"then": "await with_timeout(Timer(99, 'ns'), 9, 'ns')"}, RIGHT, "SimTimeoutError"),
     "nothing was collected": ({"then": "x = [v for v in [int(dut.y.value)] if v == 3][0]"}, WRONG, "IndexError"),
     "its message has a mistake": ({"then": "if int(dut.y.value) != 3: raise NoName()"}, WRONG, "NameError"),
+    "it says so itself": (
+        {},
+        f"{HEADER} initial begin $display(\"Traceback (most recent call last):\\nKeyError: 'N'\"); $finish; end endmodule\n",
+        "KeyError: 'N'",
+    ),
     "a number does not fit": ({"first": "dut.a.value = 256"}, RIGHT, "out of range"),
 }  # fmt: skip
 

@@ -26,10 +26,7 @@ PROBE = (SIM_PYTHON, "-c", (Path(__file__).parent / "probe.py").read_text())
 MANIFEST = "rtl-distill.json"
 """File in an installed root with its origin and contents."""
 _OLDEST = {
-    "iverilog": (
-        (13,),
-        "cannot read some valid SystemVerilog and judges some answers differently than the simulation image's 13",
-    ),
+    "iverilog": ((13,), "cannot read some valid SystemVerilog and judges some answers differently than version 13"),
     "verilator": ((5, 26), "cannot run cocotb 2, whose authors test 5.036 and newer"),
 }
 """Versions that have no such shortcoming, and the shortcoming; the image's versions are in deployments/sim/tools.txt."""
@@ -194,12 +191,11 @@ def _places() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def shortcomings(tools: Mapping[str, str]) -> dict[str, str]:
     """What tools (name -> version) cannot do because they are too old: name -> sentence."""
-    numbers = {tool: tuple(map(int, re.findall(r"\d+", version))) for tool, version in tools.items()}
-    return {
-        tool: f"{tool} {tools[tool]} {words}"
-        for tool, (oldest, words) in _OLDEST.items()
-        if () < numbers.get(tool, ()) < oldest
-    }
+    found = {}
+    for tool, (oldest, words) in _OLDEST.items():
+        if () < tuple(map(int, re.findall(r"\d+", tools.get(tool, "")))) < oldest:
+            found[tool] = f"{tool} {tools[tool]} {words}"
+    return found
 
 
 @cache
