@@ -18,6 +18,7 @@ help: ## List what can be made
 setup: ## Install system packages and the locked Python environment (.venv)
 	@scripts/system-packages.sh $(TOOLS)
 	@scripts/python-environment.sh
+	@$(PY) -m scripts.older_tools
 
 setup-test: setup ## The same, with the browser that the report's tests open
 	@scripts/system-packages.sh $(TOOLS) $(BROWSER)

@@ -12,6 +12,7 @@ from rtl_core.grading.executors.base import StepResult
 from rtl_core.grading.interface_check import in_bits
 from rtl_core.grading.limits import Budget, Limits
 from rtl_core.grading.requirements import uses_cocotb
+from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import InterfaceMismatch, MismatchKind, shortened
 
 _SETTING = re.compile(r"-P\w+\.(\w+)=(.*)", re.S)
@@ -42,10 +43,10 @@ _OVERRUNS = {
 }
 _COMPILE_ERROR = re.compile(r"(?:error|sorry|syntax|give up|not found|unable|unknown)", re.I)
 _PLACE = re.compile(r"^\S+:\d+:")
-_NOISE = re.compile(r"\x1b\[[0-9;]*m|^\s*NoneType: None$| at 0x[0-9a-f]+(?=>)", re.M)
+_NOISE = re.compile(r"\x1b\[[0-9;]*m|^[ \t]*NoneType: None$| at 0x[0-9a-f]+(?=>)", re.M)
 """Colours, what Python writes in place of a traceback when there is no exception, and addresses of objects."""
 _RAISED = re.compile(
-    r"^(.*)Traceback \(most recent call last\):\n(?:\1[ \t].*\n)*\1(\S.*)$(?!\n\s*(?:During handling of|The above exception))",
+    r"^(.*)Traceback \(most recent call last\):\n(?:\1[ \t].*\n){0,300}\1(\S.*)$(?!\n\s*(?:During handling of|The above exception))",
     re.M,
 )
 """A traceback; the second group is the exception. Of exceptions that raised each other only the last one matches."""
@@ -195,20 +196,22 @@ def test_reasons(step: StepResult) -> tuple[str, ...]:
     return _shortened(_complaints(step) or last or [f"{step.name} ended with exit code {step.exit_code}"])
 
 
-def own_faults(results: Sequence[StepResult], cocotb: bool, golden: bool) -> list[str]:
+def own_faults(results: Sequence[StepResult], problem: Problem) -> list[str]:
     """Reasons of failing services that are the harness' own fault if another design causes the same ones.
 
-    If the other design is the `golden` answer, all are. Else only those are that no values of a design cause: what is missing around the
-    harness, and in a harness with `cocotb` tests anything before a simulator starts and errors before the failing tests let time pass.
+    If the other design is the golden answer, all are. Else only those are that no values of a design cause: what is missing around the
+    harness, and with cocotb tests anything before a simulator starts and errors before the failing tests let time pass.
     """
     faults: list[str] = []
+    cocotb = uses_cocotb(problem.harness)
+    every = problem.golden or (cocotb and all(result.reach < 2 for result in results))
     for step in (result for result in results if result.exit_code):
         failed = [test for session in step.sessions for test in session.tests if test["status"] == "failed"]
         at_once = [test["name"] for test in failed if test["ns"] in ("0", "0.0")]
+        before_tests = cocotb and step.reach > 1 and not failed
         for line in test_reasons(step):
-            unread = cocotb and (not failed or line.partition(": ")[0] in at_once)
-            kind = _UNREAD if unread else _SURROUNDINGS
-            if golden or (unread and step.reach < 2) or kind.search(line):
+            kind = _UNREAD if before_tests or line.partition(": ")[0] in at_once else _SURROUNDINGS
+            if every or kind.search(line):
                 faults.append(line)
     return faults
 

@@ -7,11 +7,10 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 
+from rtl_core.grading.executors.toolchain import shortcomings
 from rtl_core.problems.harness_use import is_used, parse_python
 
 _VERILATED = re.compile(r"\bverilator\b.*?[\s\"'](--?(?:binary|exe|main|cc))\b", re.S)
-COCOTB2_VERILATOR = (5, 26)
-"""The first Verilator with whose interface cocotb 2 can be compiled; its authors test it from 5.036 on."""
 _PROGRAMS = ("yosys", "verilator", "iverilog", "ghdl", "nvc")
 _COCOTB_TEST = re.compile(r"\bcocotb\.test\b|\bTestFactory\b|^[ \t]*@test\b", re.M)
 _HINTS = {
@@ -73,10 +72,9 @@ def missing_requirements(
             lacking.append(f"the program {program}")
     if option := next(filter(None, map(_VERILATED.search, harness.values())), None):
         lacking.append(f"a proof that Verilator's program ({option[1]}) ran its tests to the end; use cocotb")
-    verilator = available.get("verilator", "")
-    too_old = () < tuple(map(int, re.findall(r"\d+", verilator))) < COCOTB2_VERILATOR
-    if too_old and cocotb_generation(harness) == 2 and simulator(harness) == "verilator":
-        lacking.append(f"a newer Verilator than {verilator} for cocotb 2: rtl-distill toolchain install")
+    old = shortcomings(available).get("verilator")
+    if old and simulator(harness) == "verilator" and cocotb_generation(harness) == 2:
+        lacking.append(f"a newer Verilator ({old}): rtl-distill toolchain install")
     return lacking
 
 

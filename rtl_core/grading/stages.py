@@ -44,7 +44,7 @@ from rtl_core.grading.jobs import (
     workspace_files,
 )
 from rtl_core.grading.limits import Budget
-from rtl_core.grading.requirements import cocotb_generation, is_scripted, uses_cocotb
+from rtl_core.grading.requirements import cocotb_generation, is_scripted
 from rtl_core.problems.interface import HDL_SUFFIXES
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Port, Problem
@@ -115,7 +115,7 @@ class Grading:
 
     def trial(self) -> list[str]:
         """Run the harness with these files and grade nothing; return its possible own faults."""
-        return self._own_faults(self._run(*read_services(self.problem.harness)))
+        return evidence.own_faults(self._run(*read_services(self.problem.harness)), self.problem)
 
     # Screen and interface
 
@@ -222,7 +222,7 @@ class Grading:
             if overrun:
                 return self._verdict(Outcome.TIMEOUT, (self._overrun(overrun),))
             return self._verdict(Outcome.COMPILE_FAILED, self.stages[Stage.SYNTAX].reasons)
-        self.faults = self._own_faults(results)
+        self.faults = evidence.own_faults(results, self.problem)
         if Stage.SYNTAX not in self.stages:
             self._add(Stage.SYNTAX, "passed")
         reasons: tuple[str, ...] = ()
@@ -238,9 +238,6 @@ class Grading:
         if self.mismatches:
             outcome, reasons = Outcome.INTERFACE_MISMATCH, self._interface_reasons + reasons
         return self._verdict(outcome, reasons, *evidence.count_tests(results))
-
-    def _own_faults(self, results: tuple[StepResult, ...]) -> list[str]:
-        return evidence.own_faults(results, uses_cocotb(self.problem.harness), self.problem.golden is not None)
 
     def _is_active(self, pacer: str) -> bool:
         """Whether an output changes when the inputs are driven at random; True if this cannot be checked."""

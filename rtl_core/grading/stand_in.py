@@ -12,7 +12,7 @@ from rtl_core.problems.harness_use import harness_use
 from rtl_core.problems.interface import top_levels
 from rtl_core.problems.tree import SourceTree, tokens
 from rtl_core.problems.verilog_text import module_names
-from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Problem
+from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Port, Problem
 
 _ONE_BIT = re.compile(r"^(?!o_)\w*?(?:clk|clock|rst|reset)(?:_async)?(?:_?n|_b|_i|_in)?$", re.I)
 """Names of clocks and resets."""
@@ -55,26 +55,21 @@ def completed(interface: Interface, problem: Problem) -> Interface:
 
     A port of unknown direction is an output unless its name or the specification says that it is an input.
     """
-    ports = tuple(
-        port.model_copy(
-            update={
-                "direction": port.direction or ("input" if _may_be_input(port.name, problem) else "output"),
-                "width": port.width or (1 if _ONE_BIT.search(port.name) else 32),
-            }
-        )
-        for port in interface.ports
-    )
+    ports = tuple(_known(port, problem) for port in interface.ports)
     taken = {interface.module, *(port.name for port in ports), *(known.name for known in interface.parameters)}
     names = sorted(name for name in _possible_parameters(problem.harness) - taken if _is_identifier(name))
     parameters = (*interface.parameters, *(Parameter(name=name) for name in names))
     return interface.model_copy(update={"ports": ports, "parameters": parameters})
 
 
-def _may_be_input(name: str, problem: Problem) -> bool:
-    """Whether the specification, or else the name, says that a port is an input."""
-    text = specification(problem)
-    named = bool(_ONE_BIT.search(name)) and not is_described_as(name, "output", text)
-    return named or is_described_as(name, "input", text)
+def _known(port: Port, problem: Problem) -> Port:
+    """The port with a direction and width."""
+    single = _ONE_BIT.search(port.name)
+    is_input = single or is_described_as(port.name, "input", specification(problem))
+    direction = port.direction or ("input" if is_input else "output")
+    # Any number that a harness writes fits into a wide input.
+    width = port.width or (1 if single else 1024 if direction == "input" else 32)
+    return port.model_copy(update={"direction": direction, "width": width})
 
 
 def _possible_parameters(harness: Mapping[str, str]) -> set[str]:

@@ -89,6 +89,11 @@ DESIGNS = {
     "it never answers": ({"then": "await with_timeout(Timer(99, 'ns'), 9, 'ns')"}, RIGHT, "SimTimeoutError"),
     "nothing was collected": ({"then": "x = [v for v in [int(dut.y.value)] if v == 3][0]"}, WRONG, "IndexError"),
     "its message has a mistake": ({"then": "if int(dut.y.value) != 3: raise NoName()"}, WRONG, "NameError"),
+    "it says so itself": (
+        {},
+        f"{HEADER} initial begin $display(\"Traceback (most recent call last):\\nKeyError: 'N'\"); $finish; end endmodule\n",
+        "KeyError: 'N'",
+    ),
     "a number does not fit": ({"first": "dut.a.value = 256"}, RIGHT, "out of range"),
 }  # fmt: skip
 
@@ -98,6 +103,18 @@ def test_a_design_is_blamed_for_what_designs_cause(grader, given, text, said):
     verdict = grade(grader, problem(**given), text)
     assert verdict.outcome is Outcome.TESTS_FAILED, verdict.reasons
     assert said in verdict.reasons[0]
+
+
+def test_a_linter_that_refuses_every_answer_so_far_does_not_excuse_one(grader):
+    given = problem()
+    lint = "import sys\nprint('E   ValueError: Linting returned errors.')\nsys.exit('+' not in open('/code/rtl/m.sv').read())\n"
+    compose = given.harness["docker-compose.yml"]
+    service = compose.split("services:\n")[1].replace("direct", "lint").replace("run.py", "lint.py")
+    files = {**given.harness, "docker-compose.yml": compose + service, "src/lint.py": lint}
+    given = given.model_copy(update={"harness": files})
+    assert grade(grader, given, RIGHT).passed
+    assert grade(grader, given, WRONG).outcome is Outcome.TESTS_FAILED
+    assert grade(grader, given, WRONG.replace("a - b", "8'd3")).outcome is Outcome.TESTS_FAILED
 
 
 def test_an_answer_is_not_blamed_for_what_the_golden_answer_fails_in_too(grader):

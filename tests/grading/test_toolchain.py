@@ -10,6 +10,7 @@ from rtl_core.grading.executors import install as install_module
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_core.grading.executors.install import scripts
 from rtl_core.grading.executors.toolchain import Toolchain, warn_of_older
+from scripts import older_tools
 
 
 @pytest.fixture
@@ -45,6 +46,30 @@ def test_older_tools_cause_one_warning(version, times, caplog):
         warn_of_older(version)
         warn_of_older(version)
     assert len([record for record in caplog.records if "toolchain install" in record.getMessage()]) == times
+
+
+@pytest.mark.parametrize(
+    ("versions", "words"),
+    [
+        ({"iverilog": "11.0", "verilator": "5.006"}, ("iverilog 11.0 cannot", "verilator 5.006 cannot run cocotb 2")),
+        ({"iverilog": "13.0", "verilator": "5.020"}, ("verilator 5.020 cannot run cocotb 2",)),
+        ({"iverilog": "13.0", "verilator": "5.048"}, ()),
+        ({}, ()),
+    ],
+)
+def test_setup_offers_newer_tools_where_those_on_path_are_too_old(home, monkeypatch, capsys, tmp_path, versions, words):
+    for name, version in versions.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} version {version} '(stable)'\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    older_tools.main()
+    line = capsys.readouterr().out
+    assert all(word in line for word in words)
+    assert line.count("\n") == bool(words)
+    assert bool(words) is ("rtl-distill toolchain install" in line)
+    (home / "root").mkdir()
+    older_tools.main()
+    assert capsys.readouterr().out == ""
 
 
 def test_without_root_or_engine_the_error_names_the_ways_to_install_a_toolchain(home, monkeypatch):

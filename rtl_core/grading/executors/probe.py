@@ -14,6 +14,19 @@ COCOTB1 = "/opt/cocotb1"
 SIMULATORS = {"iverilog": "-V", "verilator": "--version", "yosys": "-V"}
 
 
+def simulators():
+    """Return the versions of the simulators on PATH by name."""
+    found = {}
+    for tool, flag in SIMULATORS.items():
+        try:
+            done = subprocess.run([tool, flag], capture_output=True, text=True, timeout=60, check=False)
+        except OSError:
+            continue
+        match = re.search(r"\d+\.\d+(?:\.\d+)?", done.stdout)
+        found[tool] = match[0] if match else "unknown"
+    return found
+
+
 def probe(cocotb1):
     """Return versions and paths of the tools. `cocotb1` is a directory that may contain cocotb 1.9, or None.
 
@@ -21,13 +34,7 @@ def probe(cocotb1):
     """
     tools = {"python": ".".join(map(str, sys.version_info[:3]))}
     tools.update({package: metadata.version(package) for package in ("cocotb", "pytest")})
-    for tool, flag in SIMULATORS.items():
-        try:
-            done = subprocess.run([tool, flag], capture_output=True, text=True, timeout=60, check=False)
-        except OSError:
-            continue
-        match = re.search(r"\d+\.\d+(?:\.\d+)?", done.stdout)
-        tools[tool] = match[0] if match else "unknown"
+    tools.update(simulators())
     older = next(Path(cocotb1).glob("cocotb-*.dist-info"), None) if cocotb1 else None
     if older:
         tools["cocotb1"] = older.name.removeprefix("cocotb-").removesuffix(".dist-info")

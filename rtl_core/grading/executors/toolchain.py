@@ -25,8 +25,11 @@ PROBE = (SIM_PYTHON, "-c", (Path(__file__).parent / "probe.py").read_text())
 """The command that inspects a root file system; `Toolchain.of_root` takes its output."""
 MANIFEST = "rtl-distill.json"
 """File in an installed root with its origin and contents."""
-IMAGE_ICARUS = 13
-"""Major version of Icarus in the simulation image (deployments/sim/tools.txt)."""
+_OLDEST = {
+    "iverilog": ((13,), "cannot read some valid SystemVerilog and judges some answers differently than version 13"),
+    "verilator": ((5, 26), "cannot run cocotb 2, whose authors test 5.036 and newer"),
+}
+"""Versions that have no such shortcoming, and the shortcoming; the image's versions are in deployments/sim/tools.txt."""
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "passwd", "group", "nsswitch.conf")
 
 
@@ -186,15 +189,21 @@ def _places() -> tuple[tuple[str, ...], tuple[str, ...]]:
     return outside, tuple(directories)
 
 
+def shortcomings(tools: Mapping[str, str]) -> dict[str, str]:
+    """What tools (name -> version) cannot do because they are too old: name -> sentence."""
+    found = {}
+    for tool, (oldest, words) in _OLDEST.items():
+        if () < tuple(map(int, re.findall(r"\d+", tools.get(tool, "")))) < oldest:
+            found[tool] = f"{tool} {tools[tool]} {words}"
+    return found
+
+
 @cache
 def warn_of_older(icarus: str) -> None:
     """Warn, once per version, that another Icarus may give other verdicts."""
-    if icarus.split(".")[0].isdigit() and int(icarus.split(".")[0]) < IMAGE_ICARUS:
+    for text in shortcomings({"iverilog": icarus}).values():
         logging.getLogger("rtl_distill").warning(
-            "Icarus Verilog %s of this machine is older than the simulation image's %d and judges some answers differently "
-            "(versions are stored with each verdict); to get the same tools: rtl-distill toolchain install",
-            icarus,
-            IMAGE_ICARUS,
+            "%s (versions are stored with each verdict); to get newer tools: rtl-distill toolchain install", text
         )
 
 

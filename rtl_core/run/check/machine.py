@@ -16,7 +16,7 @@ from rtl_core.backend.base import check_same_tokens
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError, RtlDistillError
 from rtl_core.grading.executors import Executor
-from rtl_core.grading.executors.toolchain import IMAGE_ICARUS
+from rtl_core.grading.executors.toolchain import shortcomings
 from rtl_core.grading.requirements import missing_requirements
 from rtl_core.history.connection import connect
 from rtl_core.problems.problem_set import LoadedProblems
@@ -88,9 +88,7 @@ def sandbox(config: RunConfig) -> tuple[list[Finding], Executor | None]:
     tools = executor.tools()
     words = ", ".join(f"{tool} {text[:19]}" for tool, text in tools.items())
     findings = [Finding("executor", "ok", f"{executor.name}: {words}")]
-    icarus = tools.get("iverilog", "").split(".")[0]
-    if icarus.isdigit() and int(icarus) < IMAGE_ICARUS:
-        text = f"Icarus {tools['iverilog']} is older than the simulation image's {IMAGE_ICARUS} and judges some answers differently"
+    for text in shortcomings(tools).values():
         findings.append(Finding("executor", "warning", text, "rtl-distill toolchain install"))
     return findings, executor
 
