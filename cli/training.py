@@ -252,7 +252,7 @@ def checkpoints(
     ] = "last",
     db: DbOption = None,
 ) -> None:
-    """List the weights that a run keeps on the service, or export them as an adapter (peft's format) or a whole model.
+    """List the weights that a run has on the service, or export them as an adapter (peft's format) or a whole model.
 
     With --merged, the model's log-probabilities are compared with those of the service. If they differ by more than rounding explains,
     nothing is written.
@@ -280,7 +280,7 @@ def checkpoints(
     history = open_history(db)
     config = config_of(history, run)
     if export is None:
-        Console().print(checkpoint_table(history, config))
+        Console().print(asyncio.run(checkpoint_table(history, config)))
         return
     if merged:
         work = export_merged(history, config, step, export, typer.echo, base=base, dtype=dtype)

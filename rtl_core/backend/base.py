@@ -321,6 +321,9 @@ class Provider(Protocol):
         Raises PolicyError if the student or teacher does not exist, or a key is missing.
         """
 
+    async def stored(self, config: RunConfig) -> Collection[str]:
+        """Return the paths of all saved weights that exist now, at least those of the run's trainers. The run need not be open."""
+
     async def export(self, config: RunConfig, state_path: str, name: str, folder: Path) -> list[Path]:
         """Write the adapter saved at `state_path` to `folder` in peft's format. The run need not be open."""
 

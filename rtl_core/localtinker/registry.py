@@ -312,17 +312,21 @@ class Registry:
 
 def find_checkpoint(state: Path, path: str) -> SavedWeights | None:
     """Return the live checkpoint at a tinker:// path of a state folder. Read-only; a service may be using the folder."""
+    return live_checkpoints(state).get(path)
+
+
+def live_checkpoints(state: Path) -> dict[str, SavedWeights]:
+    """Mapping of tinker:// path to live checkpoint of a state folder. Read-only; a service may be using the folder."""
     file = state / "registry.sqlite"
     if not file.is_file():
-        return None
+        return {}
     with _usable(file), closing(sqlite3.connect(file)) as db:
         db.row_factory = sqlite3.Row
         # A service that died at its first start leaves a file without tables.
         if not db.execute("select 1 from sqlite_master where name = 'checkpoints'").fetchall():
-            return None
-        live = "path = ? and (expires is null or expires > ?)"
-        rows = db.execute(f"select * from checkpoints where {live}", (path, time.time())).fetchall()
-    return _checkpoint(rows[0]) if rows else None
+            return {}
+        live = "select * from checkpoints where expires is null or expires > ?"
+        return {row["path"]: _checkpoint(row) for row in db.execute(live, (time.time(),))}
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from functools import partial
 from attrs import define, field
 
 from rtl_core.errors import InfrastructureError
+from rtl_core.grading.executors.base import Job, Step
 from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
 from rtl_core.observe.progress import progress
 from rtl_core.reporting.text import counted
@@ -25,6 +26,8 @@ from rtl_core.validation.validate import unsupported, validate_problem
 
 ATTEMPTS = 3
 """Number of executor failures on one problem after which it is left out of this run."""
+IDLE = Job(files={}, harness={}, steps=(Step("idle", ("true",)),))
+"""A job that every working executor runs."""
 STEPS_AHEAD = 2
 """Number of further steps whose problems are validated while one is prepared."""
 
@@ -57,7 +60,7 @@ class Survey:
         """Validate one problem in the session's pool.
 
         Raises:
-            InfrastructureError: the executor failed on it for the first or second time; retry.
+            InfrastructureError: the executor failed on it for the first or second time, or runs no job at all; retry.
         """
         loop = asyncio.get_running_loop()
         problem = self.session.problems[problem_id]
@@ -67,8 +70,11 @@ class Survey:
             self._failures[problem_id] += 1
             if self._failures[problem_id] < ATTEMPTS:
                 raise
-            # One problem on which the executor fails must not end the run. Nothing is stored: a later run tries again.
+            self._failures.clear()
             executor = self.session.graders.grader.executor
+            # An executor that runs nothing at all says nothing about the problem: its error is raised, and the validation is retried.
+            await loop.run_in_executor(self.session.graders.pool, executor.run, IDLE)
+            # One problem on which the executor fails must not end the run. Nothing is stored: a later run tries again.
             reason = f"the executor failed {ATTEMPTS} times: {error.message}"
             self.records[problem_id] = ValidationRecord(
                 fingerprint=problem.fingerprint,

@@ -6,6 +6,7 @@ with those that the sampler reported. Summation order differs between programs, 
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from rich.table import Table as RichTable
 from rtl_core.backend.base import Provider, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
-from rtl_core.errors import HistoryError, PolicyError
+from rtl_core.errors import HistoryError, PolicyError, RtlDistillError
 from rtl_core.history.records import StepState
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Table
@@ -122,17 +123,29 @@ def require_same(found: Difference, *, exact: bool) -> None:
         )
 
 
-def checkpoint_table(history: History, config: RunConfig) -> RichTable:
-    """Table of the trained steps whose weights are kept, with their held-out pass@1."""
-    trained, evaluations = history.trained_steps(config.run.name), own_evaluations(history, config.run.name)
+async def checkpoint_table(history: History, config: RunConfig) -> RichTable:
+    """Table of the weights that a run has on its service, also those that an interrupted attempt saved and no step records; and of those that
+    the run keeps but the service no longer has. If the service does not answer, what the history says is shown, with the reason."""
+    run = config.run.name
+    trained, evaluations = history.trained_steps(run), own_evaluations(history, run)
     scores = best_steps(trained, evaluations, len(trained))
+    known = {state.state_path or "": state.step for state in trained}
     keep = kept_steps(trained, evaluations, retention_of(config))
-    rows = [
-        [str(s.step + 1), f"{scores[s.step].pass_at_1:.3f}" if s.step in scores else "", s.state_path or ""]
-        for s in trained
-        if s.step in keep
-    ]
-    title = f"run {config.run.name!r}: weights on the service"
+    title = f"run {run!r}: weights on the service"
+    try:
+        there = set(await backend_of(config).stored(config))
+    except RtlDistillError as error:
+        there = {path for path, step in known.items() if step in keep}
+        title += f", by the history alone: {error.message}"
+    rows = []
+    for path, step in known.items():
+        if step in keep or path in there:
+            score = f"{scores[step].pass_at_1:.3f}" if step in scores else ""
+            rows.append([str(step + 1), score, path if path in there else f"{path} (gone)"])
+    for path in there - known.keys():
+        if lost := re.fullmatch(rf".*/weights/{re.escape(run)}-(\d+)", path):
+            rows.append([str(int(lost[1])), "", f"{path} (of an interrupted attempt)"])
+    rows.sort(key=lambda row: int(row[0]))
     return rich_table(Table("", title, "", [("after steps", "right"), ("pass@1", "right"), ("state", "left")], rows))
 
 

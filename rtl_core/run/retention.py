@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rtl_core.config import RunConfig
-from rtl_core.errors import InfrastructureError, PolicyError, WeightsGoneError
+from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.history.records import EvaluationRecord, StepState
 from rtl_core.observe.progress import progress
 from rtl_core.reporting.evaluations import own_evaluations
@@ -108,8 +108,8 @@ async def keep_final_weights(session: Session) -> None:
         name = f"the weights after {counted(state.step + 1, 'step')}"
         try:
             await session.policy.backend.keep(_paths([state]))
-        except WeightsGoneError as error:
-            progress.get().line(f"{name} are no longer on the service: {error}")
+        except PolicyError as error:
+            progress.get().line(f"{name} are no longer on the service, or it has no expiry to remove: {error}")
         except Exception as error:
             if not is_transient(error):
                 raise

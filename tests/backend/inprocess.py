@@ -263,6 +263,12 @@ class InProcessProvider:
     def open(self, config: RunConfig, tell: Callable[[str], None]) -> AbstractAsyncContextManager[Backend]:
         return opened(config, self._around)
 
+    async def stored(self, config: RunConfig) -> set[str]:
+        registry = Registry(state_folder(config))
+        paths = {saved.path for saved in registry.checkpoints()}
+        registry.close()
+        return paths
+
     async def export(self, config: RunConfig, state_path: str, name: str, folder: Path) -> list[Path]:
         registry = Registry(state_folder(config))
         with errors_of_ours():

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rtl_core.backend.registry import backend_of
+from rtl_core.backend.tinker import readiness
 from rtl_core.config import load_config
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
@@ -38,6 +39,7 @@ def saved(overrides: list[str]) -> tuple[str, str]:
 def test_saved_weights_that_fit_do_not_fit_or_are_missing_have_a_line_each(embedded, tmp_path, monkeypatch):
     for name in ("TINKER_BASE_URL", "TINKER_CREDENTIAL_CMD", "PREFECT_API_URL"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(readiness, "PAGE", 1)
     places = [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", "tinker.lora_rank=8"]
     places += ["problems.sources.0.train=3", "problems.sources.0.heldout=2"]
     if embedded:
@@ -51,6 +53,8 @@ def test_saved_weights_that_fit_do_not_fit_or_are_missing_have_a_line_each(embed
 
 def ask_for_each(places: list[str], student: str, folder: Path) -> None:
     state, sampler = saved(places)
+    config = load_config("demo", [*places, "run.name=first"], environment={})
+    assert asyncio.run(backend_of(config).stored(config)) == {state, sampler}
     named = [*places, f"tinker.start_from={state}", f"tinker.teacher={sampler}"]
     code, lines = check(named)
     assert code == 0, lines

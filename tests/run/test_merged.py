@@ -3,8 +3,10 @@
 import asyncio
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from huggingface_hub import ModelCard
+from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from rtl_core.backend.base import Adam, Datum, SamplingParams, Weights
@@ -21,7 +24,7 @@ from rtl_core.errors import PolicyError
 from rtl_core.history.records import EvaluationRecord, RunRecord, StepPlan, StepRecord
 from rtl_core.history.store import History
 from rtl_core.localtinker.lora import AdapterBank, LoraSpec, write_adapter
-from rtl_core.run.export import Difference, difference, export_merged, recorded_answers, require_same
+from rtl_core.run.export import Difference, checkpoint_table, difference, export_merged, recorded_answers, require_same
 from rtl_core.run.merging import load_model, merged, save_model
 from rtl_core.tinymodels import model_path
 from tests.command import invoke
@@ -255,6 +258,55 @@ def test_the_card_has_the_hubs_front_matter_and_the_figures_of_these_weights(run
         "temperature=1.0",
     ):
         assert words in card.text, words
+
+
+@pytest.fixture
+def registry(run):
+    """The registry of the embedded service, which is put back as it was."""
+    file = run.config.run.folder / "tinker" / "registry.sqlite"
+    before = file.read_bytes()
+    with closing(sqlite3.connect(file)) as db:
+        yield db
+    file.write_bytes(before)
+
+
+def listed(run, *more):
+    """The title and the rows of the table of weights."""
+    done = invoke("checkpoints", "two", "--db", run.history.path, *more, COLUMNS="200")
+    assert done.exit_code == 0, done.output
+    title, _, _, *rows = [line.strip() for line in done.output.splitlines() if line.strip()]
+    return title, [" ".join(row.split()) for row in rows]
+
+
+def test_the_list_of_weights_is_what_the_service_has(run, registry):
+    first, second = (state.state_path for state in run.history.trained_steps("two"))
+    title, rows = listed(run)
+    assert (title, rows) == ("run 'two': weights on the service", [f"1 {first}", f"2 0.250 {second}"])
+
+    registry.execute("UPDATE checkpoints SET expires = 1 WHERE path = ?", [first])
+    for name in ("two-000003", "two-start", "two-again-000001"):
+        row = list(registry.execute("SELECT * FROM checkpoints WHERE path = ?", [second]).fetchone())
+        names = [column[1] for column in registry.execute("PRAGMA table_info(checkpoints)")]
+        row[names.index("path")] = f"tinker://lost/weights/{name}"
+        registry.execute(f"INSERT INTO checkpoints VALUES ({', '.join('?' * len(row))})", row)
+    registry.commit()
+    assert listed(run)[1] == [
+        f"1 {first} (gone)",
+        f"2 0.250 {second}",
+        "3 tinker://lost/weights/two-000003 (of an interrupted attempt)",
+    ]
+
+
+def test_a_service_that_does_not_answer_is_named_above_what_the_history_says(run, monkeypatch):
+    first = run.history.trained_steps("two")[0].state_path
+    monkeypatch.setenv("TINKER_API_KEY", "tml-none")
+    away = run.config.tinker.model_copy(update={"base_url": "http://127.0.0.1:9"})
+    console = Console(width=300)
+    with console.capture() as capture:
+        console.print(asyncio.run(checkpoint_table(run.history, run.config.model_copy(update={"tinker": away}))))
+    assert "weights on the service, by the history alone: the Tinker service did not complete" in capture.get()
+    assert first in capture.get()
+    assert "(gone)" not in capture.get()
 
 
 @pytest.mark.slow

@@ -4,8 +4,10 @@ import asyncio
 import logging
 from types import SimpleNamespace
 
+import pytest
+
 from rtl_core.config import load_config
-from rtl_core.errors import WeightsGoneError
+from rtl_core.errors import BackendUnavailableError, PolicyError, WeightsGoneError
 from rtl_core.history.records import EvaluationRecord, RunRecord, StepPlan, StepRecord, StepState
 from rtl_core.history.store import History
 from rtl_core.reporting.evaluations import own_evaluations
@@ -65,7 +67,16 @@ def test_the_newest_step_milestones_and_the_earlier_of_equally_good_weights_are_
     assert kept_steps(trained(6), evaluated({2: 0.5, 4: 0.5}), Retention(keep_last=1, keep_best=1)) == {1, 5}
 
 
-def test_the_final_weights_are_kept_even_if_those_of_the_best_step_are_gone(tmp_path, caplog):
+@pytest.mark.parametrize(
+    "error",
+    [
+        WeightsGoneError("tinker://t/weights/0 is not there (404)"),
+        PolicyError("the Tinker service refused (APIStatusError: 405 Method Not Allowed)"),
+        BackendUnavailableError("the Tinker service did not complete a request (501)"),
+    ],
+    ids=["gone", "a service without expiries", "not implemented"],
+)
+def test_the_final_weights_are_kept_even_if_the_expiry_of_others_cannot_be_removed(tmp_path, caplog, error):
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r", config={"problems": {"sources": [{"kind": "starter"}]}}))
     history.plan_epoch("r", 0, [StepPlan(step=step, problem_ids=("p",)) for step in range(3)])
@@ -79,7 +90,7 @@ def test_the_final_weights_are_kept_even_if_those_of_the_best_step_are_gone(tmp_
     class Service:
         async def keep(self, paths):
             if "tinker://t/weights/0" in paths:
-                raise WeightsGoneError("tinker://t/weights/0 is not there")
+                raise error
             found.update(paths)
 
         async def delete(self, paths):
@@ -96,4 +107,5 @@ def test_the_final_weights_are_kept_even_if_those_of_the_best_step_are_gone(tmp_
     with caplog.at_level(logging.INFO, "rtl_distill"):
         asyncio.run(keep_final_weights(session))
     assert found == {"tinker://t/weights/2", "tinker://t/sampler_weights/2"}
-    assert "the weights after 1 step are no longer on the service" in caplog.text
+    assert "the weights after 1 step " in caplog.text
+    assert error.message in caplog.text

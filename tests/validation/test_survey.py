@@ -57,11 +57,19 @@ def test_another_golden_answer_is_validated_again(tmp_path):
     in_session(tmp_path, work)
 
 
-def test_a_failing_executor_is_retried_and_then_the_problem_is_skipped_unrecorded(tmp_path):
+def test_a_problem_on_which_only_the_executor_fails_is_retried_and_then_skipped_unrecorded(tmp_path, monkeypatch):
     async def work(session):
         under_way = survey.begin(session, quick_level(1, 1))
         problem_id = under_way.waiting[0]
-        session.graders.grader.executor.close()
+        executor = session.graders.grader.executor
+        run = executor.run
+
+        def failing(job):
+            if job.harness:
+                raise InfrastructureError("the sandbox ended in the middle of a job")
+            return run(job)
+
+        monkeypatch.setattr(executor, "run", failing)
         for _ in range(survey.ATTEMPTS - 1):
             with pytest.raises(InfrastructureError):
                 await under_way.validate(problem_id)
@@ -71,6 +79,20 @@ def test_a_failing_executor_is_retried_and_then_the_problem_is_skipped_unrecorde
         under_way.mark_unfit()
         assert "the executor failed 3 times" in session.unfit[problem_id]
         assert session.history.query("SELECT count(*) AS n FROM validations").to_pylist() == [{"n": 0}]
+
+    in_session(tmp_path, work)
+
+
+def test_a_dead_executor_is_no_property_of_a_problem(tmp_path):
+    async def work(session):
+        under_way = survey.begin(session, quick_level(1, 1))
+        session.graders.grader.executor.close()
+        for problem_id in under_way.waiting:
+            for _ in range(2 * survey.ATTEMPTS):
+                with pytest.raises(InfrastructureError):
+                    await under_way.validate(problem_id)
+        under_way.mark_unfit()
+        assert (under_way.records, session.unfit) == ({}, {})
 
     in_session(tmp_path, work)
 

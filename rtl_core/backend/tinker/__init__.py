@@ -38,7 +38,7 @@ from rtl_core.backend.tinker.connect import Endpoint, load_tokenizer, tinker_end
 from rtl_core.backend.tinker.embedded import describe_saved, embedded_readiness, temporary_folder
 from rtl_core.backend.tinker.faults import sampler_errors, sdk_errors, trainer_errors
 from rtl_core.backend.tinker.pauses import Pauses, pauses_reported
-from rtl_core.backend.tinker.readiness import remote_readiness
+from rtl_core.backend.tinker.readiness import remote_readiness, stored_weights
 from rtl_core.backend.tinker.services import TinkerService, services_of
 from rtl_core.backend.tinker.sessions import OpenSession, Sessions
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
@@ -258,6 +258,15 @@ class _Tinker:
                 pauses = Pauses(line) if service.is_local else reported
                 opened.append(await stack.enter_async_context(Sessions(endpoint, pauses, line)))
             yield TinkerBackend(opened[0], opened[-1], config)
+
+    async def stored(self, config: RunConfig) -> set[str]:
+        service = services_of(config)[0]
+        if service.is_local:
+            from rtl_core.localtinker.registry import live_checkpoints
+
+            return set(live_checkpoints(service.state))
+        with sdk_errors():
+            return await stored_weights(service)
 
     async def export(self, config: RunConfig, state_path: str, name: str, folder: Path) -> list[Path]:
         if config.tinker.is_local:

@@ -21,7 +21,7 @@ from tinker.lib._auth_token_provider import (
     resolve_auth_provider,
 )
 from tinker.lib.base_url import resolve_base_url
-from tinker.types import ClientConfigRequest, SupportedModel, WeightsInfoResponse
+from tinker.types import CheckpointsListResponse, ClientConfigRequest, SupportedModel, WeightsInfoResponse
 from tinker.types.client_config_response import ClientConfigResponse
 
 from rtl_core.backend.base import Readiness, Saved
@@ -34,6 +34,8 @@ from rtl_core.types.finding import Finding
 
 REQUEST_S = 10.0
 """Timeout of one request. Up to three follow one another."""
+PAGE = 100
+"""Saved weights in one answer of a service."""
 WHOLE_S = 20.0
 """Timeout of all requests together."""
 
@@ -112,6 +114,20 @@ async def saved_weights(url: str, auth: AuthTokenProvider, service: TinkerServic
             except (tinker.NotFoundError, tinker.BadRequestError, tinker.UnprocessableEntityError):
                 found[key] = missing_weights(path)
     return found
+
+
+async def stored_weights(service: TinkerService) -> set[str]:
+    """Return the paths of all weights that belong to the key's owner. Raises SDK errors."""
+    url, found = resolve_base_url(service.url), set[str]()
+    auth = await exchange_credential(url, credential(service)[0], service.key)
+    async with _client(url, auth) as client:
+        while True:
+            place = {"params": {"limit": PAGE, "offset": len(found)}}
+            page = await client.get("/api/v1/checkpoints", cast_to=CheckpointsListResponse, options=place)
+            paths = {one.tinker_path for one in page.checkpoints}
+            if paths <= found:
+                return found
+            found |= paths
 
 
 def refusal(error: Exception, url: str, source: str, service: TinkerService | None = None) -> Finding | None:
