@@ -35,7 +35,7 @@ ATTACKS = {
     "escaped name like a comment": "wire \\/* ;\n`ifdef NO\n{bad}`endif\n{good}wire \\*/ ;",
     "escaped name like an attribute": 'wire \\(*" ;\n`ifdef NO\n{bad}`endif\n{good}wire \\" ;',
     "vertical tab": 'wire \\a\v" ;\n`ifdef NO\n{bad}`endif\n{good}wire \\b\v" ;',
-    "line of another number": "`line 1 \"x\" 0\nwire [`__LINE__ :0] k;\n{good}",
+    "line of another number": '`line 1 "x" 0\nwire [`__LINE__ :0] k;\n{good}',
     "own definition of a tool's macro": "`ifdef coverage_block_off\n{good}`else\n{bad}`endif\n`define coverage_block_off",
 }
 HONEST = {
@@ -72,7 +72,10 @@ def preprocessed(folder, text):
     """The code that each preprocessor makes of a text, without white space and comments."""
     (folder / "m.sv").write_text("`define DEPTH 4\n" + text, newline="")
     codes = []
-    for command in (("iverilog", "-g2012", "-E", "-DWIDE=3", "-om.i", "m.sv"), ("verilator", "-E", "-P", "-DWIDE=3", "m.sv")):
+    for command in (
+        ("iverilog", "-g2012", "-E", "-DWIDE=3", "-om.i", "m.sv"),
+        ("verilator", "-E", "-P", "-DWIDE=3", "m.sv"),
+    ):
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         code = (folder / "m.i").read_text() if command[0] == "iverilog" else done.stdout
         code = HIDDEN.sub(lambda hidden: " " if hidden[0][0] == "/" else hidden[0], code)
