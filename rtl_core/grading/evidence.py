@@ -158,7 +158,8 @@ def never_changed(results: Sequence[StepResult]) -> bool:
     """
     sessions = [session for result in results for session in result.sessions]
     changes = sum(session.changes for session in sessions)
-    return changes >= ENOUGH_CHANGES and not any(session.moved for session in sessions)
+    still = changes >= ENOUGH_CHANGES and not any(session.moved for session in sessions)
+    return still or any(result.still for result in results)
 
 
 def pacer(results: Sequence[StepResult]) -> str:

@@ -11,6 +11,7 @@ from tiny_benches import judged, tiny_problems
 from benchmarks.redteam.attack import BASES, Attack
 from benchmarks.redteam.catalogue import GROUPS
 from benchmarks.redteam.problems import find
+from rtl_core.grading.evidence import CONSTANT
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
@@ -147,3 +148,48 @@ def test_a_rewritten_bench_describes_the_instance_of_the_design():
     assert made.text.count("$fdisplay(tb_RTLWORD.channel_RTLWORD, ") == 2
     assert "// $finish; Passed" in made.text
     assert "$dist_uniform(tb_RTLWORD.useed_RTLWORD" in made.text
+
+
+GATE = "module gate(input en, input [3:0] a, output [3:0] y, output z);\n"
+WEAK = """
+module tb; reg en = 0; reg [3:0] a = 0; wire [3:0] y; wire z;
+gate u({links});
+initial begin repeat (40) begin a = a + 1; {drive}; #1; if (!en && (y !== 0 || z !== 0)) $display("wrong"); end
+  $display("Passed"); $finish; end
+endmodule
+"""
+LINKS = {
+    "named": ".en(en), .a(a), .y(y), .z(z)",
+    "implicit": ".en, .a, .y, .z",
+    "in the order of the ports": "en, a, y, z",
+    "with an output left open": ".z(), .y(y), .a(a), .en(en)",
+}
+
+
+def weak_problem(links, drive):
+    golden = {"rtl/gate.v": f"{GATE}assign y = en ? a : 0; assign z = 0; endmodule\n"}
+    text = WEAK.format(links=links, drive=drive)
+    if ".z()" in links:
+        text = text.replace("y !== 0 || z !== 0", "y !== 0")
+    bench = testbench.Bench({"tb.v": text}, "rtl/gate.v", "gate", "tb", "Passed", golden=golden["rtl/gate.v"])
+    return testbench.bench_problem(bench, "weak", "gate", "Module gate: y is a while en, else 0; z is 0.")
+
+
+@pytest.mark.parametrize("links", LINKS)
+def test_a_bench_pays_no_constant(grader, links):
+    problem = weak_problem(LINKS[links], "en = a[0]")
+    assert grader.grade(problem, Answer(files=problem.golden)).passed
+    for constant in ("assign y = 0;", "assign y = en & ~en;", "reg [3:0] x; initial x = 0; assign y = x;"):
+        verdict = grader.grade(problem, Answer(files={"rtl/gate.v": f"{GATE}{constant} assign z = 0;\nendmodule\n"}))
+        assert verdict.reasons == (CONSTANT,)
+
+
+def test_a_design_that_a_bench_keeps_still_is_no_constant(grader):
+    problem = weak_problem(LINKS["named"], "en = 0")
+    assert grader.grade(problem, Answer(files=problem.golden)).passed
+    assert not grader.grade(problem, Answer(files={"rtl/gate.v": f"{GATE}assign y = 0, z = 0;\nendmodule\n"})).passed
+
+
+def test_outputs_that_a_bench_leaves_unknown_are_no_constant(grader):
+    problem = weak_problem(LINKS["named"], "en = 1")
+    assert grader.grade(problem, Answer(files={"rtl/gate.v": f"{GATE}endmodule\n"})).passed, "that is for validation"

@@ -124,6 +124,8 @@ class StepResult:
     """Number of starts of Icarus' simulator."""
     programs: int = 0
     """Number of compiled programs that it was given, except by rewritten test benches (problems/testbench)."""
+    still: bool = False
+    """Whether a rewritten test bench saw no output change."""
 
     @property
     def is_attested(self) -> bool:

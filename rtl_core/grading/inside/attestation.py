@@ -33,6 +33,7 @@ class Reports:
         self.builds = []
         self.refused = []
         self.started = self.programs = 0
+        self.still = False
         self.buffers = {}
 
     def begin(self, connection):
@@ -65,6 +66,8 @@ class Reports:
         elif message["kind"] == "started":
             self.started += 1
             self.programs += message["programs"]
+        elif message["kind"] == "still":
+            self.still = True
         elif message["kind"] == "refused":
             self.refused += [str(reason) for reason in message["reasons"]]
         elif message["kind"] == "begin" and len(self.sessions) < MAX_SESSIONS:

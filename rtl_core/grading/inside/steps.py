@@ -210,6 +210,7 @@ class Running:
             "refused": self.reports.refused,
             "started": self.reports.started,
             "programs": self.reports.programs,
+            "still": self.reports.still,
         }
 
     def close(self, source):

@@ -62,7 +62,8 @@ class Bench:
 
 def bench_harness(bench: Bench) -> dict[str, str]:
     """Return the harness of a bench: path -> text. Raises ValueError when the bench never prints the marker."""
-    made = rewritten(bench.sources, dut=bench.dut, top=bench.top, marker=bench.marker)
+    ports = _ports(bench)
+    made = rewritten(bench.sources, dut=bench.dut, top=bench.top, marker=bench.marker, ports=ports)
     settings = {
         "design": bench.design,
         "dut": bench.dut,
@@ -71,7 +72,7 @@ def bench_harness(bench: Bench) -> dict[str, str]:
         "marker": bench.marker,
         "passed": bench.passed,
         **{name: getattr(made, name) for name in ("ended", "tasks", "timescale", "overridden", "connected")},
-        "ports": _ports(bench),
+        "ports": ports,
     }
     sources = f"VERILOG_SOURCES = /code/{bench.design}\nTOPLEVEL = {bench.dut}\n"
     return {

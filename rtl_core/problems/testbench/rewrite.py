@@ -4,6 +4,7 @@
 - A `$finish` of the bench first writes a mark to that file.
 - Random numbers come from the bench's own seeds, with the published values.
 - No waves are dumped.
+- At the end it tells if each output of the design kept one value.
 - Modules, instances, tasks, functions and named blocks get a suffix that `run_bench.py` replaces by a word that no answer can
   contain, so both sides may use the same names.
 
@@ -13,8 +14,9 @@ Nothing else changes. Expansions of the bench's macros are not covered.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
 from rtl_core.problems.verilog_text import HIDDEN, code_of, macros_of
@@ -24,6 +26,12 @@ WORD = "RTLWORD"
 ENDED = "the test bench ended the simulation"
 """The mark in the verdict file."""
 VERDICT_FILE = "verdict"
+_WATCH = """reg [1023:0] last_RTLWORD; reg seen_RTLWORD = 0, moved_RTLWORD = 0; \
+always @(OUTPUTS) begin #0; if (^OUTPUTS !== 1'bx) begin \
+moved_RTLWORD = moved_RTLWORD | (seen_RTLWORD & last_RTLWORD !== OUTPUTS); last_RTLWORD = OUTPUTS; seen_RTLWORD = 1; end end \
+final if (!moved_RTLWORD && ^OUTPUTS !== 1'bx) $fdisplay(CHANNEL, "no output of the design changed its value"); """
+"""On one line, so that line numbers stay. After `#0` the outputs have settled."""
+_LINKS = ("NamedPortConnection", "OrderedPortConnection")
 _PRINTS = re.compile(r"\$(display|write|strobe|monitor)[bho]?")
 _LEXEME = re.compile(rf"{HIDDEN.pattern}|[$`]?[A-Za-z_][\w$]*", re.A)
 
@@ -52,8 +60,10 @@ def prints(text: str, marker: str) -> bool:
     return any(True for _ in _verdicts(SourceTree(text), marker))
 
 
-def rewritten(sources: Mapping[str, str], *, dut: str, top: str, marker: str) -> Rewritten:
-    """Rewrite a bench (name -> text, in compilation order); `dut` and `top` are module names.
+def rewritten(
+    sources: Mapping[str, str], *, dut: str, top: str, marker: str, ports: Sequence[tuple[str, str]] = ()
+) -> Rewritten:
+    """Rewrite a bench (name -> text, in compilation order); `dut` and `top` are module names, `ports` a right design's (name, direction).
 
     Raises ValueError when no call outside macros prints `marker`, or when the verdict comes at the end of a simulation that the
     bench itself does not end.
@@ -72,7 +82,8 @@ def rewritten(sources: Mapping[str, str], *, dut: str, top: str, marker: str) ->
         marks = list(_marked(tree, channel))
         finishes += len(marks)
         prints = _to_channel(tree, marker, channel)
-        edited = tree.edited((*prints, *_seeded(tree, home), *_opened(tree, top), *_without_waves(tree), *marks))
+        more = (*_opened(tree, top), *_without_waves(tree), *_watched(tree, dut, ports, channel))
+        edited = tree.edited((*prints, *_seeded(tree, home), *more, *marks))
         # Only identifiers get the suffix, not words in comments and strings.
         suffixed = _LEXEME.sub(lambda match: f"{match[0]}_{WORD}" if match[0] in hidden else match[0], edited)
         parts += [f'`line 1 "{name}" 0', suffixed]
@@ -150,6 +161,20 @@ def _opened(tree: SourceTree, top: str) -> Iterator[Edit]:
             at = _span(tree, node.header.semi)[1]
             opened = f' integer channel_{WORD} = $fopen("{VERDICT_FILE}", "w");'
             yield Edit(at, at, f"{opened} integer seed_{WORD} = 0; integer useed_{WORD} = 0;")
+
+
+def _watched(tree: SourceTree, dut: str, ports: Sequence[tuple[str, str]], channel: str) -> Iterator[Edit]:
+    """Watch what the outputs of the only instance of the design are connected to, at the end of its module."""
+    instances = list(_instances([tree], dut))
+    links = [node for instance in instances for node in walk(instance) if name_of(node) in _LINKS]
+    directions, outputs = dict(ports), []
+    for link, ordered in zip_longest(links, ports[: len(links)], fillvalue=("", "")):
+        name = link.name.rawText if name_of(link) == _LINKS[0] else ordered[0]
+        if directions.get(name) == "output" and (link.expr or not link.openParen.rawText):
+            outputs.append(tree.text(link.expr) if link.expr else name)
+    if outputs and len(instances) == 1 and "input" in directions.values():
+        at = tree.span(getattr(instances[0].parent, "endmodule", links[0]))[0]
+        yield Edit(at, at, _WATCH.replace("OUTPUTS", f"{{{', '.join(outputs)}}}").replace("CHANNEL", channel))
 
 
 def _hidden(trees: Collection[SourceTree]) -> set[str]:

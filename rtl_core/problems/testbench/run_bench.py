@@ -27,6 +27,7 @@ except ImportError as missing:
 
 WORD = "RTLWORD"
 ENDED = "the test bench ended the simulation"
+STILL = "no output of the design changed its value"
 VERDICT_FILE = "verdict"
 CHANNEL_TASKS = [
     "fopen",
@@ -91,6 +92,8 @@ def main():
     print("\n".join(line for line in said.splitlines() if line != ENDED)[-2000:])
     if code:
         return f"the simulator ended with code {code}"
+    if STILL in said.splitlines():
+        gate.witness.report({"kind": "still"})
     return verdict_complaint(said.splitlines(), bench)
 
 

@@ -55,7 +55,8 @@ _NAMED = re.compile(rf"^\s*\w+ \.(?:net|var|array)\S* {STRING}", re.M)
 _SCOPE = re.compile(rf"^(S_\w+) \.scope ([\w.]+), {STRING} {STRING} \d+ \d+(?:.*, (S_\w+)|.*);", re.M)
 _CODE = "\n    .scope "
 _IN_SCOPE = re.compile(r"^ +\.scope (S_\w+);$", re.M)
-_PIECE = re.compile(r"^(?:(S_\w+) \.scope [^\n]*| +\.scope (S_\w+);)$", re.M)
+_PIECE = re.compile(r"^(?: +\.scope )?(S_\w+)(?: \.scope [^\n]*)?;$", re.M)
+"""The line before each part of a program, declarations or code, with the label of its scope."""
 _DECLARED = re.compile(r'^(?:v0x[0-9a-f]+|E_0x[0-9a-f]+(?= \.event "))', re.M)
 """Labels of variables, nets and named events. Icarus shares the events that wait for an edge between modules."""
 _LABEL = re.compile(r"\b(?:S_|E_|v)0x[0-9a-f]+")
@@ -88,14 +89,6 @@ def scopes(program):
     return found
 
 
-def pieces(program):
-    """(label of a scope, text) of each part of a program, declarations and code, in order."""
-    parts = _PIECE.split(program)
-    return [
-        (declared or code, text) for declared, code, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
-    ]
-
-
 def _reaches_unnamed(program):
     """Whether a module refers to an unnamed block of another, or to a variable in it.
 
@@ -107,11 +100,9 @@ def _reaches_unnamed(program):
         own = unit[scope.label] = scope.label if scope.kind == "module" else unit.get(scope.parent, scope.label)
         if scope.parent in unnamed or (scope.parent and scope.name[:1] == "$"):
             unnamed.update(dict.fromkeys([scope.label, *_DECLARED.findall(scope.text)], own))
-    return bool(unnamed) and any(
-        unnamed.get(name, unit[label]) != unit[label]
-        for label, text in pieces(program)
-        for name in _LABEL.findall(text)
-    )
+    parts = iter(_PIECE.split(program)[1:] if unnamed else ())
+    references = ((label, name) for label, text in zip(parts, parts, strict=True) for name in _LABEL.findall(text))
+    return any(name in unnamed and unnamed[name] != unit.get(label) for label, name in references)
 
 
 def parameters(text):
