@@ -125,7 +125,10 @@ def test_equality_for_some_cycles_is_reported_as_such(grader):
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        (ADDER.replace("assign", '`ifndef __slang__\n`include "nothing.v"\n`endif\nassign'), "cannot preprocess the answer"),
+        (
+            ADDER.replace("assign", '`ifndef __slang__\n`include "nothing.v"\n`endif\nassign'),
+            "cannot preprocess the answer",
+        ),
         (ADDER.replace("assign", "`pragma protect\nassign"), "the directive `pragma"),
         (ADDER.replace("a + b", "nothing(a)"), "cannot read the answer"),
         (ADDER.replace("a + b", "y ^ a"), "combinational loop"),
@@ -191,7 +194,9 @@ def test_the_proof_reads_what_icarus_reads(grader, before):
 
 
 def test_conditions_and_attributes_do_not_hide_an_equal_design(grader):
-    text = ADDER.replace("  assign", '  (* keep = "(*" *) wire k = 1; // (*\n`ifdef VERILATOR\n  wire y;\n`endif\n  assign')
+    text = ADDER.replace(
+        "  assign", '  (* keep = "(*" *) wire k = 1; // (*\n`ifdef VERILATOR\n  wire y;\n`endif\n  assign'
+    )
     assert proof(grader, ADDER, text).outcome == "equal"
 
 

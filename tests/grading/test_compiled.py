@@ -70,7 +70,7 @@ PREPROCESSED = {
 }
 
 
-SPACES = "\x08 \x0b \x1c \x1d \x1e \x1f \x85 \xa0 \u2028 \u2029 \u3000 \ufeff \u200b".split(" ")
+SPACES = "\x08\x0b\x1c\x1d\x1e\x1f\x85\xa0\u2028\u2029\u3000\ufeff\u200b"
 """Characters that are white space for Python or Icarus, and parts of an escaped name for Verilator."""
 
 

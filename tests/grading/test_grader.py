@@ -163,7 +163,11 @@ def test_designs_that_never_end_are_timeouts_however_many_share_the_cores(execut
 def test_a_service_that_did_not_run_is_named(executor):
     services = "services:\n" + "".join(
         f"  {name}:\n    image: x\n    command: {command}\n"
-        for name, command in {"lint": "'true'", "synthesis": "sh -c 'while true; do :; done'", "tests": "'true'"}.items()
+        for name, command in {
+            "lint": "'true'",
+            "synthesis": "sh -c 'while true; do :; done'",
+            "tests": "'true'",
+        }.items()
     )
     problem = a_problem(harness={"docker-compose.yml": services})
     with contextlib.closing(Grader(executor, limits=Limits(wall_s=300, cpu_s=0.5))) as grader:
