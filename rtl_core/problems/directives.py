@@ -38,7 +38,8 @@ _WHOLE = re.compile(r"`ifn?def\b(?:(?!`if|`endif)[\s\S])*`endif\b")
 _UNEVEN = re.compile(r"(?<!\\)\n|`(?:if|els|endif)")
 """In the code of a definition: a line end whose backslash is in a comment or a string, or a part of a condition."""
 _ODD = re.compile(
-    r"""\\[^ \t\n\r\f]*?(?:["`\0-\x08\x0b\x0e-\x1f\x7f]|/[/*]|\(\*)|"(?:\\.|[^"\\\n])*?(?:`\w|/\*|//[^\n]*`\w)""", re.S
+    r"""\\[^ \t\n\r\f]*?(?:["`\0-\x08\x0b\x0e-\x1f\x7f]|/[/*]|\(\*)|\"""|"(?:\\.|[^"\\\n])*?(?:`\w|/\*|//[^\n]*`\w)""",
+    re.S,
 )
 """An escaped name or a string in which a preprocessor sees a comment, a macro, or its end."""
 _ATTRIBUTE = re.compile(r"\(\*(?!\s*\)).*?\*\)", re.S)

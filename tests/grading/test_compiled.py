@@ -63,6 +63,10 @@ PREPROCESSED = {
     "C": ('initial $c("system(0);");', True),
     "a DPI import": ('import "DPI-C" function int system(input string s);', True),
     "SystemC": ("`systemc_header\n#include <x>\n", True),
+    "a string of three quotes": (
+        'initial $display(""" " """); initial $system("id"); initial $display(""" " """);',
+        True,
+    ),
     "a memory": ('initial $readmemh("x", m);', True),
     "a string": ('initial $display("$fopen \\" $c");', False),
     "an escaped name": ("wire \\$fopen ;", False),

@@ -37,6 +37,7 @@ ATTACKS = {
     "string in an attribute": '(* k = "*)" *) wire k;\n`ifdef NO\n{bad}`endif\n{good}//"',
     "escaped name like a comment": "wire \\/* ;\n`ifdef NO\n{bad}`endif\n{good}wire \\*/ ;",
     "escaped name like an attribute": 'wire \\(*" ;\n`ifdef NO\n{bad}`endif\n{good}wire \\" ;',
+    "three quotes": 'initial $display(""" " """);\n{good}//" """',
     "vertical tab": 'wire \\a\v" ;\n`ifdef NO\n{bad}`endif\n{good}wire \\b\v" ;',
     "line of another number": '`line 1 "x" 0\nwire [`__LINE__ :0] k;\n{good}',
     "own definition of a tool's macro": "`ifdef coverage_block_off\n{good}`else\n{bad}`endif\n`define coverage_block_off",
@@ -93,6 +94,15 @@ def test_two_designs_in_one_text_are_refused_or_become_one(tmp_path, name):
     if not findings:
         simulated, linted = preprocessed(tmp_path, text)
         assert simulated == linted
+
+
+@pytest.mark.parametrize(
+    "who", ["synopsys", "synthesis", "pragma", "cadence", "ambit synthesis", "verilator", "synopsys_"]
+)
+def test_no_comment_takes_code_out(who):
+    text, _ = several_tools(f"// {who} translate_off\n{{bad}}/*{who} translate_on*/\n")
+    assert "translate_o" not in text
+    assert BAD in text
 
 
 @pytest.mark.parametrize("name", HONEST)
