@@ -53,8 +53,6 @@ class AnalysisRequest:
     """Base names of the harness' files."""
     several_tools: bool = True
     """Whether the harness uses more than Icarus."""
-    macros: Sequence[str] = ()
-    """Macros of the design that the harness may define."""
     validity: bool = False
     """Whether to elaborate `answer` for `Analysis.valid`."""
 
@@ -159,12 +157,7 @@ def analyse_here(request: AnalysisRequest) -> Analysis:
     """Analyse in this process, without limits; for the child."""
     design = {path: text for path, text in request.answer.items() if path in request.design}
     findings = screen(
-        design,
-        request.context,
-        request.top,
-        harness=request.harness,
-        several_tools=request.several_tools,
-        macros=request.macros,
+        design, request.context, request.top, harness=request.harness, several_tools=request.several_tools
     )
     if findings:
         return Analysis(findings=tuple(findings))

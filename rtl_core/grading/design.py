@@ -39,7 +39,7 @@ _ITEM_END = re.compile(r"(?:;|\bend[a-z]+(?:\s{0,9}:\s{0,9}\w{1,99})?)\Z")
 _OPENING = frozenset({"ifdef", "ifndef"})
 _BETWEEN = frozenset({"timescale", "default_nettype", "define", "undef", "include", "resetall", "celldefine", "endcelldefine", "ifdef", "ifndef", "elsif", "else", "endif"})  # fmt: skip
 """Directives allowed between modules, each on its own line."""
-_TRANSLATE_OFF = re.compile(r"((?://|/\*)[ \t]*)(?:synthesis|synopsys|pragma|synth)([ \t]*translate_o(?:ff|n))", re.I)
+_TRANSLATE_OFF = re.compile(r"((?://|/\*)[^\n]*?translate)_(o(?:ff|n))", re.I)
 _ASSERTION_CONTROL = re.compile(
     r"\$assert(?:on|off|kill|control|(?:pass|fail|nonvacuous|vacuous)(?:on|off))\b(\s*\([^()]*\))?\s*;"
 )
@@ -68,7 +68,7 @@ def neutralise(text: str, macros: Collection[str] = (), *, several_tools: bool =
         # Icarus ignores concurrent assertions and lacks the tasks that control them.
         text = _ASSERTION_CONTROL.sub(lambda match: "begin end" + "\n" * match[0].count("\n"), text)
     if re.search("translate_o|synthesis", text, re.I):
-        text = _TRANSLATE_OFF.sub(r"\1left-out\2", text)
+        text = _TRANSLATE_OFF.sub(r"\1-\2", text)
         text = _SYNTHESIS_OFF.sub(r"\1(left out)", text)
     return text
 

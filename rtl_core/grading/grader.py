@@ -20,7 +20,6 @@ from rtl_core.grading.limits import NO_BUDGET, Budget, KnownGood, Limits
 from rtl_core.grading.requirements import draws_random, missing_requirements, uses_several_tools
 from rtl_core.grading.stages import Grading
 from rtl_core.grading.stand_in import stand_in
-from rtl_core.problems.directives import macros_in_use
 from rtl_core.problems.harness_use import macro_file
 from rtl_core.problems.interface import HDL_SUFFIXES
 from rtl_core.types.answer import Answer
@@ -222,7 +221,6 @@ class Grader:
         return self._analyst.analyse(AnalysisRequest(answer=sources, top=None, design=(), validity=True)).valid
 
     def analyse(self, problem: Problem, files: Mapping[str, str]) -> Analysis:
-        several = uses_several_tools(problem.harness)
         python = "\n".join(text for path, text in problem.harness.items() if path.endswith((".py", ".env")))
         return self._analyst.analyse(
             AnalysisRequest(
@@ -235,8 +233,7 @@ class Grader:
                 # Testbenches that no harness compiles are not screened.
                 design=tuple(p for p in files if p.startswith("rtl/") or p.rsplit("/", 1)[-1] in python),
                 harness=tuple(path.rsplit("/", 1)[-1] for path in problem.harness),
-                several_tools=several,
-                macros=sorted(macros_in_use(files.values(), (), problem.harness.values())) if several else (),
+                several_tools=uses_several_tools(problem.harness),
             )
         )
 

@@ -71,21 +71,20 @@ def screen(
     *,
     harness: Collection[str] = (),
     several_tools: bool = True,
-    macros: Collection[str] = (),
 ) -> list[ScreenFinding]:
     """Return the findings in the answer's HDL files, in order; empty for an honest answer.
 
     Findings that also occur in `context` (the problem's own files) are allowed. `harness` are the base names of the harness'
     files: a design must not read them or have names that lead into their HDL. `several_tools` tells whether the harness uses
-    more than Icarus. `top` is the requested module. `macros` are those that the harness may define.
+    more than Icarus. `top` is the requested module.
     """
     found = [finding for path, text in answer.items() for finding in _unreadable(path, text)]
     if found:
         return found
     hdl = {path: text for path, text in answer.items() if path.endswith(HDL_SUFFIXES)}
     given = {path.rsplit("/", 1)[-1] for path in (*answer, *context)}
-    known = macros_in_use(hdl.values(), context.values(), ()) if several_tools else ()
-    rules = _Rules(given, harness, several_tools, {*known, *macros})
+    macros = macros_in_use(hdl.values(), context.values(), ()) if several_tools else ()
+    rules = _Rules(given, harness, several_tools, macros)
     for path, text in hdl.items():
         beside = {p: t for p, t in {**context, **hdl}.items() if p != path and p.endswith((".vh", ".svh", ".h"))}
         found += _File(path, text, beside, rules).findings()

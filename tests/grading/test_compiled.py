@@ -63,6 +63,10 @@ PREPROCESSED = {
     "C": ('initial $c("system(0);");', True),
     "a DPI import": ('import "DPI-C" function int system(input string s);', True),
     "SystemC": ("`systemc_header\n#include <x>\n", True),
+    "a string of three quotes": (
+        'initial $display(""" " """); initial $system("id"); initial $display(""" " """);',
+        True,
+    ),
     "a memory": ('initial $readmemh("x", m);', True),
     "a string": ('initial $display("$fopen \\" $c");', False),
     "an escaped name": ("wire \\$fopen ;", False),
@@ -70,21 +74,7 @@ PREPROCESSED = {
 }
 
 
-SPACES = [
-    "\x08",
-    "\x0b",
-    "\x1c",
-    "\x1d",
-    "\x1e",
-    "\x1f",
-    "\x85",
-    "\xa0",
-    "\u2028",
-    "\u2029",
-    "\u3000",
-    "\ufeff",
-    "\u200b",
-]
+SPACES = "\x08\x0b\x1c\x1d\x1e\x1f\x85\xa0\u2028\u2029\u3000\ufeff\u200b"
 """Characters that are white space for Python or Icarus, and parts of an escaped name for Verilator."""
 
 

@@ -22,6 +22,9 @@ ATTACKS = {
     "name behind a macro": "`define M `ifdef\n`M coverage_block_off\n{good}`else\n{bad}`endif",
     "value of a macro": "wire [1:0] k = {{1'b0 `SV_COV_HIER}};\n{good}",
     "pasted value": "`define V `SV_COV``_HIER\nwire [1:0] k = {{1'b0 `V}};\n{good}",
+    "argument that is a macro": "`define V(X) `X\nwire [1:0] k = {{1'b0 `V(SV_COV_HIER)}};\n{good}",
+    "pieces of a macro's name": "`define W(X, Y) X``Y\nwire [1:0] k = {{1'b0 `W(`SV_COV, _HIER)}};\n{good}",
+    "a lone mark": "`define B `\nwire [1:0] k = {{1'b0 `B``SV_COV_HIER}};\n{good}",
     "undefineall": "`define K\n`undefineall\n`ifdef K\n{bad}`else\n{good}`endif",
     "protected": "{good}`protected\n{bad}`endprotected",
     "elseif": "`ifdef NO\n`elseif NO2\n{good}`endif\n{bad}",
@@ -34,6 +37,7 @@ ATTACKS = {
     "string in an attribute": '(* k = "*)" *) wire k;\n`ifdef NO\n{bad}`endif\n{good}//"',
     "escaped name like a comment": "wire \\/* ;\n`ifdef NO\n{bad}`endif\n{good}wire \\*/ ;",
     "escaped name like an attribute": 'wire \\(*" ;\n`ifdef NO\n{bad}`endif\n{good}wire \\" ;',
+    "three quotes": 'initial $display(""" " """);\n{good}//" """',
     "vertical tab": 'wire \\a\v" ;\n`ifdef NO\n{bad}`endif\n{good}wire \\b\v" ;',
     "line of another number": '`line 1 "x" 0\nwire [`__LINE__ :0] k;\n{good}',
     "own definition of a tool's macro": "`ifdef coverage_block_off\n{good}`else\n{bad}`endif\n`define coverage_block_off",
@@ -42,13 +46,14 @@ HONEST = {
     "guards of tools": "`ifndef SYNTHESIS\ninitial $display(1);\n`endif\n`ifdef VERILATOR\n/* verilator lint_off UNUSED */\n`endif\n{good}",
     "formal properties": "{good}`ifdef FORMAL\n`ifndef YOSYS\nassert property (y == a);\n`endif\n`endif",
     "dump": '`ifdef COCOTB_SIM\ninitial begin $dumpfile("m.vcd"); $dumpvars(0, m); end\n`endif\n{good}',
+    "delay that only some simulations have": "`ifdef DELAY\nassign #`DELAY y = a;\n`else\n{good}`endif",
     "include guard": "`ifndef M_SV\n`define M_SV\n`endif\n{good}",
     "option of its own": "`define FAST\n`ifdef FAST\n{good}`else\n{bad}`endif\n`undef FAST",
     "macro with arguments": "`define REG(n, w = 1) \\\n  wire [w-1:0] r_``n``_q; \\\n  wire n``_d;\n`REG(x)\n{good}",
     "condition within a macro": "`define CHECK(x) \\\n`ifdef SIMULATION \\\n  initial $display(x); \\\n`else \\\n`endif\n`CHECK(1)\n{good}",
     "time scale and nets": "`default_nettype none\n`timescale 1ns / 1ps\n{good}`default_nettype wire",
     "macro of the harness": "`ifdef WIDE\nwire [`WIDE:0] k;\n`endif\n{good}",
-    "macro of the context": "wire [`DEPTH-1:0] k;\n{good}",
+    "small macro of the context": "wire [`depth-1:0] k;\n{good}",
     "words in strings and comments": '// `ifdef, `"quotes`", (* and /* of tools */\ninitial $display("a // b, (* c *), 5` d");\n{good}',
     "other languages": "// größe ≥ 1 \u00a0 \u2028 \ufeff\n{good}",
     "attribute": '(* keep = "true", mark_debug = "(*" *) wire k = a;\n{good}',
@@ -62,15 +67,15 @@ HONEST = {
 def several_tools(text):
     """The text as graded, and the findings of the screen, for a harness that lints and simulates."""
     harness = {"src/run.py": "verilator --lint-only -DWIDE=3; iverilog"}
-    context = {"rtl/defs.svh": "`define DEPTH 4\n"}
+    context = {"rtl/defs.svh": "`define depth 4\n"}
     problem = a_problem(harness=harness, context=context, targets=["rtl/m.sv"])
     files, _ = as_graded(problem, {"rtl/m.sv": PLAIN.format(text.format(good=GOOD, bad=BAD))})
-    return files["rtl/m.sv"], screen(files, context, "m", macros=("WIDE",))
+    return files["rtl/m.sv"], screen(files, context, "m")
 
 
 def preprocessed(folder, text):
     """The code that each preprocessor makes of a text, without white space and comments."""
-    (folder / "m.sv").write_text("`define DEPTH 4\n" + text, newline="")
+    (folder / "m.sv").write_text("`define depth 4\n" + text, newline="")
     codes = []
     for command in (
         ("iverilog", "-g2012", "-E", "-DWIDE=3", "-om.i", "m.sv"),
@@ -89,6 +94,15 @@ def test_two_designs_in_one_text_are_refused_or_become_one(tmp_path, name):
     if not findings:
         simulated, linted = preprocessed(tmp_path, text)
         assert simulated == linted
+
+
+@pytest.mark.parametrize(
+    "who", ["synopsys", "synthesis", "pragma", "cadence", "ambit synthesis", "verilator", "synopsys_"]
+)
+def test_no_comment_takes_code_out(who):
+    text, _ = several_tools(f"// {who} translate_off\n{{bad}}/*{who} translate_on*/\n")
+    assert "translate_o" not in text
+    assert BAD in text
 
 
 @pytest.mark.parametrize("name", HONEST)

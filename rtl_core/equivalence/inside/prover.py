@@ -192,8 +192,8 @@ def _as_simulated(spec: dict[str, Any], name: str) -> str:
     with open(f"{name}.i", errors="replace") as file:
         text = HIDDEN.sub(lambda hidden: " " if hidden[0][0] == "/" else hidden[0], file.read())
     code = code_of(text)
-    if directive := _DIRECTIVE.search(code):
-        raise UndecidedError(f"the {_CALLED[name]} has the directive {directive[0][:60]}")
+    if odd := _DIRECTIVE.search(code) or re.search('"""', text):
+        raise UndecidedError(f"the {_CALLED[name]} has the directive {odd[0][:60]}")
     parts, at = [], 0
     for attribute in _ATTRIBUTE.finditer(code):
         parts += [text[at : attribute.start()], " "]
