@@ -24,6 +24,8 @@ _ANY_NAME = re.compile(
 )
 """Python code that may read an object of the design without naming it."""
 _OF_PORTS = (MismatchKind.MISSING_PORT, MismatchKind.WRONG_DIRECTION, MismatchKind.WRONG_TYPE)
+_VECTORS = ("vector", "signed vector")
+_SIGNED = re.compile(r"\b(?:un)?signed\b|complement|\bnegative\b", re.I)
 _BOTH_WAYS = re.compile(r"inout|bi-?direction|tri-?state", re.I)
 
 
@@ -61,8 +63,8 @@ def _port_differences(expected: Interface, got: Interface, answer: Mapping[str, 
             yield _differs(MismatchKind.WRONG_DIRECTION, port.name, port.direction, other.direction)
         if port.width and other.width and port.width != other.width:
             yield _differs(MismatchKind.WRONG_WIDTH, port.name, in_bits(port.width), in_bits(other.width))
-        if None not in (port.form, other.form) and port.form != other.form:
-            yield _differs(MismatchKind.WRONG_TYPE, port.name, port.form or "a vector", other.form or "a vector")
+        if port.form and other.form and port.form not in (other.form, f"signed {other.form}"):
+            yield _differs(MismatchKind.WRONG_TYPE, port.name, port.form, other.form)
     if expected.exact:
         wanted = {port.name for port in expected.ports}
         for port in got.ports:
@@ -78,8 +80,7 @@ def _parameter_differences(expected: Interface, got: Interface) -> Iterator[Inte
         if other is None:
             yield _differs(MismatchKind.MISSING_PARAMETER, parameter.name, default, "nothing")
         elif parameter.is_type != other.is_type:
-            kinds = ["a type" if one.is_type else "a value" for one in (parameter, other)]
-            yield _differs(MismatchKind.WRONG_TYPE, parameter.name, *kinds)
+            yield _differs(MismatchKind.WRONG_TYPE, parameter.name, "a type" if parameter.is_type else "a value", None)
         elif None not in (parameter.default, other.default) and parameter.default != other.default:
             yield _differs(MismatchKind.WRONG_PARAMETER, parameter.name, default, _number(other.default))
 
@@ -130,30 +131,31 @@ def certain_differences(
     use, text = harness_use(problem.harness), specification(problem)
     if _is_certain(expected, use):
         words = set(re.findall(r"\w+", "\n".join([text, *problem.harness.values()])))
-        named = (m for m in mismatches if m.kind is not MismatchKind.MISSING_PORT or m.name in words)
-        yield from (m for m in named if m.kind in _OF_PORTS)
+        told = [m for m in mismatches if m.name in words or m.kind is not MismatchKind.MISSING_PORT]
+        signs = _SIGNED.search(text)
+        yield from (m for m in told if m.kind in _OF_PORTS and not (signs and (m.expected, m.got) == _VECTORS))
         return
-    theirs = {port.name: port.direction for port in got}
-    both_ways = _BOTH_WAYS.search(text)
+    guess = expected.source is InterfaceSource.HARNESS
+    theirs = {port.name: port.direction or "output" for port in got}
+    ways = ("output", "inout" if _BOTH_WAYS.search(text) else "output")
     others = [port for port in expected.ports if port.direction != "input" and port.name in use.names]
-    missing = [p for p in others if theirs.get(p.name, "input") in ("input", "" if both_ways else "inout")]
-    for port in missing:
-        if port.direction == "output" or missing == others or _is_output(port.name, text):
-            yield _differs(MismatchKind.WRONG_DIRECTION, port.name, "output", theirs.get(port.name, "no port"))
+    inner = [port for port in others if theirs.get(port.name) not in ways]
     if not others and {*theirs.values()} == {"input"}:
         yield _differs(MismatchKind.MISSING_PORT, expected.module, "an output", "nothing")
     for port in expected.ports:
-        if port.direction == "input" and port.name in use.moved and theirs.get(port.name) != "input":
-            is_guess = expected.source is InterfaceSource.HARNESS
-            if not is_guess or not _may_have_direction(port.name, theirs.get(port.name), problem, answer):
-                yield _differs(MismatchKind.WRONG_DIRECTION, port.name, "input", theirs.get(port.name) or "no port")
+        have = theirs.get(port.name)
+        if port.direction == "input" and port.name in use.moved:
+            wrong = have != "input" and not (guess and _may_have_direction(port.name, have, problem, answer))
+        else:
+            wrong = port in inner and (port.direction == "output" or inner == others or _is_output(port.name, text))
+        if wrong:
+            yield _differs(MismatchKind.WRONG_DIRECTION, port.name, port.direction or "output", have or "no port")
 
 
 def _is_certain(expected: Interface, use: HarnessUse) -> bool:
-    in_header = expected.source is InterfaceSource.SPECIFICATION
-    return expected.source is InterfaceSource.GOLDEN or (
-        in_header and {port.name for port in expected.ports}.issuperset(use.driven)
-    )
+    if expected.source is InterfaceSource.SPECIFICATION:
+        return {port.name for port in expected.ports}.issuperset(use.driven)
+    return expected.source is InterfaceSource.GOLDEN
 
 
 def _may_have_direction(name: str, direction: str | None, problem: Problem, answer: Mapping[str, str]) -> bool:
@@ -237,10 +239,12 @@ def demanded_values(problem: Problem, settings: Mapping[str, int] | None = None)
             parameters=settings,
         )
         demand = again or demand
-    right = {port.name: [port.width] for port in demand.ports if port.width and _is_certain(demand, use)}
-    for port, variable in use.measured:
-        named = [value for name, value in (settings or {}).items() if name.casefold().endswith(variable.casefold())]
-        right.update({port: named} if len(named) == 1 else {})
+    vectors = demand.ports if _is_certain(demand, use) else ()
+    right = {port.name: [port.width] for port in vectors if port.width and port.form in _VECTORS}
+    for port, variables in use.measured.items():
+        named = [value for name, value in (settings or {}).items() if name.lower().endswith(tuple(variables))]
+        if len(named) == 1:
+            right[port] = named
     if not read:
         return right
     given = {path: text for path, text in problem.context.items() if path.endswith(HDL_SUFFIXES)}

@@ -12,7 +12,7 @@ from rtl_core.grading.executors.base import Executor, Job, JobResult, Step
 from rtl_core.grading.inside.lib.compiled import ALLOWED_TASKS
 from rtl_core.grading.requirements import is_scripted
 from rtl_core.problems.interface import HDL_SUFFIXES, top_levels
-from rtl_core.types.problem import Port, Problem
+from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
 
 SOURCE_SUFFIXES = (".v", ".sv")
 """Files that a compiler gets by name; headers are included by them."""
@@ -128,21 +128,21 @@ def witness_environment(
     problem: Problem, ports: Sequence[Port] | None, demanded: Mapping[str, list[int]]
 ) -> dict[str, str]:
     """Return environment variables for witness and gate: the answer's ports to watch (none if None), system tasks that the
-    problem's own files call, whether scripts of the harness run the simulator, the right values of parameters, and the ports whose
-    widths count.
+    problem's own files call, whether scripts of the harness run the simulator, and the right values of parameters, none for a port
+    whose width counts.
     """
     watch = [[p.name for p in ports or () if p.direction == d] for d in ("input", "output")]
     given = [text for p, text in (*problem.context.items(), *problem.harness.items()) if p.endswith(HDL_SUFFIXES)]
     tasks = {task for text in given for task in re.findall(r"\$([a-z]\w*)", text)} - ALLOWED_TASKS
     forced = {"force" for text in given if re.search(r"\bforce\b", text)}
-    top = problem.interface.module if problem.interface else ""
-    wide = demanded.keys() & {port.name for port in (problem.interface.ports if problem.interface else ())}
-    values = {name: right for name, right in demanded.items() if name not in wide}
+    demand = problem.interface or Interface(module="", source=InterfaceSource.HARNESS)
+    ports_of_demand = {port.name for port in demand.ports}
+    values = {name: [] if name in ports_of_demand else right for name, right in demanded.items()}
     return {
         "RTL_WATCH": "" if ports is None else json.dumps(watch),
         "RTL_TASKS": ",".join(sorted(tasks | forced)),
         "RTL_SCRIPTED": "1" if is_scripted(problem.harness) else "",
-        "RTL_PARAMETERS": json.dumps({"top": top, "values": values, "ports": sorted(wide) or None}),
+        "RTL_PARAMETERS": json.dumps({"top": demand.module, "values": values}),
     }
 
 

@@ -12,7 +12,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -38,8 +38,8 @@ class HarnessUse:
     """Read, waited for or passed on, but not driven: ports or other objects of the module."""
     scalars: frozenset[str] = frozenset()
     """One-bit names: clocks, and signals whose rising or falling edge is waited for."""
-    measured: frozenset[tuple[str, str]] = frozenset()
-    """(name, variable) where a variable gets the name's length."""
+    measured: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    """Name -> variables, in lower case, that get its length."""
     parameters: frozenset[str] = frozenset()
     """Possible parameter names: read in capitals, or a key or flag of the harness' build call."""
 
@@ -116,7 +116,7 @@ def _read(harness: Mapping[str, str], *, everything: bool) -> HarnessUse:
         moved=frozenset(name for name, given in driven.items() if "" in given or len(given) > 1),
         touched=tuple(name for name in touched if name not in driven and name not in capitals),
         scalars=frozenset(found["one bit"].keys() & {*driven, *touched}),
-        measured=frozenset((name, variable) for name, held in found["measures"].items() for variable in held),
+        measured=found["measures"],
         parameters=frozenset(capitals | found["spells"].keys()),
     )
 
@@ -148,10 +148,8 @@ def _uses(
 def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
     """Yield the uses by one node."""
     match node:
-        case ast.Assign([ast.Name(variable)], ast.Call(ast.Name("len"), [measured])):
-            if isinstance(measured, ast.Attribute) and measured.attr == "value":
-                measured = measured.value
-            yield "measures", _signal(measured, duts) or "", variable
+        case ast.Assign([ast.Name(variable)], ast.Call(ast.Name("len"), [ast.Attribute(measured, "value") | measured])):
+            yield "measures", _signal(measured, duts) or "", variable.lower()
         case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in (part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])):

@@ -260,25 +260,29 @@ def compilation_options(top: str, parameters: Mapping[str, int]) -> slang_ast.Co
 
 
 def _port(symbol: Any) -> Port:
-    kind, direction = getattr(symbol, "type", None), getattr(symbol, "direction", None)
+    kind: Any = getattr(symbol, "type", None)
+    direction = getattr(symbol, "direction", None)
     bits = 0 if kind is None or kind.isError else int(kind.bitWidth or kind.bitstreamWidth)
     known = None if direction is None else _DIRECTIONS.get(direction.name)
     form = _interface_form(symbol) if kind is None else None if kind.isError else _form(kind.canonicalType)
+    if known == "output" and form == "vector" and kind.isSigned:
+        form = "signed vector"
     return Port(name=symbol.name, direction=known, width=bits if bits > 0 else None, form=form)
 
 
 def _form(kind: Any) -> str:
-    """See `Port.form`. Vectors, integers and enumerations of a width are interchangeable."""
+    """See `Port.form`. Vectors, integers and enumerations of a width are interchangeable, except that a signed output extends
+    its sign where it is connected.
+    """
     text = _GENERATED.sub("", str(kind))
     if kind.isUnpackedArray:
         return "array " + text.rpartition("$")[2]
-    return "" if kind.isIntegral and not text.startswith(("struct", "union")) else text
+    return "vector" if kind.isIntegral and not text.startswith(("struct", "union")) else text
 
 
 def _interface_form(symbol: Any) -> str:
     """An interface's name, modport and dimensions."""
-    words = [getattr(getattr(symbol, "interfaceDef", None), "name", "interface"), getattr(symbol, "modport", "")]
-    return ".".join(filter(None, words)) + str(getattr(symbol, "declaredRange", None) or "")
+    return f"{getattr(symbol.interfaceDef, 'name', 'interface')}.{symbol.modport}{symbol.declaredRange or ''}"
 
 
 def _parameter(symbol: Any) -> Parameter:

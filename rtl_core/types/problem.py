@@ -40,7 +40,7 @@ class Port(BaseModel):
     direction: Direction | None = None
     width: int | None = Field(default=None, ge=1)
     form: str | None = None
-    """Type beside the width: `` for a vector, `[0:1]` for an array's elements, else the type: a struct, `real`, an interface."""
+    """Type beside the width: `vector`, `signed vector` (outputs), `array [0:1]`, an interface with its modport, or another type such as `real`."""
 
     @property
     def packed(self) -> str:

@@ -154,16 +154,18 @@ STRUCT = "struct packed{logic v;logic[7:0] addr;}"
 @pytest.mark.parametrize(
     ("declared", "form", "context"),
     [
-        ("input logic [3:0][7:0] x", "", {}),
+        ("input logic [3:0][7:0] x", "vector", {}),
         ("input logic [7:0] x [0:3]", "array [0:3]", {}),
         ("input logic [7:0] x [4]", "array [0:3]", {}),
         ("input logic [7:0] x [3:0]", "array [3:0]", {}),
-        ("input int x", "", {}),
+        ("input int x", "vector", {}),
+        ("output int x", "signed vector", {}),
+        ("output logic [7:0] x", "vector", {}),
         ("input real x", "real", {}),
         ("input p::req_t x", STRUCT, PACKAGE),
         ("input struct packed {logic v; logic [7:0] addr;} x", STRUCT, {}),
         ("bus.slave x", "bus.slave", BUS),
-        ("bus x", "bus", BUS),
+        ("bus x", "bus.", BUS),
         ("input missing::t x", None, {}),
     ],
 )
@@ -183,7 +185,7 @@ TYPED = "module m #(parameter type T = logic [7:0])(input T a, output T y); assi
         (ARRAY, ARRAY.replace("[0:1]", "[1:0]"), False),
         (ARRAY, FIXED.replace("[7:0] a", "[15:0] a"), False),
         (FIXED, FIXED.replace("input [7:0] a", "input byte unsigned a"), True),
-        (TYPED, TYPED.replace("logic [7:0])", "byte)"), True),
+        (TYPED, TYPED.replace("logic [7:0])", "byte unsigned)"), True),
         (TYPED, FIXED.replace("m(", "m #(parameter T = 8)("), False),
         (RIGHT, FIXED.replace("m(", "m #(parameter type SIZE = byte)("), False),
     ],
@@ -205,3 +207,19 @@ STRUCTURED = "module m(input struct packed {logic [3:0] h, l;} a, output [7:0] y
 def test_a_vector_for_a_struct_is_not_paid(grader, text, paid):
     verdict = graded(grader, weak_problem(STRUCTURED), text)
     assert verdict.passed is paid, verdict.reasons
+
+
+@pytest.mark.parametrize(
+    ("golden", "answer", "prompt", "paid"),
+    [
+        ("output", "output signed", "Copy a to y.", False),
+        ("output signed", "output", "Copy a to y.", True),
+        ("output signed", "output signed", "Copy a to y.", True),
+        ("output", "output signed", "Copy a to y, in two's complement.", True),
+        ("output", "output signed", "Copy the signed a to y.", True),
+    ],
+)
+def test_a_signed_output_needs_a_reason(grader, golden, answer, prompt, paid):
+    problem = weak_problem(FIXED.replace("output", golden), prompt=prompt)
+    assert graded(grader, problem, FIXED.replace("output", answer)).passed is paid
+    assert graded(grader, problem, FIXED.replace("output", golden).replace("input", "input signed")).passed

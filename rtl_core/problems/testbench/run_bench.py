@@ -21,7 +21,8 @@ import sys
 
 try:
     import gate
-    from instances import instances, parameters, port_complaint, shape
+    from compiled import PORT, scopes
+    from instances import hides_inputs, instances, parameters, port_complaint, shape
 except ImportError as missing:
     sys.exit(f"this sandbox cannot look into compiled programs: {missing}")
 
@@ -63,7 +64,8 @@ def main():
         if apart:
             finished(apart)
         return said.replace("_" + word, "")
-    together = instances(read("sim"), bench["dut"])
+    beside = read("sim")
+    together = instances(beside, bench["dut"])
     if not together:
         return f"the test bench holds no module {bench['dut']} of the answer"
     if apart is None:
@@ -77,8 +79,13 @@ def main():
     apart = instances(program, bench["dut"])
     if not apart or any(shape(instance) != shape(apart[place % len(apart)]) for place, instance in enumerate(together)):
         return "the answer is built otherwise beside the test bench than alone"
-    for instance in apart:
-        complaint = port_complaint(instance, program, bench["ports"], bench["connected"])
+    texts = [instance[0].text for instance in apart]
+    if len(apart) == 1 and any(hides_inputs(instance, beside) for instance in together):
+        finished(alone(word, bench, [parameters(apart[0], bench["overridden"])], PORT.findall(texts[0])))
+        program = read("alone")
+        texts = [scope.text for scope in scopes(program) if scope.name == "alone_" + word]
+    for instance, text in zip(apart, texts, strict=True):
+        complaint = port_complaint(instance, text, program, bench["ports"], bench["connected"])
         if complaint:
             return complaint
     sys.stdout.flush()
@@ -109,11 +116,15 @@ def verdict_complaint(lines, bench):
     return None
 
 
-def alone(word, bench, settings):
-    """Starts to compile the design under a top level that holds nothing else: an instance for each setting of parameters."""
+def alone(word, bench, settings, ports=()):
+    """Starts to compile the design under a top level that holds nothing else: an instance for each setting of parameters, and
+    a wire for each of `ports`.
+    """
     top = "alone_" + word
-    held = [f"  {bench['dut']} #({setting}) dut{number} ();" for number, setting in enumerate(settings)]
-    write("alone.sv", "\n".join([f"module {top};", *held, "endmodule", ""]))
+    wires = [f"  wire [{bits}-1:0] \\{name} ;" for _, bits, name in ports]
+    joined = ", ".join(f".\\{name} (\\{name} )" for _, _, name in ports)
+    held = [f"  {bench['dut']} #({setting}) dut{number} ({joined});" for number, setting in enumerate(settings)]
+    write("alone.sv", "\n".join([f"module {top};", *wires, *held, "endmodule", ""]))
     return compiler("alone", top, "-Minclude=included", "alone.sv", "design.sv")
 
 

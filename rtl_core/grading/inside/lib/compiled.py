@@ -50,7 +50,8 @@ _LIBRARY = re.compile(r"^:vpi_module ", re.M)
 _ESCAPE = re.compile(r"\\([0-7]{3}|.)")
 _TEXT = re.compile(STRING)
 _PARAMETER = re.compile(rf"^(P_\w+) \.param/(\w+) {STRING} (\d+)[^,\n]*, (.*);", re.M)
-_PORT = re.compile(rf"^ +\.port_info \d+ /\w+ +(\d+) {STRING}", re.M)
+PORT = re.compile(rf"^ +\.port_info \d+ /(\w+) +(\d+) {STRING}", re.M)
+"""Direction, bits and name of a port."""
 _NAMED = re.compile(rf"^\s*\w+ \.(?:net|var|array)\S* {STRING}", re.M)
 _SCOPE = re.compile(rf"^(S_\w+) \.scope ([\w.]+), {STRING} {STRING} \d+ \d+(?:.*, (S_\w+)|.*);", re.M)
 _CODE = "\n    .scope "
@@ -241,7 +242,7 @@ def changed_parameters(program, top, settings):
 def port_widths(program, top):
     """(name, bits) of the ports of the top level."""
     roots = (scope.text for scope in scopes(program) if scope.name == top and scope.parent is None)
-    return [(name, bits) for root in roots for bits, name in _PORT.findall(root)]
+    return [(name, bits) for root in roots for _, bits, name in PORT.findall(root)]
 
 
 def _arrived(wanted, parameter):

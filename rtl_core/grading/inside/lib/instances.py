@@ -7,10 +7,9 @@ compared with the same design compiled with its bench.
 import re
 
 import compiled
-from compiled import STRING, scopes
+from compiled import PORT, STRING, scopes
 
 _SOURCE = r"(?:-?\d+ -?\d+, )?(\S+); +(?:alias, )?(\d+) drivers"
-_PORT = re.compile(rf"^ +\.port_info \d+ /(\w+) +\d+ {STRING}", re.M)
 _NET = re.compile(rf"^v\w+ \.net\S* (?:{STRING}|(v\w+) \d+), {_SOURCE}", re.M)
 _ARRAY = re.compile(rf"^(v\w+) \.array {STRING}", re.M)
 _ESCAPED = re.compile(r"\\(.)")
@@ -45,7 +44,7 @@ def shape(instance):
     for place, scope in enumerate(instance):
         names = [word if word[:1] != "$" else "$" for word in (scope.name if place else "", scope.type)]
         held = [(p.kind, p.name, p.local, p.value) for p in compiled.parameters(scope.text)]
-        compared.append((scope.kind, *names, _PORT.findall(scope.text), held))
+        compared.append((scope.kind, *names, PORT.findall(scope.text), held))
     return compared
 
 
@@ -66,19 +65,25 @@ def parameters(instance, names):
     return ", ".join(given)
 
 
-def port_complaint(instance, program, expected, connected):
-    """Return why an instance with unconnected ports could reach through them into a bench; None if it cannot.
+def hides_inputs(instance, program):
+    """Whether an input may have a net of another name, as in `module m(.a(b))`: beside a bench, none of its name is driven."""
+    text, free = instance[0].text, _FREE.findall(program)
+    driven = [name for name, _, source, _ in _NET.findall(text) if source not in free]
+    return any(direction == "INPUT" and name not in driven for direction, _, name in PORT.findall(text))
 
-    `expected` are the (name, direction) of a right design's ports, in order, and may be empty; `connected` tells how the
+
+def port_complaint(instance, text, program, expected, connected):
+    """Return why an instance could reach through its ports into a bench; None if it cannot.
+
+    `text` is that of a scope which has a net of each port's name, and no other connection. `expected` are the (name, direction) of a right design's ports, in order, and may be empty; `connected` tells how the
     bench connects them: `named`, `positional` or `wildcard`. Nothing in the design may drive an input or join it with
     another: Icarus merges a port and its connection into one net.
     """
-    text = instance[0].text
-    ports = _PORT.findall(text)
-    if len({name for _, name in ports}) < len(ports):
+    ports = PORT.findall(instance[0].text)
+    if len({name for _, _, name in ports}) < len(ports):
         return "two ports of the answer have one name"
     wanted = dict(expected)
-    for place, (direction, name) in enumerate(ports):
+    for place, (direction, _, name) in enumerate(ports):
         if connected == "positional":
             right = expected[place][1] if place < len(expected) else None
         elif connected == "wildcard" and expected and name not in wanted:
@@ -87,13 +92,13 @@ def port_complaint(instance, program, expected, connected):
             right = wanted.get(name)
         if direction.lower() != right and (right or direction == "INOUT"):
             return f"the answer's port {name} is an {direction.lower()}" + (f", not an {right}" if right else "")
-    driven = driven_inputs(text, program)
+    driven = driven_inputs(text, program, ports)
     return f"the answer drives its own input {driven[0]}, or joins it with another" if driven else None
 
 
-def driven_inputs(text, program):
-    """Names of the inputs that a design drives or joins with another. `text` is that of the design's own scope, whose
-    ports are unconnected: a root, or an instance without connections.
+def driven_inputs(text, program, ports):
+    """Names of the inputs among `ports` that a design drives or joins with another. `text` is that of the design's own scope,
+    whose ports are unconnected (a root, or an instance without connections), or of a scope with a wire for each port.
     """
     arrays = dict(_ARRAY.findall(text))
     nets: dict = {}
@@ -102,7 +107,7 @@ def driven_inputs(text, program):
     free = {(label, str(int(label[0] == "L"))) for label in _FREE.findall(program)}
     taken: set = set()
     found = []
-    for direction, name in _PORT.findall(text):
+    for direction, _, name in ports:
         if direction == "INPUT":
             sources = {net[0] for net in nets.get(name, ()) if net in free}
             if not sources or len(sources) < len(nets[name]) or sources & taken:
@@ -119,11 +124,11 @@ def root_complaints(program, top="", watched=None):
     """
     found = []
     for root in (scope for scope in scopes(program) if scope.kind == "module" and scope.parent is None):
-        driven = driven_inputs(root.text, program)
+        ports = PORT.findall(root.text)
+        driven = driven_inputs(root.text, program, ports)
         found += [f"{root.name} drives its own input {name}, or joins it with another" for name in driven]
         if watched is not None and root.name == top:
-            ports = _PORT.findall(root.text)
-            named = [(direction, _ESCAPED.sub(r"\1", name)) for direction, name in ports]
+            named = [(direction, _ESCAPED.sub(r"\1", name)) for direction, _, name in ports]
             there = tuple({name for direction, name in named if direction == d} for d in ("INPUT", "OUTPUT"))
             if there != tuple(map(set, watched)):
                 found.append(f"{top} has other ports for the simulator than its text shows")

@@ -357,7 +357,7 @@ def _changed_parameters(command, cwd):
     found = [list(change) for top, own in settings.items() for change in compiled.changed_parameters(program, top, own)]
     given = json.loads(demanded)
     for name, values in given.get("values", {}).items():
-        if name not in settings.get(given["top"], {}):
+        if values and name not in settings.get(given["top"], {}):
             for change in compiled.changed_parameters(program, given["top"], {name: str(values[0])}):
                 if change[2] not in [str(value) for value in values]:
                     found.append(list(change))
