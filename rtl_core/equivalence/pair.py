@@ -181,11 +181,12 @@ def unusable(interface: Interface) -> str | None:
 
 
 def _given(problem: Problem) -> dict[str, str]:
-    """The harness' macros and the problem's own files, in the order in which the harness names them."""
+    """A time scale, the harness' macros, and the problem's own files in the order in which the harness names them."""
     named = "\n".join(problem.harness.values())
     given = [path for path in problem.context if path.startswith("rtl/") and path not in problem.targets]
     given.sort(key=lambda path: named.find(path.rsplit("/", 1)[-1]) % sys.maxsize)
-    return {**macro_file(problem.harness), **{path: problem.context[path] for path in given}}
+    macros = "`timescale 1ns/1ps\n" + "".join(macro_file(problem.harness).values())
+    return {"macros.sv": macros, **{path: problem.context[path] for path in given}}
 
 
 def _units(text: str) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Literal, get_args
 
 _parsing = threading.Lock()
 _OVERRIDE = re.compile(r"(?<![\w-])-(?:[PG]|gv|defparam)\s*(?:\w+\.)*(\w+)=")
-_MACRO = re.compile(r"(?<![\w-])(?:-D\s*|\+define\+)([A-Za-z_]\w*)(?:=([\w']+))?")
+_MACRO = re.compile(r"(?<![\w-])(?:-D\s*|\+define\+)([A-Za-z_]\w*)(?:=(\w+))?")
 _DEFINES = re.compile(r"\bdefines\s*=\s*\{([^}]*)\}")
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _ANY_CHANGE = {"Edge", "ValueChange"}

@@ -54,8 +54,8 @@ SEVERAL = "several drivers of one signal"
 UNDRIVEN = "is used but has no driver"
 """Counts in the golden answer alone: anything would equal it."""
 _REFUSED = {
-    "found logic loop": "it has a combinational loop",
     "multiple conflicting drivers": SEVERAL,
+    "found logic loop": "it has a combinational loop",
     UNDRIVEN: "a signal that nothing drives",
 }
 """Yosys' warnings about what is not proved -> words."""
