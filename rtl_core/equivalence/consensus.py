@@ -156,4 +156,6 @@ def words_of(files: Files) -> Words:
 
 def _apart(majority: AnswerClass, whole: int, share: float, told: Comparison | None) -> Comparison:
     detail = f"differs from {majority.texts} of {whole} independent texts" + (f": {told.detail}" if told else "")
-    return Comparison(told.result if told else "different", detail, "consensus", share, trace=told.trace if told else ())
+    return Comparison(
+        told.result if told else "different", detail, "consensus", share, trace=told.trace if told else ()
+    )

@@ -39,34 +39,34 @@ SEEN = [
     "reg [7:0] q; always @(negedge clk) q <= a; reg r = 0; always @(posedge clk) r <= ~r; assign y = r ? q : b;",
 ]  # fmt: skip
 UNSEEN = [
-    ("wire [7:0] h; assign #1000000 h = a; assign y = RARE ? h : a;", "delay"),
-    ("wire #5 t; assign t = a[0]; assign y = {a[7:1], t};", "delay"),
-    ("reg [7:0] q; always @(posedge clk) q <= #1000000 a; assign y = q;", "delay"),
-    ("parameter D = 2000; reg [7:0] q; always @(posedge clk) q <= #D a; assign y = q;", "delay"),
-    ("reg [7:0] q; always @(posedge clk) q <= #(1 + 999 * RARE) a; assign y = q;", "delay"),
-    ("and #3 g(y[0], a[0], b[0]); assign y[7:1] = 0;", "delay"),
-    ("`timescale 1us/1ns\nreg [7:0] q; always @(posedge clk) q <= #1 a; assign y = q;", "delay"),
-    ("reg [7:0] h; always @(b[0]) h = a; assign y = RARE ? h : a;", "sensitivity"),
-    ("reg [7:0] h; always @(a) h = a & b; assign y = h;", "sensitivity"),
-    ("function [7:0] f(input [7:0] p); f = p ^ b; endfunction\nreg [7:0] h; always @* h = f(a); assign y = h;", "sensitivity"),
-    ("reg [7:0] h; always @* h = 8'd3; assign y = RARE ? h : a;", "trigger"),
-    ("reg [7:0] h, t; always @* begin h = t; t = a; end assign y = RARE ? h : a;", "order"),
+    ("wire [7:0] h; assign #1000000 h = a; assign y = RARE ? h : a;", "a delay of"),
+    ("wire #5 t; assign t = a[0]; assign y = {a[7:1], t};", "a delay of"),
+    ("reg [7:0] q; always @(posedge clk) q <= #1000000 a; assign y = q;", "a delay of"),
+    ("parameter D = 2000; reg [7:0] q; always @(posedge clk) q <= #D a; assign y = q;", "a delay of"),
+    ("reg [7:0] q; always @(posedge clk) q <= #(1 + 999 * RARE) a; assign y = q;", "a delay of"),
+    ("and #3 g(y[0], a[0], b[0]); assign y[7:1] = 0;", "a delay of"),
+    ("`timescale 1us/1ns\nreg [7:0] q; always @(posedge clk) q <= #1 a; assign y = q;", "a delay of"),
+    ("reg [7:0] h; always @(b[0]) h = a; assign y = RARE ? h : a;", "a sensitivity list without"),
+    ("reg [7:0] h; always @(a) h = a & b; assign y = h;", "a sensitivity list without"),
+    ("function [7:0] f(input [7:0] p); f = p ^ b; endfunction\nreg [7:0] h; always @* h = f(a); assign y = h;", "a subroutine that reads"),
+    ("reg [7:0] h; always @* h = 8'd3; assign y = RARE ? h : a;", "an empty sensitivity list"),
+    ("reg [7:0] h, t; always @* begin h = t; t = a; end assign y = RARE ? h : a;", "an assignment after the use of"),
     ("reg [7:0] h; always @* h = ($time > 64'd5000000000) ? ~a : a; assign y = h;", "$time"),
     ("assign y = $realtime > 1e6 ? ~a : a;", "$realtime"),
     ("assign y = RARE ? $random : a;", "$random"),
-    ("reg k = 0; initial begin #5000 k = 1; end assign y = k ? ~a : a;", "delay"),
+    ("reg k = 0; initial begin #5000 k = 1; end assign y = k ? ~a : a;", "a delay of"),
     ("reg k = 0; initial begin wait (RARE) k = 1; end assign y = k ? ~a : a;", "wait"),
     ("reg k = 0; initial @(posedge clk) k = 1; assign y = k ? ~a : a;", "initial @"),
-    ("reg [7:0] k; initial k = a; assign y = RARE ? k : a;", "initial"),
-    ("reg [7:0] k = a; assign y = RARE ? k : a;", "initial"),
-    ("reg [7:0] p = 0, q = 0; always @(posedge clk) p = a; always @(posedge clk) q = p; assign y = q;", "race"),
-    ("reg [7:0] p = 0, q = 0; wire [7:0] n = p + 1; always @(posedge clk) p = a; always @(posedge clk) q <= n; assign y = q;", "race"),
-    ("reg d = 0; reg [7:0] q; always @(posedge clk) d <= ~d; always @(posedge d) q <= a; assign y = q;", "clock"),
+    ("reg [7:0] k; initial k = a; assign y = RARE ? k : a;", "an initial value of"),
+    ("reg [7:0] k = a; assign y = RARE ? k : a;", "an initial value of"),
+    ("reg [7:0] p = 0, q = 0; always @(posedge clk) p = a; always @(posedge clk) q = p; assign y = q;", "a race of"),
+    ("reg [7:0] p = 0, q = 0; wire [7:0] n = p + 1; always @(posedge clk) p = a; always @(posedge clk) q <= n; assign y = q;", "a race of"),
+    ("reg d = 0; reg [7:0] q; always @(posedge clk) d <= ~d; always @(posedge d) q <= a; assign y = q;", "a clock from the register"),
     ("reg [7:0] q; always @(posedge clk iff a[0]) q <= b; assign y = q;", "iff"),
     ("reg [7:0] q; always @(posedge clk) begin q <= a; @(negedge clk) q <= b; end assign y = q;", "; @"),
     ("wire t; pullup (t); assign y = RARE ? {8{t}} : a;", "pullup"),
     ("wire [7:0] t; assign (weak0, weak1) t = a; assign y = t;", "weak0"),
-    ("assign y = RARE ? good.y : a;", "path"),
+    ("assign y = RARE ? good.y : a;", "a name from outside,"),
     ("localparam real U = 1ns; assign y = U > 2.0 ? ~a : a;", "1ns"),
 ]  # fmt: skip
 
@@ -127,7 +127,7 @@ def test_usual_delays_of_registers_are_equal_in_every_effort(grader, assignment,
 def test_a_construct_of_both_is_named_and_the_simulation_counts(grader):
     golden = FRAME.format("assign #2 y = a;")
     found = audited(grader, golden, FRAME.format("wire [7:0] t = a; assign #2 y = t;"))
-    assert (found.result, "the golden answer has the delay `#2`" in found.detail) == ("same", True)
+    assert (found.result, "the golden answer has a delay of 2" in found.detail) == ("same", True)
 
 
 @pytest.mark.parametrize(
