@@ -141,9 +141,7 @@ def places(texts: Sequence[int], compare: Compare) -> list[Comparison]:
                 found[answer] = Comparison("same", why, "consensus", share)
             else:
                 told = classes.apart.get(frozenset((majority.members[0], one.members[0])))
-                is_known = told is None or told.result == "different"
-                unknown = Comparison("unknown", told.detail if told else "", "consensus", share)
-                found[answer] = _apart(majority, whole, share, told) if is_known else unknown
+                found[answer] = _apart(majority, whole, share, told)
     for answer, why in classes.without.items():
         found[answer] = Comparison("unknown", why, "consensus", 0.0)
         if majority is not None and (told := compare(majority.members[0], answer)).result == "different":
@@ -158,4 +156,6 @@ def words_of(files: Files) -> Words:
 
 def _apart(majority: AnswerClass, whole: int, share: float, told: Comparison | None) -> Comparison:
     detail = f"differs from {majority.texts} of {whole} independent texts" + (f": {told.detail}" if told else "")
-    return Comparison("different", detail, "consensus", share, trace=told.trace if told else ())
+    return Comparison(
+        told.result if told else "different", detail, "consensus", share, trace=told.trace if told else ()
+    )

@@ -65,7 +65,7 @@ def compare(
         common, own = pair.constructs(pair.golden), pair.constructs(pair.other)
     except IncomparableError as error:
         return Comparison("unknown", str(error))
-    pair.unseen = {kind: words for kind, words in own.items() if kind not in common}
+    pair.unseen = {kind: own[kind] for kind in own.keys() - common.keys()}
     if common or own:
         effort = replace(effort, proof_cpu_s=0.0, proof_first=False)
     followed = pair.replay({}, pair.interface, driven, None) if driven else None
@@ -84,7 +84,8 @@ def compare(
         found = _same_values(pair, effort) or found
     if found.result == "same" and (pair.unseen or common):
         who, constructs = ("answer", pair.unseen) if pair.unseen else ("golden answer", common)
-        detail = f"{found.detail}; not proved: the {who} has {', '.join(constructs.values())}"
+        words = ", ".join(map(" ".join, constructs.items()))
+        detail = f"{found.detail}; not proved: the {who} has {words}"
         found = replace(found, result="unknown" if pair.unseen else "same", detail=detail)
     return replace(found, cpu_s=pair.cpu_s)
 
@@ -135,7 +136,7 @@ def _proved(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
             # Three-valued logic is more pessimistic than a simulator, and a long enough simulation finds the X that matter.
             proof = Proof("undecided", why="a difference in X alone, or one that the simulator does not show")
         if proof.outcome == "unseen":
-            pair.unseen["drivers"] = proof.why
+            pair.unseen[proof.why] = ""
         if proof.outcome in ("undecided", "unseen"):
             return replace(simulated, detail=f"{simulated.detail}; not proved: {with_}{proof.why}")
         depths += [proof.depth or 0] if proof.outcome == "bounded" else []

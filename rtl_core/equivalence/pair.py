@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -94,7 +95,8 @@ class Pair:
         golden, other = (as_graded(problem, files)[0] for files in (golden, other))
         if not other:
             raise IncomparableError("the answer has no file that could be simulated")
-        hdl = {path: text for path, text in _with_includes(golden).items() if path.endswith(HDL)}
+        macros = "".join(macro_file(problem.harness).values())
+        hdl = {path: macros + text for path, text in _with_includes(golden).items() if path.endswith(HDL)}
         if not hdl:
             raise IncomparableError("the golden answer is no HDL")
         if interface.module not in {name for text in hdl.values() for name in _units(text)}:
@@ -179,12 +181,12 @@ def unusable(interface: Interface) -> str | None:
 
 
 def _given(problem: Problem) -> dict[str, str]:
-    """The harness' macros and the problem's own files, in the order in which the harness names them."""
+    """A time scale, the harness' macros, and the problem's own files in the order in which the harness names them."""
     named = "\n".join(problem.harness.values())
-    places = {path: named.find(path.rsplit("/", 1)[-1]) for path in problem.context}
-    given = [path for path in places if path.startswith("rtl/") and path not in problem.targets]
-    given.sort(key=lambda path: (places[path] < 0, places[path]))
-    return {**macro_file(problem.harness), **{path: problem.context[path] for path in given}}
+    given = [path for path in problem.context if path.startswith("rtl/") and path not in problem.targets]
+    given.sort(key=lambda path: named.find(path.rsplit("/", 1)[-1]) % sys.maxsize)
+    macros = "`timescale 1ns/1ps\n" + "".join(macro_file(problem.harness).values())
+    return {"macros.sv": macros, **{path: problem.context[path] for path in given}}
 
 
 def _units(text: str) -> list[str]:

@@ -16,6 +16,16 @@ SETTLE = 100
 """Nanoseconds from a change of inputs to the comparison, so that nonblocking assignments with usual delays are done."""
 PHASES = 12
 STRETCHES = 8
+_COMPARE = r"""
+`define COMPARE_SIDES(good, got, bits, name) \
+  lost = (good ^ good) !== (good ^ good ^ got ^ got); \
+  if (|(good ^ got) === 1'b1 || (strict && lost)) begin \
+    tell; $display("%0s is %h, golden %h", name, got, good); $finish; \
+  end else if (lost) unsure = unsure + 1; \
+  if ((good ^ good) !== {bits{1'bx}} || (good === {bits{1'bz}} && got === {bits{1'bz}})) is_known = 1; \
+  if (good === {bits{1'bz}} && ^got !== 1'bx) free = free + 1;
+""".splitlines()
+"""`lost`: X or Z where the golden answer is known. `free`: the golden answer drives nothing, the other one something."""
 
 
 @dataclass(frozen=True)
@@ -144,23 +154,19 @@ def _verdict_lines(nonce: str) -> list[str]:
 def _check(interface: Interface, nonce: str, strict: bool = False) -> list[str]:
     """The task that compares all outputs. With `strict`, an X where the golden answer is known is a difference."""
     inputs = [p for p in interface.ports if p.direction == "input"]
-    outputs = [p for p in interface.ports if p.direction == "output"]
     shown = " ".join(f"{p.name}=%h" for p in inputs)
     given = "".join(f", in_{p.name}" for p in inputs)
-    lines = ["  task check; begin", f"    #{SETTLE} tried = tried + 1; is_known = 0;"]
-    for p in outputs:
-        good, got, free = f"good_{p.name}", f"got_{p.name}", f"{{{p.width}{{1'bz}}}}"
-        lost = f"({good} ^ {good}) !== ({good} ^ {good} ^ {got} ^ {got})"
-        lines += [
-            f"    if (|({good} ^ {got}) === 1'b1{f' || {lost}' if strict else ''}) begin",
-            f'      $display("{nonce} different: after %0d inputs {shown}: {p.name} is %h, golden %h", tried{given}, {got}, {good});',
-            "      $finish;",
-            "    end",
-            f"    if ({lost}) unsure = unsure + 1;",
-            f"    if (({good} ^ {good}) !== ({good} ^ {free}) || ({good} === {free} && {got} === {free})) is_known = 1;",
-            f"    if ({good} === {free} && ^{got} !== 1'bx) free = free + 1;",
-        ]
-    return [*lines, "    known = known + is_known;", "  end endtask"]
+    outputs = [p for p in interface.ports if p.direction == "output"]
+    return [
+        *_COMPARE,
+        f"  reg lost, strict = {int(strict)};",
+        f'  task tell; $write("{nonce} different: after %0d inputs {shown}: ", tried{given}); endtask',
+        f"  task check; begin #{SETTLE} tried = tried + 1; is_known = 0;",
+        *(f'    `COMPARE_SIDES(good_{p.name}, got_{p.name}, {p.width}, "{p.name}")' for p in outputs),
+        "    known = known + is_known;",
+        "  end endtask",
+        "`undef COMPARE_SIDES",
+    ]
 
 
 def _in_order(interface: Interface, clock: str, resets: Mapping[str, bool], valid: str, nonce: str) -> list[str]:

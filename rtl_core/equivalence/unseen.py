@@ -23,7 +23,7 @@ _CLEARED = re.compile(
     r"| \$(?:display|write|strobe|monitor|error|info|warning|fatal|readmem)\w*[^;]*(?= ;)"
 )
 _DELAY = re.compile(
-    r" (assign|always|initial|forever|begin|else|fork|wire|x?n?or|n?and|not|buf\w*|notif\d|[^\w\s\\]\S*) #( \()? (\S+)( \))?"
+    r" (assign|always|initial|forever|begin|else|fork|wire|x?n?or|n?and|not|buf\w*|notif\d|[^\w\s\\]\S*) (# (?:\( )?)(\S+)( \))?"
 )
 _SHORT = re.compile(r"(?:\d|10)(?:\.\d+)?")
 """Units of at most a nanosecond that surely pass within a clock cycle."""
@@ -38,25 +38,29 @@ _USE = re.compile(
     r"(?=(?P<select>(?: \[ [^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\])*)(?P<parts>(?: ,[^{}=;()]*)? \}(?= <?= ))? (?P<next>\S+))"
 )
 _ASSIGNS = re.compile(r"[-+*/%&|^]?=|<<<?=|>>>?=|\+\+|--")
+_ONCE = {
+    "FunctionDeclaration": "a subroutine that reads",
+    "TaskDeclaration": "a subroutine that reads",
+    "InitialBlock": "an initial value of",
+    "DataDeclaration": "an initial value of",
+}
 _SIGNALS = ("DataDeclaration", "NetDeclaration", "ImplicitAnsiPort", "PortDeclaration")
 
 
 def unseen(text: str) -> dict[str, str]:
-    """Such constructs of a design: kind -> words. `text` is that of all its files."""
+    """Such constructs of a design: kind -> the first name or word. `text` is that of all its files."""
     tree = SourceTree(text)
     code = _spaced(tree.root)
-    found = {"syntax": "text that the parser cannot read"} if tree.errors else {}
-    found |= {word: f"`{word}`" for word in _WORD.findall(code)}
+    found = {word: "" for word in _WORD.findall(code)}
+    if tree.errors:
+        found["text that slang cannot read"] = ""
     for before, opened, value, closed in _DELAY.findall(code):
         values = re.findall(rf" {re.escape(value)} (?:=|\() (\S+) ", code) or [value]
-        if before != "<=" or bool(opened) != bool(closed) or not all(map(_SHORT.fullmatch, values)):
-            found["delay"] = f"the delay `#{value}`"
-    if _COARSE.search(text) and " # " in code:
-        found["delay"] = "delays in long units"
+        is_usual = before + opened + closed in ("<=# ", "<=# (  )")
+        if not is_usual or not all(map(_SHORT.fullmatch, values)) or _COARSE.search(text):
+            found["a delay of"] = value
     paths = _PATH.findall(code)
-    found |= {
-        "path": f"`{name}`, a name from outside" for name in paths if code.count(f" {name} ") == paths.count(name)
-    }
+    found |= {"a name from outside,": name for name in paths if code.count(f" {name} ") == paths.count(name)}
     for module in tree.of("ModuleDeclaration"):
         found |= dict(_in_module(module, code.count(f" {module.header.name.rawText} ") > 1))
     return found
@@ -68,8 +72,7 @@ def _spaced(node: Node) -> str:
 
 def _flow(text: str, signals: set[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Signals that a process reads before it assigns them -> with selects; those that it assigns -> `=` or `<=`."""
-    early: dict[str, str] = {}
-    assigned: dict[str, str] = {}
+    early, assigned = dict[str, str](), dict[str, str]()
     for use in _USE.finditer(text):
         name, following = use["name"], use["next"]
         if name not in signals:
@@ -96,19 +99,16 @@ def _in_module(module: Node, is_inner: bool) -> Iterator[tuple[str, str]]:
         text, inner = _spaced(node), set[str]()
         if kind != "NetDeclaration":
             inner = {one.name.rawText for one in walk(node) if name_of(one) == "Declarator"}
-        control = _CONTROL.match(text)
-        early, assigned = _flow(f";{text[control.end() if control else 0 :]}", signals - inner)
+        _, control, body = _CONTROL.split(text, 1) if _CONTROL.match(text) else ("", "", text)
+        early, assigned = _flow(f";{body}", signals - inner)
         own = {name for name, how in assigned.items() if how == "="}
-        events = re.split(" or | , ", control[1].strip("() *")) if control else [""]
+        events = re.split(" or | , ", control.strip("() *"))
         if kind == "HierarchyInstantiation":
             readers[0] |= early.keys()
-        elif kind in ("FunctionDeclaration", "TaskDeclaration"):
-            for name in early:
-                yield "sensitivity", f"a subroutine that reads `{name}`, which no process is sensitive to"
-        elif kind in ("InitialBlock", "DataDeclaration"):
+        elif label := _ONCE.get(kind):
             for name in early.keys() - assigned.keys():
-                yield "initial", f"`{name}`, which is read once at the start"
-        elif any("edge " in event for event in events):
+                yield label, name
+        elif "edge " in control:
             clocks |= {event.split()[-1] for event in events} - early.keys()
             registers |= assigned.keys() - own
             readers.append(set(early))
@@ -118,16 +118,16 @@ def _in_module(module: Node, is_inner: bool) -> Iterator[tuple[str, str]]:
             if kind == "AlwaysBlock":
                 visible = {*events} - {""} or {*early}
                 if not visible:
-                    yield "trigger", "a process that nothing triggers"
+                    yield "an empty sensitivity list", ""
                 for name in early.keys() - own:
                     if not {name, early[name]} & visible:
-                        yield "sensitivity", f"a process that is not sensitive to `{name}`"
+                        yield "a sensitivity list without", name
             for name in own & early.keys() if "Always" in kind else ():
-                yield "order", f"`{name}`, which is read before it is assigned"
+                yield "an assignment after the use of", name
     for name in clocks & registers:
-        yield "clock", f"`{name}`, a clock that a register drives"
+        yield "a clock from the register", name
     for place, names in enumerate(moved, 1):
         for _ in wires:
             names = names.union(*(assigned for read, assigned in wires if read & names))
         for name in names & set().union(*readers[:place], *readers[place + 1 :]):
-            yield "race", f"a blocking assignment that changes `{name}` while other processes read it"
+            yield "a race of", name

@@ -18,7 +18,8 @@ from typing import Literal, get_args
 
 _parsing = threading.Lock()
 _OVERRIDE = re.compile(r"(?<![\w-])-(?:[PG]|gv|defparam)\s*(?:\w+\.)*(\w+)=")
-_MACRO = re.compile(r"(?<![\w-])(?:-D\s*|\+define\+)([A-Za-z_]\w*)(?:=([\w']+))?")
+_MACRO = re.compile(r"(?<![\w-])(?:-D\s*|\+define\+)([A-Za-z_]\w*)(?:=(\w+))?")
+_DEFINES = re.compile(r"\bdefines\s*=\s*\{([^}]*)\}")
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _ANY_CHANGE = {"Edge", "ValueChange"}
 _EDGES = {"RisingEdge", "FallingEdge", "ClockCycles"} | _ANY_CHANGE
@@ -235,21 +236,9 @@ def macro_file(harness: Mapping[str, str]) -> dict[str, str]:
 
     Empty if there are none. Computed values are not followed.
     """
-    macros: dict[str, object] = {}
-    for path, text in sorted(harness.items()):
-        tree = parse_python(text) if path.endswith(".py") else None
-        for node in ast.walk(tree) if tree else ():
-            match node:
-                case ast.keyword("defines", ast.Dict(keys, values)) | ast.Assign(
-                    [ast.Name("defines")], ast.Dict(keys, values)
-                ):
-                    for key, value in zip(keys, values, strict=True):
-                        if isinstance(key, ast.Constant) and isinstance(value, ast.Constant):
-                            macros[str(key.value)] = value.value
-                case ast.Constant(str(said)):
-                    macros.update(_MACRO.findall(said))
-        macros.update(() if tree else _MACRO.findall(text))
-    lines = [f"`define {name} {value or 1}\n" for name, value in macros.items()]
+    text = "\n".join(harness.values())
+    given = re.findall(r"['\"](\w+)['\"]\s*:\s*['\"]?(\w+)", " ".join(_DEFINES.findall(text))) + _MACRO.findall(text)
+    lines = [f"`define {name} {'1' if value in ('', 'None', 'True') else value}\n" for name, value in given]
     return {"macros.sv": "".join(lines)} if lines else {}
 
 

@@ -52,7 +52,7 @@ from rtl_core.types.problem import Problem
 from rtl_core.validation.doubts import DesignCache, audit_passes
 from rtl_core.validation.level import golden_digest
 
-AUDITOR_VERSION = 4
+AUDITOR_VERSION = 5
 """Increased with every change that may change the result of an audit."""
 
 THOROUGH = Effort.of_cycles(24_000, 6, 10.0)
