@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import count
+from typing import Any
+
 import numpy as np
+import pytest
+from _pytest.mark import ParameterSet
+from tinker import types
+from tinker.resources.training import AsyncTrainingResource
 
 from rtl_core.backend.certify.bench import (
     PROMPT,
@@ -68,6 +76,9 @@ async def test_agree(bench: Bench) -> str:
     assert moved > 1e-3, (
         f"two steps moved the sampler's log-probabilities by {moved:.1e} in the mean: it has old weights"
     )
+    bench.compare(
+        await bench.score(await bench.base_sampler(), sequences()), base, "the base model's scores after steps"
+    )
     return bench.compare(
         await bench.step(trainer, policy_data(SIGNS, base)), scored, "the trainer's and the sampler's log-probabilities"
     )
@@ -94,21 +105,82 @@ async def test_frozen(bench: Bench) -> str:
     )
 
 
-@case(
-    "gradients add up",
-    needs=("resume",),
-    without="of large batches, which the SDK sends in parts, only a part is trained on",
+async def one_step(bench: Bench, path: str, data: list[types.Datum], first: int = 0, samples: int = 0) -> Any:
+    """Train a step from a saved state, the `first` sequences in a pass of their own, and sample behind it. Returns the client."""
+    trainer = await bench.service.create_training_client_from_state_with_optimizer(path)
+    if first:
+        await trainer.forward_backward(data[:first], "importance_sampling")
+    if samples:
+        await bench.sample(await bench.base_sampler(), samples, 2)
+        await bench.sample(await bench.sampler_of(trainer, "between"), samples, 2)
+    await bench.step(trainer, data[first:])
+    return trainer
+
+
+async def beside_another(bench: Bench, path: str, data: list[types.Datum]) -> Any:
+    await (await bench.trainer()).forward_backward(data[:1], "importance_sampling")
+    return await one_step(bench, path, data)
+
+
+async def sent_twice(bench: Bench, path: str, data: list[types.Datum]) -> Any:
+    """The first pass of two and the step are sent twice. A step of Adam does not show that all gradients are doubled."""
+
+    def repeated(method: Any) -> Any:
+        calls = count()
+
+        async def send(resource: Any, **given: Any) -> Any:
+            if not next(calls):
+                await method(resource, **given)
+            return await method(resource, **given)
+
+        return send
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("forward_backward", "optim_step"):
+            patch.setattr(AsyncTrainingResource, name, repeated(getattr(AsyncTrainingResource, name)))
+        return await one_step(bench, path, data, first=1)
+
+
+def a_way(way: Any, name: str, promise: str, without: str) -> ParameterSet:
+    return pytest.param(way, promise, marks=case(name, needs=("resume", "save_weights_for_sampler"), without=without))
+
+
+@pytest.mark.parametrize(
+    ("way", "promise"),
+    [
+        a_way(
+            partial(one_step, first=1),
+            "gradients add up",
+            "A step after passes over a part and the rest of a batch equals a step after one pass: gradients are sums, not means.",
+            "of large batches, which the SDK sends in parts, only a part is trained on, or parts have other weights",
+        ),
+        a_way(
+            partial(one_step, first=2, samples=1),
+            "samplers leave a trainer alone",
+            "The same holds if the base model and a new sampler are sampled between the passes.",
+            "a run that samples while it trains loses gradients",
+        ),
+        a_way(
+            beside_another,
+            "no foreign gradients",
+            "A new trainer's step equals one that no other trainer's pass precedes.",
+            "after an interrupted step, or beside another run, a step includes gradients that are not its own",
+        ),
+        a_way(
+            sent_twice,
+            "a repeated request",
+            "A pass and a step that arrive twice, with one sequence number, are applied once.",
+            "a request whose answer was lost, which the SDK sends again, is applied twice",
+        ),
+    ],
 )
-async def test_add_up(bench: Bench) -> str:
-    """A step after two passes over halves of a batch equals a step after one pass over the batch."""
+async def test_ways(bench: Bench, way: Any, promise: str) -> str:
+    """{promise}"""
     first = await bench.trainer()
     data = policy_data(SIGNS, await bench.trainer_logprobs(first, sequences()))
     path = await bench.save(first.save_state, "whole")
     seen = []
-    for parts in ([data], [data[:2], data[2:]]):
-        trainer = await bench.service.create_training_client_from_state_with_optimizer(path)
-        for part in parts[:-1]:
-            await trainer.forward_backward(part, "importance_sampling")
-        await bench.step(trainer, parts[-1])
+    for step in (one_step, way):
+        trainer = await step(bench, path, data)
         seen.append(logprobs_of(await trainer.forward_backward(data, "importance_sampling"), data))
-    return bench.compare(seen[1], seen[0], "log-probabilities after a step in two parts and in one")
+    return bench.compare(seen[1], seen[0], "log-probabilities after both steps")
