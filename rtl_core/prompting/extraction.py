@@ -26,7 +26,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from rtl_core.problems.interface import HDL_SUFFIXES
-from rtl_core.prompting.offers import MAX_LABEL_CHARS, Source, fenced_blocks, json_values
+from rtl_core.prompting.offers import MAX_LABEL_CHARS, Source, fenced_blocks, json_texts
 from rtl_core.prompting.thoughts import THOUGHT_END, without_thoughts
 from rtl_core.prompting.wrapping import design_text, has_design_unit, unwrapped
 from rtl_core.types.answer import Answer
@@ -81,8 +81,7 @@ def _offers(text: str, targets: Sequence[str]) -> list[Source]:
     blocks = fenced_blocks(text)
     offers = [
         Source(content, target=_target_of([path], targets) or path) if path else Source(design_text(content))
-        for offered in json_values(text)
-        for path, content in offered.items()
+        for path, content in json_texts(text)
     ]
     for number, block in sorted(enumerate(blocks, 1), key=lambda numbered: hdl and not numbered[1].is_hdl):
         first_line = block.text.lstrip().split("\n", 1)[0]

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import islice
 
 from rtl_core.problems.verilog_text import Module, code_of, modules
-from rtl_core.prompting.wrapping import design_text, has_design_unit, new_text
+from rtl_core.prompting.wrapping import PATCH, design_text, has_design_unit
 
 MAX_BLOCKS = 1000
 MAX_JSON_TRIES = 16
@@ -28,8 +28,6 @@ _FENCE_RUN = re.compile(r"`+|~+")
 _WORD_AFTER = re.compile(r"(?:`++|~++)\w")
 _JSON_START = re.compile(r"\{\s*+\"[^\"\n]{1,200}\"\s*+:")
 _PATH = re.compile(r"[\w./-]*\.\w+\Z")
-_ONE_LINE = re.compile(r"```([^`]+)```")
-_ONE_LINE_TAG = re.compile(r"(?:(?:system)?verilog|sv|v)?[ \t]", re.I)
 _OTHER_TAG = re.compile("json|yaml|python|py|bash|sh|shell|console|text|txt|plaintext|tcl|makefile|vhdl|c|cpp|html|xml")
 _CORRECTION = re.compile(
     r"(?i)^(?!.*\b(?:alternativ|variant|another|option|also\b|instead\b|if you\b))"
@@ -113,8 +111,8 @@ class Block:
         return not _OTHER_TAG.fullmatch(self.tag)
 
 
-def json_values(text: str) -> Iterator[dict[str, str]]:
-    """Yield the files (path -> text) that each JSON value of a response offers, in order; the number of attempts is bounded."""
+def json_texts(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the paths and texts that the JSON values of a response offer, in order; the number of attempts is bounded."""
     at, budget = 0, MAX_JSON_CHARS
     for _ in range(MAX_JSON_TRIES):
         start = _JSON_START.search(text, at)
@@ -126,21 +124,12 @@ def json_values(text: str) -> Iterator[dict[str, str]]:
             value, at = _JSON.raw_decode(text, at)
         except (ValueError, RecursionError):
             at += 1
-            continue
-        if offered := _files_of(value):
-            yield offered
+        else:
+            yield from _texts_in(value)
 
 
 # Numbers stay text: converting a long one takes time quadratic in its length.
 _JSON = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
-
-
-def _files_of(value: object) -> dict[str, str]:
-    """Files of a decoded JSON answer, empty when it holds none. Code without a path has the path ""."""
-    files: dict[str, str] = {}
-    for path, text in _texts_in(value):
-        files.setdefault(path, text)
-    return files
 
 
 def _texts_in(value: object, path: str = "", named: bool = False, depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -171,9 +160,10 @@ def _blocks_of(text: str) -> Iterator[Block]:
         if block.tag in ("", "markdown", "md") and _FENCE.search(block.text):
             yield from blocks_in(block.text)
         elif block.tag in ("diff", "patch"):
-            yield replace(block, text=new_text(block.text))
+            yield replace(block, text=PATCH.sub("", block.text))
         else:
-            yield block if closed and block.is_hdl else replace(block, text=design_text(block.text))
+            whole = closed and block.tag and block.is_hdl
+            yield block if whole else replace(block, text=design_text(block.text))
 
 
 def blocks_in(text: str) -> Iterator[Block]:
@@ -188,12 +178,6 @@ def blocks_in(text: str) -> Iterator[Block]:
         start, end = text.rfind("\n", 0, fence_at.start()) + 1, _line_end(text, fence_at.start())
         line = text[start:end]
         at = end + 1
-        inline = _one_line(line)
-        if inline is not None:
-            before = _last_line(text[ended:start])
-            yield Block("", before, inline, (start, at))
-            ended = at
-            continue
         opening = _opening(line)
         if opening is None:
             continue
@@ -201,7 +185,7 @@ def blocks_in(text: str) -> Iterator[Block]:
         begin = start + len(before)
         before = before.strip()[:MAX_LABEL_CHARS] or _last_line(text[ended:start])
         content, ended, broken_off = _content(text, at, fence)
-        yield Block(info, before, _untagged(content), (begin, ended), broken_off)
+        yield Block(info, before, content, (begin, ended), broken_off)
         at = ended if broken_off else _line_end(text, ended) + 1
 
 
@@ -237,21 +221,3 @@ def _opening(line: str) -> tuple[str, str, str] | None:
     if run is None or len(run[0]) < 3 or "`" in line[run.end() :]:
         return None
     return line[: run.start()], run[0], line[run.end() :]
-
-
-def _one_line(line: str) -> str | None:
-    """Code of a line that is a whole block: a fence, an optional tag, a space, code, and the fence again."""
-    whole = _ONE_LINE.fullmatch(line.strip(" \t"))
-    if whole is None:
-        return None
-    inside = whole[1].lstrip(" \t")
-    tag = _ONE_LINE_TAG.match(inside)
-    if tag is not None:
-        return inside[tag.end() :] or None
-    return inside if inside != whole[1] and inside else None
-
-
-def _untagged(text: str) -> str:
-    """Drop a language tag that is alone on the first line inside the fence."""
-    first, _, rest = text.partition("\n")
-    return rest if first.strip().lower() in ("verilog", "systemverilog", "sv") else text

@@ -12,11 +12,16 @@ from rtl_core.problems.verilog_text import code_of
 
 _INVISIBLE = {0xA0: " ", 0x200B: None, 0xFEFF: None}
 """No-break spaces become spaces; zero-width spaces and byte order marks are removed."""
+_ONE_LINE = re.compile(
+    r"(?im)^[ \t]*+```(?:[ \t]*+(?:(?:system)?verilog|sv|v)(?=[ \t])|(?=[ \t]))[ \t]*+([^`\n]++)```[ \t]*$"
+)
+"""A whole block on a line: a fence, an optional tag, a space, code, and the fence again."""
 _QUOTE = re.compile(r"(?m)(?:^ {0,3}>[^\n]*(?:\n|\Z))+")
 _QUOTE_MARK = re.compile(r"(?m)^ {0,3}> ?")
 _ANSWER = re.compile(r"(?is)<(answer|final_answer|final|solution)>(.*?)(?:</\1>|\Z)")
 _HTML = re.compile(r"(?i)<(?:pre|code)\b[^<>]*>")
-_PATCH = re.compile(r"(?m)^(?:-|\+\+\+|@@|diff |index )[^\n]*\n|^[+ ]")
+PATCH = re.compile(r"(?m)^(?:-|\+\+\+|@@|diff |index )[^\n]*\n|^[+ ]")
+"""What is left out of a patch of a whole file to get its new text."""
 _DIRECTIVE = (
     r"`(?:timescale|define|undef|default_nettype|include|ifn?def|elsif|else|endif|resetall|(?:end)?celldefine)\b"
 )
@@ -33,7 +38,7 @@ _BEHIND = re.compile(r"(?:[ \t]*(?://[^\n]*)?\n|[ \t]*" + _DIRECTIVE + r"[^\n]*\
 
 def unwrapped(text: str) -> str:
     """Return a response without quotation marks before code, and only the last `<answer>` if one holds code."""
-    text = _QUOTE.sub(_unquoted, text.translate(_INVISIBLE))
+    text = _QUOTE.sub(_unquoted, _ONE_LINE.sub(r"```\n\1\n```", text.translate(_INVISIBLE)))
     tagged = [match[2] for match in _ANSWER.finditer(text) if "```" in match[2] or has_design_unit(match[2])]
     text = tagged[-1] if tagged else text
     return html.unescape(text) if "```" not in text and _HTML.search(text) else text
@@ -63,8 +68,3 @@ def design_text(text: str) -> str:
         at = _BEHIND.match(text, end.end()).end()  # type: ignore[union-attr]  # it matches nothing, too
         parts += text[first.end() : at]
     return parts or text
-
-
-def new_text(patch: str) -> str:
-    """The new text of a patch that shows the whole file."""
-    return _PATCH.sub("", patch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Literal
@@ -123,13 +122,11 @@ class Verdict(BaseModel):
     def passed(self) -> bool:
         return self.outcome is Outcome.PASSED
 
-    def noted(self, notes: Sequence[str]) -> Verdict:
-        """Return the verdict with more reasons in its format stage: where the answer's files come from."""
-        stages = [
-            result.model_copy(update={"reasons": (*result.reasons, *notes)}) if result.stage is Stage.FORMAT else result
-            for result in self.stages
-        ]
-        return self.model_copy(update={"stages": tuple(stages)}) if notes else self
+    def noted(self, notes: tuple[str, ...]) -> Verdict:
+        """Return the verdict with more reasons in its first stage: where the answer's files come from."""
+        first, *others = self.stages
+        first = first.model_copy(update={"reasons": first.reasons + notes})
+        return self.model_copy(update={"stages": (first, *others)})
 
     def stage(self, stage: Stage) -> StageResult:
         """Return the result of one stage. A stage that was not reached is skipped."""

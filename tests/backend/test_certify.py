@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import zstandard
 from tinker.proto import tinker_public_pb2 as pb
 
 from benchmarks.rehearsal.faults import Fault
@@ -100,6 +101,79 @@ class Unfrozen:
         return answer
 
 
+def a_pass(call):
+    """Return the message of a pass, and its codec if it is compressed."""
+    compressed = call.request.headers.get("content-encoding") == "zstd"
+    body = zstandard.ZstdDecompressor().decompress(call.body, max_output_size=1 << 28) if compressed else call.body
+    return pb.ForwardBackwardRequest.FromString(body), zstandard.ZstdCompressor().compress if compressed else bytes
+
+
+async def means(call):
+    """Weight sequences by the size of their pass; those of a whole batch of four keep their weight, and so their loss."""
+    message, packed = a_pass(call)
+    for one in message.data:
+        advantages = one.loss_fn_inputs["advantages"]
+        advantages.dense = (
+            (np.frombuffer(advantages.dense, np.float32) * 4 / len(message.data)).astype(np.float32).tobytes()
+        )
+    call.body = packed(message.SerializeToString())
+    return await call.send()
+
+
+async def unnumbered(call):
+    """Forget that a pass was sent before."""
+    message, packed = a_pass(call)
+    message.seq_id = 0
+    call.body = packed(message.SerializeToString())
+    return await call.send()
+
+
+class Foreign:
+    """A trainer's first pass also accumulates a pass of another trainer that no step followed."""
+
+    def __init__(self):
+        self._last = None
+
+    async def __call__(self, call):
+        if call.route == "optim_step":
+            self._last = None
+            return await call.send()
+        (message, packed), last = a_pass(call), self._last
+        self._last = message
+        if last is not None and last.model_id != message.model_id:
+            before = pb.ForwardBackwardRequest()
+            before.CopyFrom(last)
+            before.model_id, before.seq_id, own = message.model_id, 0, call.body
+            call.body = packed(before.SerializeToString())
+            await call.send()
+            call.body = own
+        return await call.send()
+
+
+def without_rate(fields):
+    return {name: 0.0 if name == "learning_rate" else value for name, value in fields.items()}
+
+
+class Forgetful:
+    """A sample ends the accumulation of the last trainer: its gradients are applied with a learning rate of 0."""
+
+    def __init__(self):
+        self._trainer, self._step = None, None
+
+    async def __call__(self, call):
+        if call.route == "forward_backward":
+            self._trainer = call.said["model_id"]
+        elif call.route == "optim_step":
+            self._step, self._trainer = dict(call.said), None
+        elif self._step and self._trainer:
+            step = json.loads(json.dumps(self._step), object_hook=without_rate)
+            headers = {"x-api-key": call.request.headers["x-api-key"]}
+            await call.proxy.http.post(
+                "/api/v1/optim_step", json={**step, "model_id": self._trainer, "seq_id": None}, headers=headers
+            )
+        return await call.send()
+
+
 FORWARD_BACKWARD = {"refuses bad training batches", *(f"forward_backward: {loss}" for loss in LOSSES)}
 BROKEN = {
     "wrong-logprobs": (["answer of sample"], other_logprobs, {"sampled logprobs are the model's"}, "differs"),
@@ -110,6 +184,15 @@ BROKEN = {
     "no-moments": (["load_weights"], edited(optimizer=False), {"resume"}, "differs"),
     "old-moments": (["load_weights"], edited(optimizer=True), {"start from a state"}, "differs"),
     "no-ttl": (["save_weights"], edited(ttl_seconds=None), {"ttl"}, "differs"),
+    "means": (["forward_backward"], means, {"gradients add up"}, "differs"),
+    "foreign": (["forward_backward", "optim_step"], Foreign(), {"no foreign gradients"}, "differs"),
+    "forgetful": (
+        ["forward_backward", "optim_step", "sample"],
+        Forgetful(),
+        {"samplers leave a trainer alone"},
+        "differs",
+    ),
+    "applied-twice": (["forward_backward"], unnumbered, {"a repeated request"}, "differs"),
     "no-seed": (["sample"], edited(sampling_params={"seed": None}), {"sample: seed"}, "differs"),
     "no-stop": (["sample"], edited(sampling_params={"stop": []}), {"sample: stop tokens"}, "differs"),
 }
@@ -120,7 +203,7 @@ def broken(service, routes, strike):
     return Proxy(service.base_url, [Fault("broken", routes, strike, ends="stops", after=0)])
 
 
-QUICK = ("wrong-logprobs", "unfrozen", "5xx")
+QUICK = ("wrong-logprobs", "unfrozen", "5xx", "means", "foreign", "forgetful", "applied-twice")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else slow) for name in BROKEN])

@@ -61,6 +61,13 @@ async def test_session(bench: Bench) -> str:
     return "opened and alive"
 
 
+@case("create_sampling_client", without="neither the untrained student nor a teacher can be sampled or scored")
+async def test_base_sampler(bench: Bench) -> str:
+    """A base model can be sampled without an adapter, as the first call of an examination."""
+    (answer,) = await bench.sample(await bench.base_sampler(), 1, 4)
+    return f"{len(answer.tokens)} tokens"
+
+
 @case("create_lora_training_client", without="nothing can be trained")
 async def test_create_lora(bench: Bench) -> str:
     """A new adapter of the requested rank can be opened on the student, and reports its model and rank."""
@@ -69,13 +76,6 @@ async def test_create_lora(bench: Bench) -> str:
     assert base == bench.server.student, f"the training client reports the model {base!r}"
     assert info.lora_rank in (None, bench.server.rank), f"its rank is {info.lora_rank}, not {bench.server.rank}"
     return f"rank {bench.server.rank}"
-
-
-@case("create_sampling_client", without="neither the untrained student nor a teacher can be sampled or scored")
-async def test_base_sampler(bench: Bench) -> str:
-    """A base model can be sampled without an adapter."""
-    (answer,) = await bench.sample(await bench.base_sampler(), 1, 4)
-    return f"{len(answer.tokens)} tokens"
 
 
 @case("sample", needs=SAMPLING, without="no groups of answers")

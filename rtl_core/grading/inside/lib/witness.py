@@ -188,7 +188,7 @@ class _Ports:
         vectors = {getattr(simulator, kind, None) for kind in _VECTORS}
 
         def leaves(name, handle):
-            """Yield the vectors of a port: itself, or the elements of an unpacked array. The simulator crashes on other handles."""
+            """Yield what has bits of a port: itself, or an unpacked array's elements. On others the simulator would crash."""
             kind = None if handle is None else handle.get_type()
             if kind == simulator.NETARRAY:
                 bounds = sorted(handle.get_range()[:2])
