@@ -34,7 +34,16 @@ from rtl_core.grading.requirements import cocotb_generation, uses_cocotb
 from rtl_core.problems.interface import HDL_SUFFIXES
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Port, Problem
-from rtl_core.types.verdict import InterfaceMismatch, Outcome, Stage, StageResult, StageStatus, Verdict
+from rtl_core.types.verdict import (
+    MOST_LISTED,
+    InterfaceMismatch,
+    Outcome,
+    Stage,
+    StageResult,
+    StageStatus,
+    Verdict,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from rtl_core.grading.grader import Grader
@@ -296,7 +305,7 @@ class Grading:
         return self._verdict(Outcome.NOT_TESTED, (f"graded until {self.until.value} only",))
 
     def _add(self, stage: Stage, status: StageStatus, reasons: tuple[str, ...] = (), wall_s: float = 0.0) -> None:
-        self.stages[stage] = StageResult(stage=stage, status=status, reasons=reasons, wall_s=wall_s)
+        self.stages[stage] = StageResult(stage=stage, status=status, reasons=shortened(reasons), wall_s=wall_s)
 
     def _add_mismatches(self, found: tuple[InterfaceMismatch, ...]) -> None:
         self.mismatches = tuple(dict.fromkeys(self.mismatches + found))
@@ -311,8 +320,8 @@ class Grading:
             stages=tuple(self.stages.get(stage) or StageResult(stage=stage, status="skipped") for stage in Stage),
             tests_passed=passed,
             tests_total=total,
-            reasons=reasons,
-            mismatches=self.mismatches,
+            reasons=shortened(reasons, 2 * MOST_LISTED),  # of two stages, of which each may have a long list
+            mismatches=self.mismatches[:MOST_LISTED],
             executor=self.grader.executor.name,
             tools=self.grader.tools,
             seed=self.seed,
