@@ -10,8 +10,9 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.runtime import task_run
 
+from rtl_core.at_work import steps_at_work
 from rtl_core.errors import RtlDistillError
-from rtl_core.observe.progress import progress, steps_at_work
+from rtl_core.observe.progress import progress
 from rtl_core.rollouts import batch, planning, playing, scoring, training
 from rtl_core.rollouts.regrading import Regrading
 from rtl_core.rollouts.survey import Survey

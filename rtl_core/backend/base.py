@@ -307,7 +307,7 @@ class Provider(Protocol):
         """Whether it runs in the run's folder. Then only one process at a time may open it, and its tokens are free."""
 
     async def check(self, config: RunConfig) -> Readiness:
-        """Check, within half a minute and without retries, whether it can open for a run, has its models and can train the student.
+        """Check, within a minute and without retries, whether it can open for a run, has its models and can train the student.
 
         Problems are reported as findings, not errors. Some may be temporary, such as a busy service.
         """

@@ -93,9 +93,9 @@ class Grader:
         else:
             try:
                 verdict = self._under_seeds(problem, answer, until)
-                golden = self.known_good.ungraded_golden(problem, answer)
-                if golden and (verdict.cpu_limit_s or NO_BUDGET) < self.limits.cpu_s:
-                    self.grade(problem, Answer(files=golden))
+                budget = self.budget(problem, answer)
+                if budget and not budget.good_s and (verdict.cpu_limit_s or NO_BUDGET) < self.limits.cpu_s:
+                    self.grade(problem, Answer(files=problem.golden or {}))
                     self.known_good.golden.setdefault(problem.fingerprint, NO_BUDGET)
                     verdict = self._under_seeds(problem, answer, until)
             except Exception as error:

@@ -16,7 +16,7 @@ from rtl_core.problems.harness_use import HarnessUse, harness_use
 from rtl_core.problems.interface import HDL_SUFFIXES, derive_interface, parse_interface, top_levels
 from rtl_core.problems.verilog_text import code_of, module_names
 from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
-from rtl_core.types.verdict import FRAGMENT, InterfaceMismatch, MismatchKind
+from rtl_core.types.verdict import FRAGMENT, MOST_CHARS, InterfaceMismatch, MismatchKind
 
 _NUMBER = re.compile(r"(?<![\w'+*/-])(?<![+*/-]\s)\d+(?![\w'])")
 _ANY_NAME = re.compile(
@@ -202,7 +202,7 @@ def _declared(name: str, answer: Mapping[str, str]) -> bool:
 
 
 def _differs(kind: MismatchKind, name: str, expected: str | None, got: str | None) -> InterfaceMismatch:
-    return InterfaceMismatch(kind=kind, name=name, expected=expected, got=got)
+    return InterfaceMismatch(kind=kind, name=name[:MOST_CHARS], expected=expected, got=got and got[:MOST_CHARS])
 
 
 def _number(value: int | None) -> str | None:

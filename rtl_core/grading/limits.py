@@ -74,14 +74,9 @@ class KnownGood:
         kind = self.golden if answer.files == problem.golden else self.passing
         kind[problem.fingerprint] = max(cpu_s, kind.get(problem.fingerprint, 0.0))
 
-    def ungraded_golden(self, problem: Problem, answer: Answer) -> dict[str, str] | None:
-        """Return the golden answer that would set the budget of `answer` but was not graded yet; None if there is none."""
-        known = problem.fingerprint in self.golden or answer.files == problem.golden
-        return None if known else problem.golden
-
     def budget(self, problem: Problem, answer: Answer, limits: Limits) -> Budget | None:
-        """Return the budget of `answer`; None if only the limits apply. Before the golden answer is graded it is the floor of all budgets."""
-        golden = 0.0 if self.ungraded_golden(problem, answer) else self.golden.get(problem.fingerprint, NO_BUDGET)
+        """Return the budget of `answer`; None if only the limits apply. It is the smallest one, of 0 s, before the golden answer is graded."""
+        golden = self.golden.get(problem.fingerprint, NO_BUDGET if problem.golden is None else 0.0)
         good_s = self.passing.get(problem.fingerprint) if golden == NO_BUDGET else golden
         if good_s is None or answer.files == problem.golden:
             return None

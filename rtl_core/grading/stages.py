@@ -48,7 +48,16 @@ from rtl_core.grading.requirements import cocotb_generation, is_scripted
 from rtl_core.problems.interface import HDL_SUFFIXES
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Port, Problem
-from rtl_core.types.verdict import InterfaceMismatch, Outcome, Stage, StageResult, StageStatus, Verdict
+from rtl_core.types.verdict import (
+    MOST_LISTED,
+    InterfaceMismatch,
+    Outcome,
+    Stage,
+    StageResult,
+    StageStatus,
+    Verdict,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from rtl_core.grading.grader import Grader
@@ -321,7 +330,7 @@ class Grading:
 
     def _add(self, stage: Stage, status: StageStatus, reasons: tuple[str, ...] = (), wall_s: float = 0.0) -> None:
         reasons = self._explained(reasons) if stage is Stage.SYNTAX else reasons
-        self.stages[stage] = StageResult(stage=stage, status=status, reasons=reasons, wall_s=wall_s)
+        self.stages[stage] = StageResult(stage=stage, status=status, reasons=shortened(reasons), wall_s=wall_s)
 
     def _add_mismatches(self, found: tuple[InterfaceMismatch, ...]) -> None:
         self.mismatches = tuple(dict.fromkeys(self.mismatches + found))
@@ -336,8 +345,8 @@ class Grading:
             stages=tuple(self.stages.get(stage) or StageResult(stage=stage, status="skipped") for stage in Stage),
             tests_passed=passed,
             tests_total=total,
-            reasons=reasons + self.not_run,
-            mismatches=self.mismatches,
+            reasons=(*shortened(reasons, 2 * MOST_LISTED), *self.not_run),  # of two stages, each with a long list at most
+            mismatches=self.mismatches[:MOST_LISTED],
             executor=self.grader.executor.name,
             tools=self.grader.tools,
             seed=self.seed,

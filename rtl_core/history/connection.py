@@ -36,6 +36,8 @@ HURRIED_S = 5.0
 """Timeout once the process is asked to end: long enough for a reader, not for a program that keeps the file open."""
 CHECK_PATH = "check the path, its permissions and the free space on its disk"
 OTHER_PROGRAM = "close the other program, or let it work on a copy made by `rtl-distill snapshot`"
+own_readers: set[int] = set()
+"""Ids of processes that this one started to read histories (observe/live_report.py)."""
 
 _locks: dict[Path, threading.RLock] = {}
 _engines: dict[tuple[Path, int, bool], duckdb.DuckDBPyConnection] = {}
@@ -196,12 +198,12 @@ def _attach(
                 if waited_enough():
                     raise HistoryBusyError(
                         f"{path} stayed locked for {time.monotonic() - begun:.0f} s: {_first_line(text)}",
-                        OTHER_PROGRAM,
+                        _remedy(text),
                     ) from error
                 if not told and time.monotonic() - begun > TOLD_AFTER_S:
                     told = True
                     logging.getLogger("rtl_distill").warning(
-                        f"{path} is locked, waiting for up to {patience_s:.0f} s: {_first_line(text)}; {OTHER_PROGRAM}"
+                        f"{path} is locked, waiting for up to {patience_s:.0f} s: {_first_line(text)}; {_remedy(text)}"
                     )
             except duckdb.Error as error:  # a damaged header or catalog raises errors of several types
                 raise unreadable(path, str(error)) from error
@@ -298,6 +300,12 @@ def unreadable(path: Path, text: str) -> HistoryError:
         f"{path} cannot be read as a DuckDB file: {_first_line(text)}",
         "restore it from a snapshot, or name another file with --db; it was left untouched",
     )
+
+
+def _remedy(text: str) -> str:
+    """What to do about the process that holds a file, which DuckDB's message names."""
+    own = any(f"(PID {pid})" in text for pid in own_readers)
+    return "this process writes the run's report and ends by itself" if own else OTHER_PROGRAM
 
 
 def _first_line(text: str) -> str:

@@ -83,10 +83,15 @@ class History(Reading):
                 "UPDATE runs SET start_state = ?, start_sampler = ? WHERE run = ?", [state_path, sampler_path, name]
             )
 
-    def heartbeat(self, name: str) -> None:
-        """Record that a run is alive."""
+    def heartbeat(self, name: str, waits_for: str = "") -> None:
+        """Record that a run is alive, and what it waits for. The message of a run that has ended or was interrupted is kept."""
+        running = "status = 'running' AND NOT starts_with(coalesce(message, ''), 'interrupted')"
+        message = f"CASE WHEN {running} THEN nullif(?, '') ELSE message END"
         with self._writing() as con:
-            con.execute("UPDATE runs SET heartbeat_at = ? WHERE run = ?", [naive(utc_now()), name])
+            con.execute(
+                f"UPDATE runs SET heartbeat_at = ?, message = {message} WHERE run = ?",
+                [naive(utc_now()), waits_for, name],
+            )
 
     # -- problems
 

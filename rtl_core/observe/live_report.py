@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from rtl_core.history.connection import own_readers
+
 EVERY_S = 300.0
 """Seconds between two reports."""
 REST = 50
@@ -55,6 +57,7 @@ class LiveReport:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._stderr
             )
+            own_readers.add(self._process.pid)
         except OSError as error:  # out of memory, or too many processes
             self._due = self._began + self._every_s
             self._tell(f"the live report could not be written: {error}")
@@ -86,5 +89,6 @@ class LiveReport:
     def _forget(self) -> None:
         """Remove what the ended process left if it was killed, such as by the kernel for its memory."""
         assert self._process is not None
+        own_readers.discard(self._process.pid)
         self._path.with_name(f".{self._path.name}.{self._process.pid}.part").unlink(missing_ok=True)
         self._process = None

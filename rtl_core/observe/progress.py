@@ -1,22 +1,15 @@
-"""Progress of a run: log lines by default (Prefect shows them), or a console that the command line sets.
-
-A few slow items must not look like a hang, so the items in progress can be named at intervals.
-"""
+"""Progress of a run: log lines by default (Prefect shows them), or a console that the command line sets."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
 from rich.console import RenderableType
-
-MOST_NAMED = 4
-"""Maximum number of items in progress that are named."""
 
 
 class Progress(Protocol):
@@ -57,33 +50,6 @@ class LogProgress:
 
 
 progress: ContextVar[Progress] = ContextVar("progress", default=LogProgress())  # noqa: B039  (stateless but for thinning)
-
-
-class AtWork:
-    """Names of the items in progress, the oldest first."""
-
-    def __init__(self) -> None:
-        self._since: dict[str, float] = {}
-
-    @contextmanager
-    def item(self, name: str) -> Iterator[None]:
-        """Count `name` as in progress within the block."""
-        self._since[name] = time.monotonic()
-        try:
-            yield
-        finally:
-            self._since.pop(name, None)
-
-    def in_words(self, least_s: float = 0.0) -> str:
-        """Return the oldest items with their seconds; empty when none has taken `least_s`."""
-        now = time.monotonic()
-        names = [f"{name} ({now - since:.0f} s)" for name, since in self._since.items() if now - since >= least_s]
-        more = f", and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        return ", ".join(names[:MOST_NAMED]) + more
-
-
-steps_at_work = AtWork()
-"""The tasks of a run that are in progress in this process."""
 
 
 @asynccontextmanager

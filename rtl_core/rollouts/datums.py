@@ -20,7 +20,7 @@ from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import kl_share
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
-from rtl_core.learning.kl import FloatArray, first_wrong_line
+from rtl_core.learning.kl import first_wrong_line
 from rtl_core.prompting.answer_to import response_of
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.session import Session
@@ -28,8 +28,6 @@ from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
 
 Decode = Callable[[Sequence[int]], str]
-TrainedTokens = tuple[Rollout, FloatArray]
-"""An answer, and the trainer's log-probabilities of its tokens, (T,)."""
 
 
 def algorithm_of(config: RunConfig, batch: Batch) -> Algorithm:

@@ -18,10 +18,11 @@ from typing import Any, Generic, Literal, TypeVar
 from attrs import define, field
 from pydantic import BaseModel, ConfigDict, Field
 
+from rtl_core.at_work import AtWork
 from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.grading.executors import Executor
 from rtl_core.history.store import History
-from rtl_core.observe.progress import AtWork, at_intervals, progress
+from rtl_core.observe.progress import at_intervals, progress
 from rtl_core.rollouts.side_by_side import all_of
 from rtl_core.types.problem import Problem
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,6 @@ from rtl_core.observe.progress import progress
 from rtl_core.observe.usage import cost_metrics, spent_in_step
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import (
-    TrainedTokens,
     algorithm_of,
     build_datums,
     datums_to_imitate,
@@ -111,18 +111,15 @@ async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[d
     learning = config.learning
     share = scheduled(batch.step, len(session.weights.steps), 1.0, learning.final_learning_rate_share, "linear")
     rate = share * learning.learning_rate
-
-    def checked(logprobs: Logprobs) -> dict[str, float]:
-        return checked_drift(session, batch, trainer_tokens(batch, datums, logprobs))
-
+    check = partial(checked_drift, session, batch, datums)
     # Later steps are checked once they are done, so that the service runs both passes of a step in one cycle.
-    check = None if DRIFT in (session.life.last_step or {}) else checked
+    early = None if DRIFT in (session.life.last_step or {}) else check
     if isinstance(algorithm, DistributionDistillation) and kl_weight and datums:
         sent, read = await against_choices(trainer, datums, algorithm)
-        trained = await step(session, trainer, sent, "cross_entropy", {}, rate, check)
+        trained = await step(session, trainer, sent, "cross_entropy", {}, rate, early)
         trained = replace(trained, tokens=trained.tokens + read)
     else:
-        trained = await step(session, trainer, datums, learning.loss, learning.loss_settings, rate, check)
+        trained = await step(session, trainer, datums, learning.loss, learning.loss_settings, rate, early)
     tokens = trainer_tokens(batch, datums, trained.logprobs)
     session.recorder.put("record_trainer_tokens", [(rollout.key, values_T) for rollout, values_T in tokens])
     metrics = {
@@ -132,7 +129,7 @@ async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[d
             f"turn-{k}/passed_by_then": float(np.mean([*p.values()]))
             for k, p in passed_by_turn(batch, config.episode).items()
         },
-        **checked_drift(session, batch, tokens),
+        **check(trained.logprobs),
         **reported(trained, rate),
         "learning/kl_weight": kl_weight,
         "learning/kl_share": signal_share(batch, config, kl_weight),
@@ -141,14 +138,14 @@ async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[d
     return metrics, trained
 
 
-def checked_drift(session: Session, batch: Batch, tokens: Sequence[TrainedTokens]) -> dict[str, float]:
-    """Return the `drift_metrics` of answers; empty without answers.
+def checked_drift(session: Session, batch: Batch, datums: Sequence[Datum], logprobs: Logprobs) -> dict[str, float]:
+    """Return the `drift_metrics` of the answers that datums train on; empty without any.
 
     Raises SamplerDriftError if the sampler's weights are too far from the trainer's, or its log-probabilities are not those of its weights.
     """
+    tokens, learning = trainer_tokens(batch, datums, logprobs), session.config.learning
     if not tokens:
         return {}
-    learning = session.config.learning
     own = [(np.array(r.logprobs_T)[r.sampled_T], values_T[r.sampled_T]) for r, values_T in tokens]
     sampler_T, trainer_T = map(np.concatenate, zip(*own, strict=True))
     metrics = drift_metrics(sampler_T, trainer_T)

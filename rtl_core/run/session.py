@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from attrs import define, field
 
 from rtl_core.algorithms.base import chosen
+from rtl_core.at_work import calls_at_work, service_pause, steps_at_work
 from rtl_core.backend.base import SAVED, Backend, Checkpoint, Provider, Readiness, Trainer, check_start
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
@@ -30,7 +31,7 @@ from rtl_core.grading.limits import KnownGood
 from rtl_core.history.connection import hurried
 from rtl_core.history.records import EndedBy, StepState
 from rtl_core.history.store import History
-from rtl_core.observe.progress import at_intervals, progress, steps_at_work
+from rtl_core.observe.progress import at_intervals, progress
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.prompting.budget import Prompt
 from rtl_core.prompting.calls import ToolChat
@@ -346,13 +347,19 @@ async def _heartbeat(session: Session) -> None:
         await asyncio.sleep(HEARTBEAT_S)
         # A locked file or a full disk: the next heartbeat is enough.
         with contextlib.suppress(HistoryError, InfrastructureError):
-            await session.recorder.call(session.history.heartbeat, session.run)
+            await session.recorder.call(session.history.heartbeat, session.run, _long_work())
+
+
+def _long_work() -> str:
+    """What the run has worked on or waited for for long, in words, so that a service that hangs or pauses is noticed; empty if nothing."""
+    work = {"still in progress": steps_at_work, "outstanding requests": calls_at_work}
+    words = [f"{title}: {items}" for title, one in work.items() if (items := one.in_words(least_s=TELL_S / 2))]
+    return "; ".join(filter(None, [*words, service_pause.in_words()]))
 
 
 def _tell_long() -> None:
-    """Log the tasks that take long, so that a service that hangs is noticed."""
-    if words := steps_at_work.in_words(least_s=TELL_S / 2):
-        progress.get().line(f"still in progress: {words}")
+    if words := _long_work():
+        progress.get().line(words)
 
 
 def _tell_left_out(loaded: LoadedProblems) -> None:

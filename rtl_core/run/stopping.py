@@ -10,6 +10,7 @@ import time
 
 import httpx
 
+from rtl_core.at_work import service_pause
 from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.history.connection import HistoryBusyError
 from rtl_core.learning.health import breaches
@@ -28,7 +29,8 @@ def stop_reason(session: Session, under_way: int = 0) -> str | None:
     config = session.config
     if pause_path(config).exists():
         return f"paused by request; `rtl-distill resume {session.run}` resumes it"
-    limit, hours = config.cost.budget_hours, (time.monotonic() - session.life.opened_at) / 3600
+    limit = config.cost.budget_hours
+    hours = (time.monotonic() - session.life.opened_at - service_pause.seconds) / 3600
     if limit is not None and hours >= limit:
         return f"the budget of {limit:g} hours is used up; the same command resumes the run for as many hours"
     if config.cost.budget_usd is None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import partial
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 MOST_LISTED, MOST_CHARS = 20, 400
 """Limits of everything in a verdict that an answer can lengthen: entries of a list, and characters of a text. An answer may declare 50,000 ports."""
@@ -14,12 +13,10 @@ MOST_LISTED, MOST_CHARS = 20, 400
 
 def shortened(texts: Sequence[str], most: int = MOST_LISTED) -> tuple[str, ...]:
     """Return at most `most` texts, each cut to a readable length; the last one says how many more there are."""
-    more = (f"and {len(texts) - most + 1:,} more",) if len(texts) > most else ()
-    return *(text[:MOST_CHARS] for text in texts[: most - len(more)]), *more
-
-
-Texts = Annotated[tuple[str, ...], AfterValidator(shortened)]
-Text = Annotated[str, AfterValidator(lambda text: text[:MOST_CHARS])]
+    cut = [text[:MOST_CHARS] for text in texts[:most]]
+    if len(texts) > most:
+        cut[-1] = f"and {len(texts) - most + 1:,} more"
+    return tuple(cut)
 
 
 class Outcome(StrEnum):
@@ -55,7 +52,7 @@ class StageResult(BaseModel):
     model_config = ConfigDict(frozen=True)
     stage: Stage
     status: StageStatus
-    reasons: Texts = ()
+    reasons: tuple[str, ...] = ()
     wall_s: float = 0.0
 
 
@@ -82,9 +79,9 @@ class InterfaceMismatch(BaseModel):
 
     model_config = ConfigDict(frozen=True)
     kind: MismatchKind
-    name: Text
-    expected: Text | None = None
-    got: Text | None = None
+    name: str
+    expected: str | None = None
+    got: str | None = None
 
     def __str__(self) -> str:
         if self.got == FRAGMENT:
@@ -103,9 +100,8 @@ class Verdict(BaseModel):
     stages: tuple[StageResult, ...]
     tests_passed: int = Field(default=0, ge=0)
     tests_total: int = Field(default=0, ge=0)
-    reasons: Annotated[tuple[str, ...], AfterValidator(partial(shortened, most=2 * MOST_LISTED))] = ()
-    """Those of the stages, so that a long list of one does not hide another's."""
-    mismatches: Annotated[tuple[InterfaceMismatch, ...], AfterValidator(lambda found: found[:MOST_LISTED])] = ()
+    reasons: tuple[str, ...] = ()
+    mismatches: tuple[InterfaceMismatch, ...] = ()
     executor: str
     tools: dict[str, str] = Field(default_factory=dict)
     """Mapping of tool name to version, or of `image` to its digest."""

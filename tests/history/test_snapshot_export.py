@@ -4,17 +4,20 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pyarrow.parquet as pq
 import pytest
 
 from rtl_core.errors import HistoryError
+from rtl_core.history import connection
 from rtl_core.history.columns import table_names
 from rtl_core.history.export import export_parquet, export_rollouts, metrics, take_snapshot, write_lines
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from tests import synthetic
 from tests.history.writer_child import writing
+from tests.nouns import a_rollout
 
 
 def counts(history: History) -> dict[str, int]:
@@ -26,6 +29,26 @@ def test_a_snapshot_equals_the_history(demo, tmp_path):
     assert counts(copy) == counts(demo)
     assert copy.rollouts_of("demo", 3) == demo.rollouts_of("demo", 3)
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["copy.duckdb"]
+
+
+def test_a_snapshot_has_no_room_of_deleted_rows(tmp_path):
+    history, random = History(tmp_path / "h.duckdb"), Random(0)
+    text = "".join(random.choices("abcdefgh", k=4000))
+    for number in range(8):
+        rollouts = [
+            a_rollout(step=number, sample=n, text=f"{number} {n} {random.random()} {text[n:]}") for n in range(50)
+        ]
+        history.record_rollouts(rollouts)
+    with connection.connect(history.path, read_only=False) as con:
+        con.execute("DELETE FROM rollouts WHERE step < 7")
+        con.execute("DELETE FROM tokens WHERE rollout NOT IN (SELECT rollout FROM rollouts)")
+    copy = take_snapshot(history.path, tmp_path / "copy.duckdb")
+    assert copy.stat().st_size < 0.8 * history.path.stat().st_size
+    assert counts(History(copy, read_only=True)) == counts(history)
+    assert History(copy, read_only=True).rollouts_of("r", 7) == history.rollouts_of("r", 7)
+    views = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal ORDER BY ALL"
+    assert History(copy, read_only=True).query(views) == history.query(views)
+    assert History(copy, read_only=True).query("FROM named_mistakes").num_rows == 0
 
 
 def test_a_snapshot_replaces_a_file_only_if_asked(demo, tmp_path):

@@ -4,6 +4,7 @@ from contextlib import closing
 
 import pytest
 
+from rtl_core.history import connection
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.observe import live_report
@@ -31,6 +32,27 @@ def test_a_running_run_has_a_report_written_by_a_child_process(tmp_path, monkeyp
         assert path.stat().st_mtime_ns == written
     assert said == []
     assert [p.name for p in path.parent.iterdir()] == ["report.html"]
+
+
+def test_a_run_that_waits_for_its_own_report_does_not_blame_another_program(tmp_path, monkeypatch, caplog):
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+    gate = tmp_path / "gate"
+    hold = f"""import pathlib, sys, time, duckdb
+held = duckdb.connect(sys.argv[1], read_only=True)
+pathlib.Path({str(gate)!r}).touch()
+time.sleep(1)
+"""
+    monkeypatch.setattr(live_report, "PROGRAM", hold)
+    monkeypatch.setattr(connection, "TOLD_AFTER_S", 0.0)
+    with closing(LiveReport(history.path, "r", tmp_path / "report.html", print, every_s=0.0)) as report:
+        report.after_step()
+        wait_for(gate.exists, "the child")
+        history.heartbeat("r")
+        wait_for(lambda: not report.running(), "the end of the child")
+    assert "this process writes the run's report and ends by itself" in caplog.text
+    assert "close the other program" not in caplog.text
+    assert connection.own_readers == set()
 
 
 def test_no_report_is_written_before_it_is_due(tmp_path):

@@ -298,10 +298,12 @@ def test_a_supervised_datum_is_shifted_by_one_and_weights_only_the_answer():
 def drift_of(own_T, sampled, trained, step=0):
     """What `checked_drift` says of a step with one answer."""
     tokens = {"tokens_T": tuple(range(1, len(sampled) + 1)), "logprobs_T": sampled, "own_T": own_T}
-    rollout = a_rollout(step=step, policy_step=0, **tokens)
+    rollout = a_rollout(step=step, policy_step=0, problem_id="p", **tokens)
     batch = Batch("train", epoch=0, step=step, policy_step=0, problem_ids=("p",), group_size=1)
+    batch.add([StoredRollout(rollout, credit=Credit(1.0, 1.0, True))])
+    datum = Datum(rollout.prompt_P, rollout.tokens_T, {})
     return checked_drift(
-        SimpleNamespace(run="r", config=load_config("demo", environment={})), batch, [(rollout, np.array(trained))]
+        SimpleNamespace(run="r", config=load_config("demo", environment={})), batch, [datum], [np.array(trained)]
     )
 
 

@@ -80,7 +80,7 @@ def test_a_full_disk_at_one_heartbeat_does_not_stop_later_ones(monkeypatch):
     beats = []
 
     class Disk:
-        def heartbeat(self, run):
+        def heartbeat(self, run, waits_for):
             beats.append(run)
             if len(beats) == 1:
                 raise InfrastructureError("the disk is full")

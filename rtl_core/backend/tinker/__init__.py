@@ -21,6 +21,7 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
+from rtl_core.at_work import outstanding
 from rtl_core.backend.base import (
     SERVER_HINT,
     Backend,
@@ -88,7 +89,7 @@ class TinkerBackend:
             requests = [
                 client.sample(prompt, number, types.SamplingParams(**shape, seed=seed)) for number, seed in parts
             ]
-            responses = await _all_or_none([request.coroutine() for request in requests])
+            responses = await outstanding("sample", _all_or_none([request.coroutine() for request in requests]))
             answers = [
                 SampledAnswer.checked(
                     list(one.tokens), one.logprobs, str(one.stop_reason) == "stop", self.tokenizer, params
@@ -104,7 +105,8 @@ class TinkerBackend:
         full = types.ModelInput.from_ints([*prompt_P, *tokens_T])
         async with self._sampler(weights) as client:
             # Score only the completion, so that a cached prompt is not billed twice.
-            values = await client.compute_logprobs(full, prompt_logprobs_last_n=len(tokens_T))
+            request = client.compute_logprobs(full, prompt_logprobs_last_n=len(tokens_T))
+            values = await outstanding("compute_logprobs", request)
             scores_T = checked_logprobs(values[-len(tokens_T) :], len(tokens_T), "a score")
         return scores_T.astype(np.float32)
 
@@ -114,7 +116,7 @@ class TinkerBackend:
         full, count = types.ModelInput.from_ints([*prompt_P, *tokens_T]), len(tokens_T)
         async with self._sampler(weights) as client:
             # As in `compute_logprobs`: a token must be sampled, but is not used.
-            found = await client.sample(
+            request = client.sample(
                 full,
                 1,
                 types.SamplingParams(max_tokens=1),
@@ -122,6 +124,7 @@ class TinkerBackend:
                 topk_prompt_logprobs=k,
                 prompt_logprobs_last_n=count,
             )
+            found = await outstanding("sample", request)
             scores_T = checked_logprobs((found.prompt_logprobs or [])[-count:], count, "a score")
             top = found.topk_prompt_logprobs_np
             if top is None:
@@ -132,9 +135,10 @@ class TinkerBackend:
     async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> TinkerTrainer:
         session = await self._student.current()
         with session.using():
-            client = await self._student.pauses.retry_unpaid(
+            opening = self._student.pauses.retry_unpaid(
                 lambda: open_training_client(session.service, self._config, state_path, weights_only)
             )
+            client = await outstanding("open a training client", opening)
         if self._trained:
             self._student.tell("the trainer was opened again from the last saved state; the current step is repeated")
         self._trained = True

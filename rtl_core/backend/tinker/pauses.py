@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from rtl_core.at_work import service_pause
 from rtl_core.backend.tinker.faults import status_of
 
 Made = TypeVar("Made")
@@ -45,6 +46,8 @@ class Pauses(logging.Handler):
         if "due to billing" in message:
             self.note_refusal(message.partition("Error: ")[2] or message)
             return
+        if "is paused" in message:
+            service_pause.report(message)
         # The same SDK line logs pauses for different reasons.
         what = (record.pathname, record.lineno, message.partition("Reason: ")[2])
         if record.name not in RAISED_TOO and self._is_due(what):
@@ -52,6 +55,7 @@ class Pauses(logging.Handler):
 
     def note_refusal(self, words: str) -> None:
         """Record that a request was refused for lack of credit. It will be retried."""
+        service_pause.report(f"the account has no credit (402): {words}")
         with self._guard:
             self._unpaid_since = self._unpaid_since or time.monotonic()
             self._served.clear()

@@ -32,11 +32,11 @@ from rtl_core.backend.tinker.services import TinkerService
 from rtl_core.errors import PolicyError
 from rtl_core.types.finding import Finding
 
-REQUEST_S = 10.0
+REQUEST_S = 30.0
 """Timeout of one request. Up to three follow one another."""
 PAGE = 100
 """Saved weights in one answer of a service."""
-WHOLE_S = 20.0
+WHOLE_S = 60.0
 """Timeout of all requests together."""
 
 
@@ -91,7 +91,7 @@ async def exchange_credential(url: str, auth: AuthTokenProvider, key: str | None
 def _client(url: str, auth: AuthTokenProvider) -> AsyncTinker:
     return AsyncTinker(
         base_url=url,
-        timeout=httpx.Timeout(REQUEST_S, connect=5.0),
+        timeout=httpx.Timeout(REQUEST_S, connect=15.0),
         max_retries=0,
         _auth=auth,
         _strict_response_validation=True,

@@ -14,6 +14,7 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
+from rtl_core.at_work import outstanding
 from rtl_core.backend.base import Adam, Check, Checkpoint, Datum, StepResult, checked_metrics
 from rtl_core.backend.tinker.faults import trainer_errors
 from rtl_core.config import RunConfig
@@ -43,10 +44,11 @@ class TinkerTrainer:
         with self._errors():
             backward = self._client.forward_backward(sent, loss, dict(parameters) or None)  # type: ignore[arg-type]
             if check is not None:
-                check(_own_logprobs(await backward, datums))
+                check(_own_logprobs(await outstanding("forward_backward", backward), datums))
             # Otherwise both are submitted before either is awaited, so that the service runs them in one cycle.
             optim = self._client.optim_step(types.AdamParams(**vars(adam)))
-            output, optim_output = await backward, await optim
+            output = await outstanding("forward_backward", backward)
+            optim_output = await outstanding("optim_step", optim)
             measured = {**output.metrics, **(optim_output.metrics or {})}
             return StepResult(
                 examples=len(sent),
@@ -57,13 +59,16 @@ class TinkerTrainer:
 
     async def logprobs(self, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
         with self._errors():
-            return _logprobs(await self._client.forward([to_datum(datum) for datum in datums], "cross_entropy"), datums)
+            request = self._client.forward([to_datum(datum) for datum in datums], "cross_entropy")
+            return _logprobs(await outstanding("forward", request), datums)
 
     async def save(self, name: str, ttl_s: int | None) -> Checkpoint:
         with self._errors():
             state = self._client.save_state(name, ttl_seconds=ttl_s, overwrite=True)
             sampler = self._client.save_weights_for_sampler(name, ttl_seconds=ttl_s)
-            return Checkpoint(state_path=(await state).path, sampler_path=(await sampler).path)
+            saved = await outstanding("save_state", state)
+            frozen = await outstanding("save_weights_for_sampler", sampler)
+            return Checkpoint(state_path=saved.path, sampler_path=frozen.path)
 
 
 def _logprobs(output: types.ForwardBackwardOutput, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:

@@ -13,7 +13,7 @@ from rtl_core.history.store import History
 from rtl_core.run.folder import has_begun
 from rtl_core.types.finding import Finding
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 """Seconds for which transient errors are retried."""
 PAUSE_S = 3.0
 
