@@ -45,6 +45,7 @@ def run_flow(
         console.stage(title)
         progress.set(console)
         start_temporary_server()
+        console.line("starting Prefect: seconds, on a busy machine half a minute")
         try:
             module, name = flow.split(":")
             function = getattr(importlib.import_module(module), name)

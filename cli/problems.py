@@ -334,6 +334,8 @@ def validate(
         check_form(audit)
     arguments = (config, overrides, level, mutants, seeds, audit and str(audit))
     flow = "rtl_distill.flows.validate:validate"
-    counts: dict[str, int] = run_flow(flow, *arguments, title=f"validate {config}", verbose=verbose)
+    counts: dict[str, int] = run_flow(
+        flow, *arguments, title=f"validate {', '.join(source or [config])}", verbose=verbose
+    )
     if strict and set(counts) - {"fit", "fit_without_golden", "known"}:
         raise typer.Exit(1)

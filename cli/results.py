@@ -23,7 +23,9 @@ def report(
     runs: Annotated[
         list[str] | None, typer.Argument(metavar="RUN...", help="One run, or several to compare (default: the newest).")
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="HTML file (default: report-RUN.html).")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="HTML file (default: report-RUN.html beside the history).")
+    ] = None,
     png: Annotated[
         Path | None, typer.Option("--png", metavar="DIR", help="Also write every figure as a PNG file to this folder.")
     ] = None,
@@ -50,7 +52,9 @@ def report(
 
     history = open_history(db)
     names = [pick_run(history, name) for name in runs] if runs else [pick_run(history, None)]
-    path = write_report(history, names, output or Path(f"report-{'-'.join(names)}.html"), section or [])
+    path = write_report(
+        history, names, output or history.path.with_name(f"report-{'-'.join(names)}.html"), section or []
+    )
     typer.echo(str(path))
     if png is not None:
         from rtl_core.reporting.png import write_pngs

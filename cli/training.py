@@ -130,6 +130,7 @@ def train(
 
         rtl-distill train my-run.toml
     """
+    typer.echo("reading the configuration")  # at once: the imports take seconds on a busy machine
     import asyncio
 
     from rtl_core.config import load_config
@@ -177,6 +178,7 @@ def resume(
         bool,
         typer.Option("--release", help="Only lift the pause; the next trigger of its deployment continues the run."),
     ] = False,
+    set_: SetOption = None,
     accept_changes: AcceptOption = False,
     verbose: VerboseOption = False,
     db: DbOption = None,
@@ -187,8 +189,11 @@ def resume(
 
         rtl-distill resume demo
 
+        rtl-distill resume demo --set run.epochs=4
+
         rtl-distill resume nightly --release
     """
+    from rtl_core.config import load_config
     from rtl_core.run.folder import config_of, pause_path, write_config
     from rtl_distill.cli.flow import run_flow
 
@@ -198,7 +203,8 @@ def resume(
         typer.echo(f"{run} is no longer paused")
         return
     path = write_config(settings)
-    run_flow(TRAIN, str(path), [], accept_changes, title=f"train {run}", verbose=verbose)
+    load_config(path, set_ or [])
+    run_flow(TRAIN, str(path), set_ or [], accept_changes, title=f"train {run}", verbose=verbose)
 
 
 def set_aside(run: RunArgument, db: DbOption = None) -> None:

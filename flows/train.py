@@ -7,7 +7,7 @@ from functools import partial
 
 from prefect import flow
 
-from rtl_core.config import NO_OPTIONS, Options, load_config
+from rtl_core.config import NO_OPTIONS, Options, Override, load_config
 from rtl_core.errors import ConfigError, RunHealthError, SamplerDriftError
 from rtl_core.history.records import StepState
 from rtl_core.observe.progress import progress
@@ -33,7 +33,7 @@ from rtl_distill.tasks.steps import grade_group, order_problems, sample_group, s
 @flow(name="train", flow_run_name=named_by_run, validate_parameters=True)
 async def train(
     config: str = "demo",
-    overrides: list[str] | None = None,
+    overrides: list[Override] | None = None,
     accept_changes: bool = False,
     options: Options = NO_OPTIONS,
 ) -> str:

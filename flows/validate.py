@@ -11,7 +11,7 @@ from typing import Literal
 from prefect import flow
 from prefect.artifacts import acreate_table_artifact
 
-from rtl_core.config import load_config
+from rtl_core.config import Override, load_config
 from rtl_core.observe.progress import progress
 from rtl_core.reporting.text import counted
 from rtl_core.rollouts import survey
@@ -24,6 +24,7 @@ from rtl_core.validation.level import full_level
 from rtl_distill.tasks.artifacts import artifact_key
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
+from rtl_distill.tasks.orchestration import named_by_run
 from rtl_distill.tasks.steps import validate_problem
 
 
@@ -95,10 +96,10 @@ async def validated_ahead(session: Session) -> AsyncIterator[ValidationAhead]:
         tell.line(f"validated: {found.in_words()}")
 
 
-@flow(name="validate", flow_run_name="validate {config}", validate_parameters=True)
+@flow(name="validate", flow_run_name=named_by_run, validate_parameters=True)
 async def validate(
     config: str = "demo",
-    overrides: list[str] | None = None,
+    overrides: list[Override] | None = None,
     level: Literal["quick", "full"] = "full",
     mutants: int = 20,
     seeds: int = 3,

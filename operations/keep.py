@@ -3,12 +3,13 @@
     python -m rtl_distill.operations.keep PID_FILE LOG COMMAND ...
 
 Like systemd's `Restart=always` and compose's `restart: always`, for machines and containers that have neither. SIGTERM and SIGINT stop the
-command and its children, then this process. The children of a command that crashed live on, like the runs of a worker.
+command and its children, then this process; its end by SIGKILL ends the command too. The children of a command that crashed live on, like the runs of a worker.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -19,6 +20,11 @@ from types import FrameType
 
 PAUSE_S = 2.0
 """Seconds before a restart."""
+
+
+def _die_with_parent() -> None:
+    """Without its keeper a command would go on unseen, and `deploy up` would start a second one."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def keep(pid_file: Path, log: Path, command: list[str]) -> None:
@@ -40,8 +46,8 @@ def keep(pid_file: Path, log: Path, command: list[str]) -> None:
         while not stopping:
             with log.open("ab") as output:
                 process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-                )
+                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, preexec_fn=_die_with_parent,
+                )  # fmt: skip
             if stopping:  # the signal came before the process was known
                 stop()
             process.wait()

@@ -166,7 +166,7 @@ def _kill(pids: Iterable[int], number: signal.Signals) -> None:
 def status(deployment: LocalDeployment) -> dict[str, str]:
     """Mapping of part to its state in words."""
     pids = {part: deployment.pid_of(part) for part in ("server", "worker")}
-    states = {part: f"running (process {pid})" if pid else "not running" for part, pid in pids.items()}
+    states = {part: f"running (kept up by process {pid})" if pid else "not running" for part, pid in pids.items()}
     return {**states, "api": f"{deployment.api} {'answers' if _answers(deployment.api) else 'does not answer'}"}
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
 
 from prefect import get_client
 from prefect.runtime import deployment, flow_run
 
+from rtl_core.config import Options, load_config
+from rtl_core.errors import ConfigError
 from rtl_core.run.stopping import is_transient
 
 POLL_S = 2.0
@@ -23,11 +25,13 @@ def this_flow_run() -> dict[str, Any]:
 
 
 def named_by_run() -> str:
-    """Name of a flow run of `train`: the run's name if the trigger sets one, else the configuration's."""
+    """Name of a flow run of `train` or `validate`: what it does, and the run's name."""
     given = flow_run.parameters
-    options = given.get("options") or {}
-    name = options.get("run_name") if isinstance(options, dict) else options.run_name
-    return f"train {name or given.get('config', 'demo')}"
+    options = Options.model_validate(given.get("options") or {})
+    overrides, name = [*(given.get("overrides") or []), *options.as_overrides()], given.get("config", "demo")
+    with suppress(ConfigError):  # the flow itself raises it
+        name = load_config(name, overrides, check_files=False).run.name
+    return f"{flow_run.flow_name} {name}"
 
 
 def named_by_epoch() -> str:

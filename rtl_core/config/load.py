@@ -6,20 +6,24 @@ two are parsed as TOML, with plain strings as fallback.
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from rtl_core.config.models import RunConfig
 from rtl_core.errors import ConfigError
 from rtl_core.problems.sources import FileSource
 
 ENVIRONMENT_PREFIX = "RTL_DISTILL__"
+_KEYS = [f"{name}.{key}" for name, field in RunConfig.model_fields.items() for key in field.annotation.model_fields]  # type: ignore[union-attr]
+Override = Annotated[str, Field(pattern=rf"^\s*({'|'.join(_KEYS)})(\.|\s*=)")]
+"""A `section.key=value` text; Prefect refuses a trigger with an unknown key."""
 
 
 def shipped_configs(folder: Literal["shipped", "protocols"] = "shipped") -> dict[str, Path]:
@@ -187,7 +191,8 @@ def _explain(error: ValidationError, path: Path, text: str, origins: Mapping[str
             location, message = list(named.group(1).split(".")), message[named.end() :]
         key = ".".join(map(str, location)) or "(the whole file)"
         if item["type"] == "extra_forbidden":
-            message = "unknown key"
+            near = difflib.get_close_matches(key, [*_KEYS, *RunConfig.model_fields], 1, 0.81)
+            message = "; did you mean ".join(["unknown key", *map("`{}`?".format, near)])
         elif item["type"] == "missing":
             message = "this key is required"
         elif location == ["run", "name"] and item["type"] == "string_pattern_mismatch":

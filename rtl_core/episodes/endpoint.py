@@ -56,10 +56,10 @@ class Endpoint:
         answered = self._post(asked)
         if answered.status_code == 400 and len(messages) > 2 and _TOO_LONG.search(answered.text):
             return Reply("", cut=True)
-        if answered.status_code >= 400:
+        if answered.status_code >= 400 or answered.text.lstrip().startswith("<"):  # a web page
             raise PolicyError(
                 f"{self.url} refuses the request ({answered.status_code}): {answered.text[:300]}",
-                f"check --endpoint and --model; a key is taken from {KEY}",
+                f"check --endpoint, which usually ends in /v1, and --model; a key is taken from {KEY}",
             )
         return _read(answered, self.url)
 

@@ -85,7 +85,10 @@ def connect(
     with _locks.setdefault(path, threading.RLock()):
         if not path.exists():
             if read_only:
-                raise HistoryError(f"there is no history at {path}", "start a run first, or name the file with --db")
+                raise HistoryError(
+                    f"there is no history at {path}",
+                    "start a run first, or name the file (--db, or run.history for a run)",
+                )
             create_file(path)
         if not read_only and _identity(path) not in _checked:
             # Check the file before opening it in a mode that may change it.
@@ -283,7 +286,8 @@ def unreadable(path: Path, text: str) -> HistoryError:
         return HistoryBusyError(f"{path} cannot be opened now: {_first_line(text)}", OTHER_PROGRAM)
     if "Cannot open file" in text:
         return HistoryError(
-            f"{path} cannot be opened: {_first_line(text)}", f"{CHECK_PATH}, or name another file with --db"
+            f"{path} cannot be opened: {_first_line(text)}",
+            f"{CHECK_PATH}, or name another file (--db, or run.history for a run)",
         )
     if "newer" in text.lower() or "version" in text.lower():
         return HistoryError(
@@ -298,7 +302,7 @@ def unreadable(path: Path, text: str) -> HistoryError:
         )
     return HistoryError(
         f"{path} cannot be read as a DuckDB file: {_first_line(text)}",
-        "restore it from a snapshot, or name another file with --db; it was left untouched",
+        "restore it from a snapshot, or name another file (--db, or run.history for a run); it was left untouched",
     )
 
 

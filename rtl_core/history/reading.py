@@ -45,9 +45,9 @@ class Reading(Transactions):
         return record
 
     def runs(self) -> list[RunRecord]:
-        """All runs, newest first."""
+        """All runs, newest first; last those that only validated problems."""
         with self._reading() as con:
-            rows = read(con, "runs", "true ORDER BY created_at DESC, run")
+            rows = read(con, "runs", "true ORDER BY ends_with(run, '.validation'), created_at DESC, run")
         return [from_row(RunRecord, row, name=row["run"]) for row in rows]
 
     def problems_of(self, run: str) -> list[StoredProblem]:

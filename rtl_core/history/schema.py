@@ -69,7 +69,7 @@ def state_of(con: duckdb.DuckDBPyConnection, path: object) -> tuple[int, str]:
     except (duckdb.CatalogException, duckdb.BinderException) as error:
         raise HistoryError(
             f"{path} is a DuckDB file, but not a history of rtl-distill (it has no table schema_version)",
-            "name another file with --db; this one was left untouched",
+            "name another file (--db, or run.history for a run); this one was left untouched",
         ) from error
     if version is None:
         raise HistoryError(
@@ -83,7 +83,7 @@ def state_of(con: duckdb.DuckDBPyConnection, path: object) -> tuple[int, str]:
     if version > current_version():
         raise HistoryError(
             f"{path} was written by a newer rtl-distill (schema {version}; this one knows {current_version()})",
-            "install that version or a newer one, or name another file with --db; the file was left untouched",
+            "install that version or a newer one, or name another file (--db, or run.history for a run); the file was left untouched",
         )
     return int(version), str(views)
 

@@ -24,7 +24,7 @@ def signals_later(con: duckdb.DuckDBPyConnection) -> Iterator[list[BaseException
 
     def handle(number: int, frame: FrameType | None) -> None:
         try:
-            handlers[number](number, frame)
+            handlers[signal.Signals(number)](number, frame)
         except BaseException as error:
             raised.append(error)
             con.interrupt()

@@ -65,14 +65,21 @@ class History(Reading):
     def set_run_status(
         self, name: str, status: RunStatus, message: str | None = None, ended_by: EndedBy | None = None
     ) -> None:
-        """Store the status of a run; one that has ended gets its `finished_at`. Raises HistoryError for an unknown run."""
+        """Store the status of a run; one that has ended gets its `finished_at`, which a finished run keeps until it trains again.
+
+        Raises HistoryError for an unknown run.
+        """
         now = naive(utc_now())
         with self._writing() as con:
             found = con.execute(
-                "UPDATE runs SET status = ?, message = ?, ended_by = ?, heartbeat_at = ?, finished_at = ? WHERE run = ?"
-                " RETURNING run",
-                [status, message, ended_by, now, now if status in _ENDED else None, name],
-            ).fetchall()
+                "UPDATE runs SET status = $status, message = $message, ended_by = $ended_by, heartbeat_at = $now, finished_at ="
+                " CASE WHEN status IN ('finished', 'running') AND $status IN ('finished', 'running') THEN coalesce(finished_at, $ended)"
+                " ELSE $ended END WHERE run = $name RETURNING run",
+                {
+                    "status": status, "message": message, "ended_by": ended_by, "now": now, "name": name,
+                    "ended": now if status in _ENDED else None,
+                },
+            ).fetchall()  # fmt: skip
             if not found:
                 raise HistoryError(f"there is no run {name!r} in {self.path}", "call start_run first")
 
@@ -142,7 +149,7 @@ class History(Reading):
             for part in parts:
                 con.execute(f"DELETE FROM {part} WHERE run = ? AND step = ?", place)
             insert(con, parts)
-            self.heartbeat(step.run)
+            con.execute("UPDATE runs SET heartbeat_at = ?, finished_at = NULL WHERE run = ?", [naive(now), step.run])
 
     # -- rollouts and facts about them
 

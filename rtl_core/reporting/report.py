@@ -119,10 +119,11 @@ def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:
     ).to_pylist()[0]
     found = [("steps", f"{counts['trained']} of {counts['planned']}"), ("rollouts", f"{counts['rollouts']:,}")]
     if counts["examples"] is not None:
-        found.append(("trained on", f"{int(counts['examples']):,}"))
+        found.append(("trained on", f"{int(counts['examples']):,} (equal answers count once)"))
     for curve in curves_of(history, run.name):
         if curve.kind != "raw" and curve.quantity != "pass rate":  # the headline has the held-out one
-            found.append((curve.label, " → ".join(f"{end:.2f}" for end in curve.ends)))
+            ends = " → ".join(f"{end:.2f}" for end in curve.ends)
+            found.append((f"{curve.label}, first → last tenth of the steps", ends))
     if counts["seconds"]:
         found.append(("training", duration(counts["seconds"])))
     if audited := audit_summary(history, run.name):

@@ -43,7 +43,7 @@ class EvaluationPlan:
     def key(self, run: str) -> str:
         """Primary key of the evaluation in the history."""
         names = [self.split, *(words.removeprefix("template ") for words in self.other.conditions)]
-        return f"{run}/{self.policy}/{self.step:05d}/{', '.join(names)}x{self.samples}"
+        return f"{run}/{self.policy}/{self.step:05d}/{'-'.join(names).replace(' ', '')}x{self.samples}"
 
     def record(self, run: str, **found: Any) -> EvaluationRecord:
         """Return the evaluation's row with its results."""

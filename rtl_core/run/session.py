@@ -282,8 +282,11 @@ def _recorder_of(config: RunConfig, provider: Provider, history: History) -> Rec
 
 
 async def _record_start(session: Session) -> None:
-    """Record the run's row and its problems, and write its configuration to its folder."""
+    """Say how far the run is, record its row and its problems, and write its configuration to its folder."""
     config, loaded, history = session.config, session.loaded, session.history
+    if last := history.last_trained_step(session.run):
+        status = history.existing_run(session.run).status
+        progress.get().line(f"continues after step {last.step + 1}; before, the run was {status}")
     await session.recorder.call(history.start_run, run_record(config, loaded, session.graders.grader.executor.tools()))
     rows: list[tuple[Problem, str, int | None]] = [(problem, "train", None) for problem in loaded.train]
     rows += [(problem, "heldout", None) for problem in loaded.heldout]

@@ -143,7 +143,7 @@ def runs_with_counts(history: History) -> list[Row]:
         " LEFT JOIN (SELECT run, count(*) AS rollouts FROM rollouts GROUP BY run) n USING (run)"
         " LEFT JOIN (SELECT run, arg_min(pass_at_1, step) AS first, arg_max(pass_at_1, step) AS last FROM evaluations"
         " WHERE status = 'done' AND policy = 'student' AND split = 'heldout' AND template IS NULL AND temperature IS NULL AND top_p IS NULL AND max_tokens IS NULL AND turns IS NULL GROUP BY run) e"
-        " USING (run) ORDER BY r.created_at DESC, r.run"
+        " USING (run) ORDER BY ends_with(r.run, '.validation'), r.created_at DESC, r.run"
     ).to_pylist()
 
 

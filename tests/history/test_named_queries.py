@@ -48,7 +48,7 @@ def test_pass_rate_by_epoch_and_difficulty(demo, rollouts):
     difficulty = {p.problem_id: p.record["difficulty"] for p in demo.problems_of("demo")}
     passed = defaultdict(list)
     for s in rollouts:
-        passed[s.rollout.epoch, difficulty[s.rollout.problem_id]].append(s.verdict.passed)
+        passed[s.rollout.epoch + 1, difficulty[s.rollout.problem_id]].append(s.verdict.passed)
     found = {(r["epoch"], r["difficulty"]): (r["rollouts"], r["pass_rate"]) for r in ask(demo, "pass-rate")}
     assert found == {k: (len(v), pytest.approx(np.mean(v))) for k, v in passed.items()}
     assert len(found) == 9
@@ -90,7 +90,7 @@ def test_the_funnel_counts_every_answer_once_per_stage(demo, rollouts):
     found = ask(demo, "funnel")
     assert len({(row["epoch"], row["stage"]) for row in found}) == len(found) == 3 * len(Stage)
     for row in found:
-        mine = [s.verdict for s in rollouts if s.rollout.epoch == row["epoch"]]
+        mine = [s.verdict for s in rollouts if s.rollout.epoch + 1 == row["epoch"]]
         statuses = [v.stage(Stage(row["stage"])).status for v in mine]
         assert (row["rollouts"], row["passed"]) == (len(mine), statuses.count("passed"))
         assert row["reached"] == len(mine) - statuses.count("skipped")
@@ -138,7 +138,7 @@ def test_counterfactual_rewards_in_sql_are_those_of_the_reward_function(demo, ro
 def test_counterfactual_group_signal(demo, rollouts):
     groups = defaultdict(list)
     for s in rollouts:
-        groups[s.rollout.epoch, s.rollout.step, s.rollout.problem_id].append(s.verdict.outcome is Outcome.PASSED)
+        groups[s.rollout.epoch + 1, s.rollout.step, s.rollout.problem_id].append(s.verdict.outcome is Outcome.PASSED)
     found = ask(demo, "counterfactual", weights='{"tests": 1.0}')
     assert [row["epoch"] for row in found] == sorted({epoch for epoch, _, _ in groups})
     for row in found:

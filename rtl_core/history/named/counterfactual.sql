@@ -6,7 +6,7 @@ WITH groups_now AS (
 groups_was AS (
     SELECT step, problem_id, avg(total) AS reward, stddev_pop(total) AS spread
     FROM rewards WHERE run = $run AND purpose = 'train' GROUP BY step, problem_id)
-SELECT n.epoch, sum(n.n) AS rollouts, sum(w.reward * n.n) / sum(n.n) AS reward_was, sum(n.total) / sum(n.n) AS reward_now,
+SELECT n.epoch + 1 AS epoch, sum(n.n) AS rollouts, sum(w.reward * n.n) / sum(n.n) AS reward_was, sum(n.total) / sum(n.n) AS reward_now,
        count(*) AS groups, avg(CAST(w.spread > 1e-9 AS INTEGER)) AS signal_was, avg(CAST(n.spread > 1e-9 AS INTEGER)) AS signal_now,
        avg(w.spread) AS spread_was, avg(n.spread) AS spread_now
 FROM groups_now n LEFT JOIN groups_was w USING (step, problem_id)

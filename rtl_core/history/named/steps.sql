@@ -1,5 +1,5 @@
 -- One row per step: reward, pass rate, teacher KL, entropy, seconds.
-SELECT s.step, s.epoch, s.status, r.reward, p.pass_rate, k.k1 AS teacher_kl, e.value AS entropy, t.seconds
+SELECT s.step, s.epoch + 1 AS epoch, s.status, r.reward, p.pass_rate, k.k1 AS teacher_kl, e.value AS entropy, t.seconds
 FROM steps s
 LEFT JOIN (SELECT * FROM reward_by_step WHERE run = $run) r USING (step)
 LEFT JOIN (SELECT * FROM pass_by_step WHERE run = $run) p USING (step)

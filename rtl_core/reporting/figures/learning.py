@@ -19,7 +19,7 @@ _STAGES = ("format", "interface", "syntax", "tests")
 @SECTIONS.register("training")
 @section(
     "Training rollouts",
-    "The rollouts of the train steps; those without a learning signal were not trained on.",
+    "The rollouts of the train steps; those without a learning signal were not trained on, and equal answers as one.",
     place=30,
 )
 def blocks(source: Source) -> list[Block]:

@@ -19,8 +19,8 @@ from rtl_core.types.problem import Problem
 
 ROLLOUT_BYTES, TOKEN_BYTES = 3_000, 16
 """Bytes in the history per rollout (verdict and keys) and per token (id, two log-probabilities and text)."""
-SPARE_BYTES = 200_000_000
-"""For the report, logs and the copy made by a migration or a snapshot."""
+SPARE_BYTES = 10_000_000
+"""For the report and logs."""
 
 
 def cost(known: Known) -> Iterator[Finding]:
