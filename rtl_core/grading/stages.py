@@ -345,7 +345,10 @@ class Grading:
             stages=tuple(self.stages.get(stage) or StageResult(stage=stage, status="skipped") for stage in Stage),
             tests_passed=passed,
             tests_total=total,
-            reasons=(*shortened(reasons, 2 * MOST_LISTED), *self.not_run),  # of two stages, each with a long list at most
+            reasons=(
+                *shortened(reasons, 2 * MOST_LISTED),
+                *self.not_run,
+            ),  # of two stages, each with a long list at most
             mismatches=self.mismatches[:MOST_LISTED],
             executor=self.grader.executor.name,
             tools=self.grader.tools,
