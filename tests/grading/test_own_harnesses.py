@@ -6,6 +6,8 @@ from rtl_core.grading.evidence import FORGEABLE
 from rtl_core.problems.cvdp import problem_from_record
 from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome
+from rtl_core.validation.level import Level
+from rtl_core.validation.validate import validate_problem
 
 COMPOSE = """\
 services:
@@ -179,3 +181,18 @@ def test_a_bench_beside_cocotb_tests_does_not_pass_on_its_word(grader):
     problem = problem_of("python3 /src/run.py", run__py=script, test_m__py=COCOTB_TEST.format(""), tb__sv=BENCH)
     assert grade(grader, problem, RIGHT).outcome is Outcome.REJECTED
     assert not grade(grader, problem, SAYS).passed
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "word"),
+    [
+        (BUILD + "vvp -n sim | grep -q PASSED\n", "broken", FORGEABLE),
+        ("verilator --binary /src/tb.sv\n", "unsupported", "Verilator"),
+    ],
+)
+def test_validation_refuses_such_a_harness_by_name(grader, script, status, word):
+    record = validate_problem(
+        problem_of("sh /src/run.sh", run__sh=script, tb__sv=BENCH), grader, level=Level("full", 2, (1,), ("zeros",))
+    )
+    assert record.status == status
+    assert word in record.evidence["reason"]

@@ -120,17 +120,15 @@ class StepResult:
     """
     refused: tuple[str, ...] = ()
     """Why compiled programs were not simulated, see `inside/lib/compiled.py`."""
-    started: int = 0
-    """Number of starts of Icarus' simulator."""
-    programs: int = 0
-    """Number of compiled programs that it was given, except by rewritten test benches (problems/testbench)."""
+    started: tuple[int, ...] = ()
+    """Per start of Icarus' simulator: the number of compiled programs, 0 by a rewritten test bench (problems/testbench)."""
     still: bool = False
     """Whether a rewritten test bench saw no output change."""
 
     @property
     def is_attested(self) -> bool:
         """Whether cocotb brought each simulation to an end: what a design prints and when it ends prove nothing."""
-        return self.programs <= sum(session.complete for session in self.sessions)
+        return sum(self.started) <= sum(session.complete for session in self.sessions)
 
     @property
     def reach(self) -> int:

@@ -112,7 +112,7 @@ def job_result(answer: Mapping[str, Any], started: float, *, last: bool) -> JobR
 
 
 def _step_result(step: Mapping[str, Any]) -> StepResult:
-    lists = {key: tuple(step.get(key, ())) for key in ("builds", "refused")}
+    lists = {key: tuple(step.get(key, ())) for key in ("builds", "refused", "started")}
     sessions = tuple(Session(**{**session, "tests": tuple(session["tests"])}) for session in step.get("sessions", ()))
     return StepResult(**{**step, **lists, "sessions": sessions})
 

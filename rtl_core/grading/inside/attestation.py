@@ -32,7 +32,7 @@ class Reports:
         self.sessions = []
         self.builds = []
         self.refused = []
-        self.started = self.programs = 0
+        self.started = []
         self.still = False
         self.buffers = {}
 
@@ -64,8 +64,7 @@ class Reports:
         if message["kind"] == "build":
             self.builds.append({key: message[key] for key in ("argv", "exit_code", "output", "parameters")})
         elif message["kind"] == "started":
-            self.started += 1
-            self.programs += message["programs"]
+            self.started.append(message["programs"])
         elif message["kind"] == "still":
             self.still = True
         elif message["kind"] == "refused":

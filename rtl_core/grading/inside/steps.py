@@ -209,7 +209,6 @@ class Running:
             "builds": self.reports.builds,
             "refused": self.reports.refused,
             "started": self.reports.started,
-            "programs": self.reports.programs,
             "still": self.reports.still,
         }
 

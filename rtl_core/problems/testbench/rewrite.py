@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, repeat
 
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
 from rtl_core.problems.verilog_text import HIDDEN, code_of, macros_of
@@ -165,15 +165,15 @@ def _opened(tree: SourceTree, top: str) -> Iterator[Edit]:
 
 def _watched(tree: SourceTree, dut: str, ports: Sequence[tuple[str, str]], channel: str) -> Iterator[Edit]:
     """Watch what the outputs of the only instance of the design are connected to, at the end of its module."""
-    instances = list(_instances([tree], dut))
+    instances = [node for node in _instances([tree], dut) if name_of(node.parent) == "ModuleDeclaration"]
     links = [node for instance in instances for node in walk(instance) if name_of(node) in _LINKS]
     directions, outputs = dict(ports), []
-    for link, ordered in zip_longest(links, ports[: len(links)], fillvalue=("", "")):
-        name = link.name.rawText if name_of(link) == _LINKS[0] else ordered[0]
+    for link, (ordered, _) in zip(links, chain(ports, repeat(("", ""))), strict=False):
+        name = link.name.rawText if name_of(link) == _LINKS[0] else ordered
         if directions.get(name) == "output" and (link.expr or not link.openParen.rawText):
             outputs.append(tree.text(link.expr) if link.expr else name)
-    if outputs and len(instances) == 1 and "input" in directions.values():
-        at = tree.span(getattr(instances[0].parent, "endmodule", links[0]))[0]
+    if len(instances) == 1 and outputs and all(outputs) and "input" in directions.values():
+        at = _span(tree, instances[0].parent.endmodule)[0]
         yield Edit(at, at, _WATCH.replace("OUTPUTS", f"{{{', '.join(outputs)}}}").replace("CHANNEL", channel))
 
 

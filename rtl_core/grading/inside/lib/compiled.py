@@ -96,7 +96,8 @@ def _reaches_unnamed(program):
     Icarus numbers these blocks through the whole program, and an escaped identifier can spell their names. So a name that leads to
     a block of the design when it is compiled alone may lead into a test bench.
     """
-    unit, unnamed = {}, {}
+    unit: dict = {}
+    unnamed: dict = {}
     for scope in scopes(program):
         own = unit[scope.label] = scope.label if scope.kind == "module" else unit.get(scope.parent, scope.label)
         if scope.parent in unnamed or (scope.parent and scope.name[:1] == "$"):
