@@ -26,6 +26,8 @@ _ANY_NAME = re.compile(
 _OF_PORTS = (MismatchKind.MISSING_PORT, MismatchKind.WRONG_DIRECTION, MismatchKind.WRONG_TYPE)
 _VECTORS = ("vector", "signed vector")
 _SIGNED = re.compile(r"\b(?:un)?signed\b|complement|\bnegative\b", re.I)
+_DECLARING = re.compile(r"\b(?:module|input|pullup|pulldown)\b[^;]*;")
+_PULLING = r"\b(?:tri0|tri1|pullup|pulldown)\b(?:(?!\b(?:input|output)\b)[^;])*"
 _BOTH_WAYS = re.compile(r"inout|bi-?direction|tri-?state", re.I)
 
 
@@ -121,7 +123,8 @@ def certain_differences(
     a port. An answer without a demanded input can also set what the harness reads back.
 
     Certain is the interface of the golden answer, as far as a document or the harness names its ports, and a header in the
-    specification if it has all ports that the harness drives: `mismatches` about ports count. Otherwise the harness' ports
+    specification if it has all ports that the harness drives: `mismatches` about ports count, and further inputs that the
+    answer reads, which stay open. Otherwise the harness' ports
     count: those that it moves are inputs; those that it uses are outputs by an older version or by the documents, which may
     also mention bidirectional ports; and at least one is an output.
     """
@@ -134,6 +137,8 @@ def certain_differences(
         told = [m for m in mismatches if m.name in words or m.kind is not MismatchKind.MISSING_PORT]
         signs = _SIGNED.search(text)
         yield from (m for m in told if m.kind in _OF_PORTS and not (signs and (m.expected, m.got) == _VECTORS))
+        extra = (m for m in mismatches if m.kind is MismatchKind.EXTRA_PORT and str(m.got).startswith("input"))
+        yield from (m for m in extra if _is_read_open(m.name, answer))
         return
     guess = expected.source is InterfaceSource.HARNESS
     theirs = {port.name: port.direction or "output" for port in got}
@@ -150,6 +155,12 @@ def certain_differences(
             wrong = port in inner and (port.direction == "output" or inner == others or _is_output(port.name, text))
         if wrong:
             yield _differs(MismatchKind.WRONG_DIRECTION, port.name, port.direction or "output", have or "no port")
+
+
+def _is_read_open(name: str, answer: Mapping[str, str]) -> bool:
+    """Whether an answer reads an input that nobody connects, and does not pull it."""
+    code, name = "\n".join(map(code_of, answer.values())), rf"\b{re.escape(name)}\b"
+    return bool(re.search(name, _DECLARING.sub("", code))) and not re.search(_PULLING + name, code)
 
 
 def _is_certain(expected: Interface, use: HarnessUse) -> bool:

@@ -223,3 +223,24 @@ def test_a_signed_output_needs_a_reason(grader, golden, answer, prompt, paid):
     problem = weak_problem(FIXED.replace("output", golden), prompt=prompt)
     assert graded(grader, problem, FIXED.replace("output", answer)).passed is paid
     assert graded(grader, problem, FIXED.replace("output", golden).replace("input", "input signed")).passed
+
+
+HELD = "module m(input [7:0] a, DECLARED, output reg [7:0] y); always @* READ y = a; endmodule\n"
+
+
+@pytest.mark.parametrize(
+    ("declared", "read", "paid"),
+    [
+        ("input hold", "if (hold !== 1'b1)", False),
+        ("input tri1 other, input hold", "if (hold !== 1'b1)", False),
+        ("input hold", "/* hold */", True),
+        ("input tri0 hold", "if (!hold)", True),
+        ("input tri0 first, hold", "if (!hold)", True),
+        ("input hold", ";\npulldown (hold);\nalways @* if (!hold)", True),
+    ],
+    ids=["read", "read beside a pulled one", "not read", "pulled", "pulled in a list", "pulled in the body"],
+)
+def test_an_input_that_nobody_connects_may_not_be_read_unless_it_is_pulled(grader, declared, read, paid):
+    text = HELD.replace("DECLARED", declared).replace("READ", read)
+    verdict = graded(grader, weak_problem(FIXED), text)
+    assert verdict.passed is paid, verdict.reasons

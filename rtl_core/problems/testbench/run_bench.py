@@ -79,15 +79,9 @@ def main():
     apart = instances(program, bench["dut"])
     if not apart or any(shape(instance) != shape(apart[place % len(apart)]) for place, instance in enumerate(together)):
         return "the answer is built otherwise beside the test bench than alone"
-    texts = [instance[0].text for instance in apart]
-    if len(apart) == 1 and any(hides_inputs(instance, beside) for instance in together):
-        finished(alone(word, bench, [parameters(apart[0], bench["overridden"])], PORT.findall(texts[0])))
-        program = read("alone")
-        texts = [scope.text for scope in scopes(program) if scope.name == "alone_" + word]
-    for instance, text in zip(apart, texts, strict=True):
-        complaint = port_complaint(instance, text, program, bench["ports"], bench["connected"])
-        if complaint:
-            return complaint
+    complaint = ports_complaint(word, bench, apart, any(hides_inputs(instance, beside) for instance in together))
+    if complaint:
+        return complaint
     sys.stdout.flush()
     # Both end this process, with a word to the grader, when a program must not be run.
     gate.stop_if_refused(["alone"], {})
@@ -102,6 +96,23 @@ def main():
     if STILL in said.splitlines():
         gate.witness.report({"kind": "still"})
     return verdict_complaint(said.splitlines(), bench)
+
+
+def ports_complaint(word, bench, apart, hidden):
+    """Why one of the instances that are compiled alone could reach into the bench, see `port_complaint`; None if none could.
+
+    With `hidden` inputs a single instance is compiled once more, with wires that have the ports' names.
+    """
+    texts = [instance[0].text for instance in apart]
+    if hidden and len(apart) == 1:
+        finished(alone(word, bench, [parameters(apart[0], bench["overridden"])], PORT.findall(texts[0])))
+        texts = [scope.text for scope in scopes(read("alone")) if scope.name == "alone_" + word]
+    program = read("alone")
+    complaints = (
+        port_complaint(instance, text, program, bench["ports"], bench["connected"])
+        for instance, text in zip(apart, texts, strict=True)
+    )
+    return next(filter(None, complaints), None)
 
 
 def verdict_complaint(lines, bench):
