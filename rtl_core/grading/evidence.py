@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rtl_core.grading.executors.base import StepResult
@@ -60,10 +60,10 @@ _SURROUNDINGS = re.compile(
     r"\b(?:(?:Import|ModuleNotFound|FileNotFound)Error\b|KeyError: [\"'])|Unable to accurately represent"
 )
 """Errors of Python that come from missing modules, files and settings, and times below the precision."""
-_UNREAD = re.compile(
-    r"^(?!FAILED|ERROR|.*(?:Assertion|TestFailure|Timeout|no child object|out of range|Exit|abnormally|CalledProcess|_SEED))"
-)
-"""Errors that a design cannot cause before a test reads it; not ports that it lacks, and not what says that something failed."""
+_NAMES_ERROR = re.compile(r"^(?!FAILED|ERROR|\d+ of \d+ tests|.*(?:Exit|abnormally|CalledProcess|_SEED=))")
+"""Reasons that say more than that something failed."""
+_UNREAD = re.compile(_NAMES_ERROR.pattern + r"(?!.*(?:Assertion|TestFailure|Timeout|no child object|out of range))")
+"""Errors that a design cannot cause before a test reads it; a port that it lacks is one."""
 _UNOPENED = re.compile(r"\$readmem[bh]: Unable to open \S+")
 
 
@@ -186,9 +186,9 @@ def compile_reasons(text: str) -> tuple[str, ...]:
     return _shortened(telling) or ("the compiler failed without a word",)
 
 
-def is_unreadable(complaints: Iterable[str]) -> bool:
+def is_unreadable(output: str) -> bool:
     """Whether a compiler says that it does not understand a text."""
-    return any(map(_UNREADABLE.search, complaints))
+    return bool(_UNREADABLE.search(output))
 
 
 def test_reasons(step: StepResult) -> tuple[str, ...]:
@@ -200,19 +200,20 @@ def test_reasons(step: StepResult) -> tuple[str, ...]:
 def own_faults(results: Sequence[StepResult], problem: Problem) -> list[str]:
     """Reasons of failing services that are the harness' own fault if another design causes the same ones.
 
-    If the other design is the golden answer, all are. Else only those are that no values of a design cause: what is missing around the
-    harness, and with cocotb tests anything before a simulator starts and errors before the failing tests let time pass.
+    If the other design is the golden answer, all are that name an error. Else only those are that no values of a design cause: what is
+    missing around the harness, and with cocotb tests anything before a simulator starts and errors before the failing tests let time pass.
     """
     faults: list[str] = []
     cocotb = uses_cocotb(problem.harness)
-    every = problem.golden or (cocotb and all(result.reach < 2 for result in results))
+    nothing_ran = cocotb and all(result.reach < 2 for result in results)
+    usual = _NAMES_ERROR if problem.golden else _SURROUNDINGS
     for step in (result for result in results if result.exit_code):
         failed = [test for session in step.sessions for test in session.tests if test["status"] == "failed"]
         at_once = [test["name"] for test in failed if test["ns"] in ("0", "0.0")]
         before_tests = cocotb and step.reach > 1 and not failed
         for line in test_reasons(step):
-            kind = _UNREAD if before_tests or line.partition(": ")[0] in at_once else _SURROUNDINGS
-            if every or kind.search(line):
+            kind = _UNREAD if before_tests or line.partition(": ")[0] in at_once else usual
+            if nothing_ran or kind.search(line):
                 faults.append(line)
     return faults
 

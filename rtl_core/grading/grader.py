@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.analysis import Analysis, AnalysisRequest, Analyst
 from rtl_core.grading.cache import MemoryCache, cache_key
-from rtl_core.grading.evidence import HARNESS_FAILED
+from rtl_core.grading.evidence import HARNESS_FAILED, TOO_OLD
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.interface_check import demanded_values, unnamed_ports
 from rtl_core.grading.limits import NO_BUDGET, Budget, KnownGood, Limits
@@ -146,14 +146,14 @@ class Grader:
             verdicts.append(Grading(self, problem, answer, until, self.seed + number).run())
         passes = [found for found in verdicts if found.passed]
         if not passes:
-            self._raise_if_the_harness_failed(first)
+            self._raise_if_the_harness_failed(first, verdict)
         if not passes or seeds == 1:
             return verdict
         said = f"the tests pass under {len(passes)} of {len(verdicts)} seeds"
         verdict = passes[0] if len(passes) >= needed else verdict
         return verdict.model_copy(update={"reasons": (*verdict.reasons, said)})
 
-    def _raise_if_the_harness_failed(self, grading: Grading) -> None:
+    def _raise_if_the_harness_failed(self, grading: Grading, verdict: Verdict) -> None:
         """Blame the harness if an answer fails as one does that no model wrote, or lacks a port that no specification names."""
         problem = grading.problem
         missing = {m.name for m in grading.mismatches if m.kind is MismatchKind.MISSING_PORT}
@@ -163,6 +163,7 @@ class Grader:
         else:
             faults = [fault for fault in grading.faults if fault in self._faults(problem)]
         if faults and self.excuses_answers:
+            faults[:0] = (reason for reason in verdict.reasons if TOO_OLD in reason)
             raise InfrastructureError(f"{HARNESS_FAILED}: {'; '.join(faults[:3])}")
 
     def _faults(self, problem: Problem) -> list[str]:

@@ -240,7 +240,8 @@ class Grading:
         if hopeless:
             self._add(Stage.TESTS, "skipped", reasons, _wall_s(results))
             return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
-        reasons = reasons if simulated else self._explained(reasons)
+        if not simulated:
+            reasons = self._explained(reasons, "\n".join(result.output for result in failed))
         self._add(Stage.TESTS, "failed", reasons, _wall_s(results))
         out_of_time = overrun and overrun.overrun in ("wall", "cpu", "asleep")
         outcome = Outcome.TIMEOUT if out_of_time else Outcome.TESTS_FAILED
@@ -321,15 +322,16 @@ class Grading:
                 return self._verdict(outcome, self.stages[stage].reasons)
         return self._verdict(Outcome.NOT_TESTED, (f"graded until {self.until.value} only",))
 
-    def _explained(self, reasons: tuple[str, ...]) -> tuple[str, ...]:
-        """A tool's complaints, headed by its version if it does not understand a valid text."""
-        if not evidence.is_unreadable(reasons) or not self.grader.is_valid(self.problem, self.files):
+    def _explained(self, reasons: tuple[str, ...], output: str) -> tuple[str, ...]:
+        """The reasons, headed by the version of the tool whose output this is if it does not understand a valid text."""
+        if not evidence.is_unreadable(output) or not self.grader.is_valid(self.problem, self.files):
             return reasons
-        tool = "verilator" if reasons[0].startswith("%") else "iverilog"
+        tool = "verilator" if "%Error" in output else "iverilog"
         return (f"{tool} {self.grader.tools.get(tool)} {TOO_OLD}", *reasons)
 
     def _add(self, stage: Stage, status: StageStatus, reasons: tuple[str, ...] = (), wall_s: float = 0.0) -> None:
-        reasons = self._explained(reasons) if stage is Stage.SYNTAX else reasons
+        if stage is Stage.SYNTAX:
+            reasons = self._explained(reasons, "\n".join(reasons))
         self.stages[stage] = StageResult(stage=stage, status=status, reasons=shortened(reasons), wall_s=wall_s)
 
     def _add_mismatches(self, found: tuple[InterfaceMismatch, ...]) -> None:

@@ -63,13 +63,17 @@ def parse_interface(
 
 
 def is_valid(sources: Mapping[str, str]) -> bool:
-    """Whether all HDL files of `sources` elaborate without errors. Never raises for any text, and reads no file."""
+    """Whether all HDL files of `sources` elaborate without errors; modules need no time scale, as in simulators.
+
+    Never raises for any text, and reads no file.
+    """
     tree, _manager, options = syntax_tree(sources)
     options.compilationOptions = compilation_options("", {})
     options.compilationOptions.topModules = set()  # every module that no other one instantiates
     compilation = slang_ast.Compilation(options)
     compilation.addSyntaxTree(tree)
-    return not any(diagnostic.isError() for diagnostic in compilation.getAllDiagnostics())
+    errors = (one.code for one in compilation.getAllDiagnostics() if one.isError())
+    return all(code == pyslang.Diags.MissingTimeScale for code in errors)
 
 
 def syntax_tree(sources: Mapping[str, str]) -> tuple[slang_syntax.SyntaxTree, pyslang.SourceManager, pyslang.Bag]:

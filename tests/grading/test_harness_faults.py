@@ -5,9 +5,11 @@ import pytest
 from rtl_core.grading.evidence import test_reasons as reasons_of
 from rtl_core.grading.executors.base import Session, StepResult
 from rtl_core.grading.requirements import missing_requirements
+from rtl_core.problems.sources.verilog_eval import read_verilog_eval
 from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome
 from rtl_core.validation.level import Level
+from rtl_core.validation.stubs import stubs
 from rtl_core.validation.validate import validate_problem
 from tests.nouns import COMPOSE, read_problem
 
@@ -214,6 +216,42 @@ def test_a_verilator_that_cocotb_2_cannot_use_is_a_missing_requirement(sim, run,
     )
     assert (not lacking) is fits
     assert fits or (version in lacking[0] and "rtl-distill toolchain install" in lacking[0])
+
+
+def test_an_answer_that_fails_its_tests_is_blamed_although_the_golden_answer_does_not_compile(grader, data):
+    problems = {problem.id: problem for problem in read_verilog_eval(data / "verilog-eval").problems}
+    given = problems["verilog_eval_Prob151_review2015_fsm"]  # Icarus 11 cannot read its cast
+    for files in stubs(given).of(["zeros"]).values():
+        assert grader.grade(given, Answer(files=files)).outcome is Outcome.TESTS_FAILED
+
+
+BENCH = """\
+module bench;
+  typedef union tagged {void A; logic [7:0] B;} t;
+  t x; wire [7:0] y;
+  m dut(.a(8'd1), .b(8'd2), .y(y));
+  initial begin x = tagged B (8'd3); #1 if (y === x.B) $display("all good"); $finish; end
+endmodule
+"""
+BENCH_RUN = """\
+import subprocess, sys
+subprocess.run(["iverilog", "-g2012", "-s", "bench", "-o", "sim", "/src/bench.sv", "/code/rtl/m.sv"], check=True)
+sys.exit("all good" not in subprocess.run(["vvp", "-n", "sim"], stdout=subprocess.PIPE, text=True).stdout)
+"""
+
+
+def test_a_bench_that_is_too_new_for_the_tool_makes_its_problem_unsupported(grader):
+    given = problem(golden=RIGHT, run=BENCH_RUN)
+    harness = {path: text for path, text in given.harness.items() if path != "src/test_m.py"} | {"src/bench.sv": BENCH}
+    given = given.model_copy(update={"harness": harness})
+    record = validate_problem(given, grader, level=Level("quick", 0, (1,), ("zeros",)))
+    assert record.status == "unsupported", record.evidence
+    assert f"iverilog {grader.tools['iverilog']} cannot read valid SystemVerilog" in record.evidence["reason"]
+    wrong = {**harness, "src/bench.sv": BENCH.replace("initial begin", "initial begin begin")}
+    record = validate_problem(
+        given.model_copy(update={"harness": wrong}), grader, level=Level("quick", 0, (1,), ("zeros",))
+    )
+    assert record.status == "broken"
 
 
 NEW = f"{HEADER} typedef union tagged {{void A; logic [7:0] B;}} t; t x; always_comb x = tagged B (a + b); assign y = x.B; endmodule\n"
