@@ -176,7 +176,7 @@ def _set_by(texts: Iterable[str], name: str, default: int) -> list[int]:
     """Non-default values that texts give a parameter, as far as they have them as numbers."""
     word = re.escape(name)
     patterns = (
-        rf"\b{word}\b['\"`]?\s*[:=]\s*['\"`]?(\d+(?:,\s*\d+|,? (?:or|and) \d+)*)\b",  # a dictionary, an assignment, an env file
+        rf"\b{word}\b['\"`]?\s*[:=]\s*['\"`]?(\d+(?:,\s*\d+|,? (?:or|and) \d+)*)\b(?!')",  # a dictionary, an assignment
         rf"-[PGp](?:\w+\.)?{word}=(\d+)\b",  # a simulator's option
         rf"['\"]{word}['\"]\s*,\s*[\[(]([\d,\s]+)[\])]",  # pytest.mark.parametrize("WIDTH", [4, 8])
     )

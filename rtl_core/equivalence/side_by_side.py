@@ -25,7 +25,7 @@ _COMPARE = r"""
   if ((good ^ good) !== {bits{1'bx}} || (good === {bits{1'bz}} && got === {bits{1'bz}})) is_known = 1; \
   if (good === {bits{1'bz}} && ^got !== 1'bx) free = free + 1;
 """.splitlines()
-"""`lost`: X or Z where the golden answer is known. `free`: the golden answer drives nothing, the other one something."""
+"""`lost`: X or Z where the golden answer is known. `free`: a value where the golden answer drives nothing."""
 
 
 @dataclass(frozen=True)

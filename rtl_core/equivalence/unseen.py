@@ -1,8 +1,8 @@
-"""Constructs of a design that behave otherwise in a simulator than in a proof, because the proof's front end ignores or completes them.
+"""Constructs of a design that a proof does not see as a simulator does: the proof's front end ignores or completes them.
 
-Delays and waits; values of time or chance; sensitivity lists that lack a signal; variables that are read before they are assigned; races
-between processes; strengths; names from outside the design. A nonblocking assignment after a short constant delay is not one of
-them: its value is there when a clock cycle ends.
+Delays and waits; values of time or chance; sensitivity lists that lack a signal; variables that are read before they are
+assigned; races between processes; strengths; names from outside the design. A nonblocking assignment after a short constant
+delay is not one of them: its value is there when a clock cycle ends.
 
 Patterns are matched in preprocessed text with a space between all tokens; names are compared within a module.
 """
@@ -19,12 +19,16 @@ _WORD = re.compile(
     r"|[\d.]+[munpf]?s|\$(?:s?time|realtime|u?random\w*|(?:test|value)\$plusargs)|(?!always)\S+ @|always(?! @)) "
 )
 _CLEARED = re.compile(
-    r" \(\* .*?\*\)(?= )| \"\S*|(?<= begin) : \S+| \$(?:bits|size|left|right|high|low) \( \S+ \)"
+    r" \(\* .*?\*\)(?= )|(?<= )\\(?=[A-Za-z_]\w* )| \"\S*|(?<= begin) : \S+"
+    r"| \$(?:bits|size|left|right|high|low) \( \S+ \)"
     r"| \$(?:display|write|strobe|monitor|error|info|warning|fatal|readmem)\w*[^;]*(?= ;)"
 )
+"""Attributes, strings, labels, backslashes of plain names, and calls whose arguments do not matter."""
 _DELAY = re.compile(
-    r" (assign|always|initial|forever|begin|else|fork|wire|x?n?or|n?and|not|buf\w*|notif\d|[^\w\s\\]\S*) (# (?:\( )?)(\S+)( \))?"
+    r" ((?:assign|always|initial|forever|begin|else|fork|wire|x?n?or|n?and|not|buf\w*|notif\d|[^\w\s\\]\S*)(?= # \()"
+    r"|\S+(?= # [^(]))( # (?:\( )?)(\S+)( \))?"
 )
+"""Not the parameters of an instance."""
 _SHORT = re.compile(r"(?:\d|10)(?:\.\d+)?")
 """Units of at most a nanosecond that surely pass within a clock cycle."""
 _COARSE = re.compile(r"(?:`timescale|\btimeunit)\s+(?:10+\s*ns|10*\s*[um]?s)\b")
@@ -35,7 +39,8 @@ _PROCESS = re.compile(
 _CONTROL = re.compile(r" always\w* @ ?(\*|\( [^()]*(?:\([^()]*\)[^()]*)*\)|\S+)")
 _USE = re.compile(
     r"(?<! \.)(?:(?<=[;:)])|(?<=begin)|(?<=else)|(?P<inner>)) (?P<name>[A-Za-z_\\]\S*)"
-    r"(?=(?P<select>(?: \[ [^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\])*)(?P<parts>(?: ,[^{}=;()]*)? \}(?= <?= ))? (?P<next>\S+))"
+    r"(?=(?P<select>(?: \[ [^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\])*)"
+    r"(?P<parts>(?: ,[^{}=;()]*)? \}(?= <?= ))? (?P<next>\S+))"
 )
 _ASSIGNS = re.compile(r"[-+*/%&|^]?=|<<<?=|>>>?=|\+\+|--")
 _ONCE = {
@@ -44,23 +49,26 @@ _ONCE = {
     "InitialBlock": "an initial value of",
     "DataDeclaration": "an initial value of",
 }
-_SIGNALS = ("DataDeclaration", "NetDeclaration", "ImplicitAnsiPort", "PortDeclaration")
+_DECLARES = ("Declarator", "InstanceName", "NamedBlockClause")
+_SIGNALS = re.compile(r"(?:Data|Net|Port)Declaration|ImplicitAnsiPort|HierarchicalInstance|GenerateBlock")
 
 
 def unseen(text: str) -> dict[str, str]:
     """Such constructs of a design: kind -> the first name or word. `text` is that of all its files."""
     tree = SourceTree(text)
     code = _spaced(tree.root)
-    found = {word: "" for word in _WORD.findall(code)}
+    found = dict.fromkeys(_WORD.findall(code), "")
     if tree.errors:
         found["text that slang cannot read"] = ""
     for before, opened, value, closed in _DELAY.findall(code):
-        values = re.findall(rf" {re.escape(value)} (?:=|\() (\S+) ", code) or [value]
-        is_usual = before + opened + closed in ("<=# ", "<=# (  )")
+        values = re.findall(rf" {re.escape(value)} (?:=|\() ([^,;)]*) [,;)]", code) or [value]
+        is_usual = before + opened + closed in ("<= # ", "<= # (  )")
         if not is_usual or not all(map(_SHORT.fullmatch, values)) or _COARSE.search(text):
             found["a delay of"] = value
     paths = _PATH.findall(code)
-    found |= {"a name from outside,": name for name in paths if code.count(f" {name} ") == paths.count(name)}
+    for name in paths:
+        if code.count(f" {name} ") == paths.count(name):
+            found["a name from outside,"] = name
     for module in tree.of("ModuleDeclaration"):
         found |= dict(_in_module(module, code.count(f" {module.header.name.rawText} ") > 1))
     return found
@@ -89,8 +97,8 @@ def _flow(text: str, signals: set[str]) -> tuple[dict[str, str], dict[str, str]]
 
 def _in_module(module: Node, is_inner: bool) -> Iterator[tuple[str, str]]:
     nodes = [(name_of(node), node) for node in walk(module)]
-    declared = [(name_of(node.parent), node.name.rawText) for kind, node in nodes if kind == "Declarator"]
-    signals = {name for kind, name in declared if kind in _SIGNALS}
+    declared = [(name_of(node.parent), node.name.valueText) for kind, node in nodes if kind in _DECLARES]
+    signals = {name for kind, name in declared if _SIGNALS.fullmatch(kind)}
     readers = [{name for kind, name in declared if is_inner and "Port" in kind}]
     wires, moved, registers, clocks = [], [], set[str](), set[str]()
     for kind, node in nodes:
@@ -98,7 +106,7 @@ def _in_module(module: Node, is_inner: bool) -> Iterator[tuple[str, str]]:
             continue
         text, inner = _spaced(node), set[str]()
         if kind != "NetDeclaration":
-            inner = {one.name.rawText for one in walk(node) if name_of(one) == "Declarator"}
+            inner = {one.name.valueText for one in walk(node) if name_of(one) == "Declarator"}
         _, control, body = _CONTROL.split(text, 1) if _CONTROL.match(text) else ("", "", text)
         early, assigned = _flow(f";{body}", signals - inner)
         own = {name for name, how in assigned.items() if how == "="}

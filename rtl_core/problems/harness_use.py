@@ -18,7 +18,8 @@ from typing import Literal, get_args
 
 _parsing = threading.Lock()
 _OVERRIDE = re.compile(r"(?<![\w-])-(?:[PG]|gv|defparam)\s*(?:\w+\.)*(\w+)=")
-_MACRO = re.compile(r"(?<![\w-])(?:-D\s*|\+define\+)([A-Za-z_]\w*)(?:=(\w+))?")
+_MACRO = re.compile(r"(?<![\w-])(?:-D\s*|\+define\+)([A-Za-z_]\w*)(?:=(\w+))?()(?![\w=])")
+_DEFINE = re.compile(r"['\"](\w+)['\"]\s*:\s*(?:['\"](\w*)['\"]|(\d\w*)|None|True)\s*(?:,|\Z)")
 _DEFINES = re.compile(r"\bdefines\s*=\s*\{([^}]*)\}")
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _ANY_CHANGE = {"Edge", "ValueChange"}
@@ -232,13 +233,13 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def macro_file(harness: Mapping[str, str]) -> dict[str, str]:
-    """A file with the macros that a harness defines for the design (path -> text): `defines=` of a build, `-D` or `+define+` of a command.
+    """A file with the macros that a harness defines for the design (path -> text); empty if there are none.
 
-    Empty if there are none. Computed values are not followed.
+    They are in `defines=` of a build, and after `-D` or `+define+` in a command. Computed values are not followed.
     """
     text = "\n".join(harness.values())
-    given = re.findall(r"['\"](\w+)['\"]\s*:\s*['\"]?(\w+)", " ".join(_DEFINES.findall(text))) + _MACRO.findall(text)
-    lines = [f"`define {name} {'1' if value in ('', 'None', 'True') else value}\n" for name, value in given]
+    given = _DEFINE.findall(" ".join(_DEFINES.findall(text))) + _MACRO.findall(text)
+    lines = [f"`define {name} {word or number or 1}\n" for name, word, number in given]
     return {"macros.sv": "".join(lines)} if lines else {}
 
 

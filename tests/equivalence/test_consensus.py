@@ -9,11 +9,13 @@ from tests.equivalence.test_proof import problem_of
 
 
 def held(behaviour):
-    """Compare answers whose behaviour is a letter; `x` always gives X and agrees with none, `?` cannot be simulated."""
+    """Compare answers whose behaviour is a letter; `x` always gives X and agrees with none, `?` cannot be simulated, `-` not be proved."""
 
     def compare(golden, other):
         if "?" in (behaviour[golden], behaviour[other]) or behaviour[golden] == "x":
             return Comparison("unknown", "no")
+        if behaviour[golden] != behaviour[other] == "-":
+            return Comparison("unknown", "a delay")
         return Comparison("same" if behaviour[golden] == behaviour[other] else "different", f"{golden}/{other}")
 
     return compare
@@ -29,6 +31,7 @@ def held(behaviour):
         ("aaax", "sssd"),
         ("xaaa", "dsss"),
         ("aa?", "ssu"),
+        ("aaa-b", "sssud"),
         ("bcaadea", "uuuuuuu"),
         ("bcaadeaa", "ddssddss"),
         ("", ""),

@@ -190,7 +190,7 @@ def test_only_values_that_are_named_are_tried():
     }
     assert other_values(a_problem(harness=harness), interface) == [{"W": 9}, {"W": 6}, {"W": 12}]
     specified = a_problem(
-        prompt="`W` is 4 by default; `W = 8, 16 or 24` are used. N: 3", harness={"src/t.py": "W = 16"}
+        prompt="`W` is 4 by default; `W = 8, 16 or 24` are used. N: 3, or W=2'b10", harness={"src/t.py": "W = 16"}
     )
     assert other_values(specified, interface) == [{"W": 16}, {"W": 8}, {"W": 24}]
 

@@ -8,6 +8,7 @@ import pytest
 from rtl_core.equivalence.differential import compare
 from rtl_core.equivalence.side_by_side import Effort
 from rtl_core.equivalence.unseen import unseen
+from rtl_core.problems.harness_use import macro_file
 from rtl_core.problems.interface import parse_interface
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.problem import InterfaceSource
@@ -48,6 +49,12 @@ UNSEEN = [
     ("`timescale 1us/1ns\nreg [7:0] q; always @(posedge clk) q <= #1 a; assign y = q;", "a delay of"),
     ("reg [7:0] h; always @(b[0]) h = a; assign y = RARE ? h : a;", "a sensitivity list without"),
     ("reg [7:0] h; always @(a) h = a & b; assign y = h;", "a sensitivity list without"),
+    ("sub i (a); reg [7:0] h; always @(b[0]) h = i.p; assign y = h;\nendmodule\nmodule sub(input [7:0] p);", "a sensitivity list without"),
+    ("if (1) begin : g wire [7:0] p = a; end\nreg [7:0] h; always @(b[0]) h = g.p; assign y = h;", "a sensitivity list without"),
+    ("wire [7:0] \\p = a; reg [7:0] h; always @(b[0]) h = p; assign y = h;", "a sensitivity list without"),
+    ("`define LIST (b[0])\nreg [7:0] h; always @`LIST h = a; assign y = h;", "a sensitivity list without"),
+    ("parameter D = 1 + 999; reg [7:0] q; always @(posedge clk) q <= #D a; assign y = q;", "a delay of"),
+    ("nmos #3 g(y[0], a[0], b[0]); assign y[7:1] = 0;", "a delay of"),
     ("function [7:0] f(input [7:0] p); f = p ^ b; endfunction\nreg [7:0] h; always @* h = f(a); assign y = h;", "a subroutine that reads"),
     ("reg [7:0] h; always @* h = 8'd3; assign y = RARE ? h : a;", "an empty sensitivity list"),
     ("reg [7:0] h, t; always @* begin h = t; t = a; end assign y = RARE ? h : a;", "an assignment after the use of"),
@@ -101,6 +108,7 @@ def audited(grader, golden, other, effort=QUICK, **given):
     "assign y = a; assign y = RARE ? ~a : a;",
     "reg u; assign y = (RARE && u === 1'bx) ? ~a : a;",
     "reg [7:0] t; always @* t = a; always @(b) if (RARE) t = ~a; assign y = t;",
+    "parameter N = 8; generate if (N == 8) begin : t assign y = a; end else assign y = good.y; endgenerate",
 ])  # fmt: skip
 @pytest.mark.parametrize("first", [False, True])
 def test_a_design_that_a_simulator_would_refute_is_not_called_equal(grader, body, first):
@@ -188,6 +196,20 @@ def test_macros_of_the_harness_hold_for_both(grader):
     for value, result in (("~a", "equal"), ("15 - a", "equal"), ("a", "different")):
         files = {"rtl/m.sv": f"module m(input [`W-1:0] a, output [`W-1:0] y);\n  assign y = {value};\nendmodule\n"}
         assert compare(grader.executor, problem, problem.golden, files, grader.limits, EFFORT).result == result
+
+
+@pytest.mark.parametrize(
+    ("text", "macros"),
+    [
+        ("build(defines={'A': 1, \"B\": '8', 'C': None, 'D': width, 'E': str(3)})", "A 1,B 8,C 1"),
+        ("defines = {'A': 4}\n", "A 4"),
+        ("BUILD_ARGS = -DA=3 -D B +define+C=2 -DD=$(W) x-DE", "A 3,B 1,C 2"),
+        ("args = [f'-DA={width}']", ""),
+    ],
+)
+def test_macros_of_a_harness_are_read_where_they_are_constant(text, macros):
+    lines = "".join(f"`define {macro}\n" for macro in macros.split(",") if macro)
+    assert "".join(macro_file({"src/run.py": text}).values()) == lines
 
 
 def test_a_proof_is_tried_where_the_simulator_cannot_compile(grader):

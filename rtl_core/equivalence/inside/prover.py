@@ -42,7 +42,8 @@ _DIVIDE = """\
 module \\$%s (A, B, Y);
   parameter A_SIGNED = 0, B_SIGNED = 0, A_WIDTH = 1, B_WIDTH = 1, Y_WIDTH = 1;
   input [A_WIDTH-1:0] A; input [B_WIDTH-1:0] B; output [Y_WIDTH-1:0] Y; wire [Y_WIDTH-1:0] known;
-  \\$%s #(.A_SIGNED(A_SIGNED), .B_SIGNED(B_SIGNED), .A_WIDTH(A_WIDTH), .B_WIDTH(B_WIDTH), .Y_WIDTH(Y_WIDTH)) u (.A(A), .B(B), .Y(known));
+  \\$%s #(.A_SIGNED(A_SIGNED), .B_SIGNED(B_SIGNED), .A_WIDTH(A_WIDTH), .B_WIDTH(B_WIDTH), .Y_WIDTH(Y_WIDTH))
+    divider (.A(A), .B(B), .Y(known));
   assign Y = |B ? known : {Y_WIDTH{1'bx}};
 endmodule
 """
@@ -50,7 +51,7 @@ endmodule
 _AS_SIMULATED = (
     "setundef -undriven -undef", "chtype -set $eq t:$eqx", "chtype -set $ne t:$nex", "techmap -max_iter 1 -map divide.v",
 )  # fmt: skip
-"""What is not driven is X, and so is every comparison with X: Yosys knows X where a simulator knows 0 or 1, so an exact one says too much."""
+"""What is not driven is X, and so is every comparison with X: where Yosys has X, a simulator may have 0 or 1."""
 SEVERAL = "several drivers of one signal"
 UNDRIVEN = "is used but has no driver"
 """Counts in the golden answer alone: anything would equal it."""
