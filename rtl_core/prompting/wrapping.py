@@ -30,7 +30,11 @@ _UNIT = r"""(?mx) ^[ \t]* (?: (?: <[^<>\n]*> | \[\w+\] | \w+: | ['"] ) [ \t]* )*
     \s+ (?:automatic\s+|static\s+)? [^\s(#;]+ \s* (?: [(#;] | import\b )"""
 _UNIT_LINE = re.compile(_UNIT + ")")
 _FIRST_LINE = re.compile(
-    _UNIT + "|" + _DIRECTIVE + r"|(?<!:)//|/\*|\(\*|typedef\s+\w|import\s+\w+::|(?:localparam|parameter)\s[^;\n]*=)"
+    _UNIT
+    + "|"
+    + _DIRECTIVE
+    + r"""|(?<!:)// | /\* | \(\* | typedef\s+\w | (?:localparam|parameter)\s[^;\n]*=
+    | (?:function|task|class)[ \t][^.:\n]*[(;] | [a-z]\w*[ \t][^.?!\n]*;[ \t]*$ )"""
 )
 _UNIT_END = re.compile(r"\bend(?:module|package|interface|program|primitive)\b(?:[ \t]*:[ \t]*\w+)?")
 _BEHIND = re.compile(r"(?:[ \t]*(?://[^\n]*)?\n|[ \t]*" + _DIRECTIVE + r"[^\n]*\n?)*")

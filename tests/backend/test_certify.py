@@ -203,7 +203,7 @@ def broken(service, routes, strike):
     return Proxy(service.base_url, [Fault("broken", routes, strike, ends="stops", after=0)])
 
 
-QUICK = ("wrong-logprobs", "unfrozen", "5xx", "means", "foreign", "forgetful", "applied-twice")
+QUICK = ("wrong-logprobs", "unfrozen", "5xx", "applied-twice")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else slow) for name in BROKEN])

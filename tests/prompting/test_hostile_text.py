@@ -15,7 +15,7 @@ REPEATED = [
     "<think>", "</think>", "<think>```", "<think>```\n```\n", "```\n<think>\n",
     "</think>\n", "```\n</think>x\n", "// </think>\n", "`</think>", "<|start|>assistant<|channel|>", "<|channel|>final", "<|end|> ",
     "{", "[", "[{", '{"a":', '{"code":', '{"code":[', '{"code":1}', '{"code": [{"a.sv": "x"}]}', '{"code":[{"m.sv":"module m;"}]}\n',
-    "> ", ">\n", "> ```\n", "<answer>", "<answer>```", "<answer></answer>", "<pre>", "<a>", "[a]", "a:", "a: ", "'", "(*a)", "+", "@@\n",
+    "> ", ">\n", "> ```\n", "<answer>", "<answer>```", "<answer></answer>", "a ;", "function a", "a: b ;", "<pre>", "<a>", "[a]", "a:", "a: ", "'", "(*a)", "+", "@@\n",
     "`define ", "`endif\n", "// a\n`endif\n", "typedef a", "parameter a", "module m(\n", "module m(endmodule\n", "package\n", "endmodule\n// a\n",
     '{"a":"module m(\\n"}', '{"a": ["b.v", "```"]}', "```diff\n+a\n", "```md\n~~~\n", "final\n```\nmodule m; assign a = b; endmodule\n```\n",
     "module ", "module m;", "module m; assign a = b; endmodule ", "endmodule ", "interface ", "package a;\n", "wire a; ",

@@ -106,7 +106,9 @@ def test_escaped_code_of_html_is_unescaped():
 
 
 def test_what_belongs_to_bare_code_stays():
-    code = f"// a wire\n`timescale 1ns/1ps\n`define W 1\ntypedef logic [`W-1:0] t;\n{HELPER}// then\n\n{CODE}`undef W\n"
+    function = "function automatic t f(input t x);\n  case (x)\n    default: f = x;\n  endcase\nendfunction\n"
+    head = f"// a wire\n`timescale 1ns/1ps\n`define W 1\ntypedef logic [`W-1:0] t;\n{function}import p::*;\n"
+    code = f"{head}{HELPER}// then\n\n{function}(* keep *)\n{CODE}`undef W\n"
     for response in (code, f"Here it is:\n{code}", f"{code}I hope it helps.", f"<code>\n{code}</code>"):
         assert extract_answer(response, ONE).files == {"rtl/m.sv": code}
 
