@@ -35,11 +35,9 @@ class AtWork:
             self._items.remove(item)
 
     def in_words(self, least_s: float = 0.0) -> str:
-        """Return the oldest item of each name with its seconds; empty when none has taken `least_s`."""
-        now, oldest = time.monotonic(), dict[str, float]()
-        for name, since in self._items:
-            oldest.setdefault(name, since)
-        names = [f"{name} ({now - since:.0f} s)" for name, since in oldest.items() if now - since >= least_s]
+        """Return the oldest items with their seconds; empty when none has taken `least_s`."""
+        now = time.monotonic()
+        names = [f"{name} ({now - since:.0f} s)" for name, since in self._items if now - since >= least_s]
         more = f", and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         return ", ".join(names[:MOST_NAMED]) + more
 

@@ -46,7 +46,7 @@ ROOMS = (
     "rtl_core.types",
     "rtl_core",
 )
-"""From top to bottom. `rtl_core` itself holds the errors, the registry, the HTTP server, and the version."""
+"""From top to bottom. `rtl_core` itself holds the errors, the registry, the HTTP server, what is at work, and the version."""
 RESTRICTED = {
     "tinker": ("rtl_core.backend", "rtl_core.localtinker", "rtl_core.interop"),
     "prefect": ("flows", "tasks", "operations"),

@@ -94,7 +94,7 @@ class Grader:
             try:
                 verdict = self._under_seeds(problem, answer, until)
                 budget = self.budget(problem, answer)
-                if budget and not budget.good_s and (verdict.cpu_limit_s or NO_BUDGET) < self.limits.cpu_s:
+                if budget and not budget.good_s and verdict.cpu_limit_s is not None:
                     self.grade(problem, Answer(files=problem.golden or {}))
                     self.known_good.golden.setdefault(problem.fingerprint, NO_BUDGET)
                     verdict = self._under_seeds(problem, answer, until)

@@ -76,7 +76,8 @@ class KnownGood:
 
     def budget(self, problem: Problem, answer: Answer, limits: Limits) -> Budget | None:
         """Return the budget of `answer`; None if only the limits apply. It is the smallest one, of 0 s, before the golden answer is graded."""
-        golden = self.golden.get(problem.fingerprint, NO_BUDGET if problem.golden is None else 0.0)
+        waits = problem.golden is not None and limits.cpu_floor_s < limits.cpu_s
+        golden = self.golden.get(problem.fingerprint, 0.0 if waits else NO_BUDGET)
         good_s = self.passing.get(problem.fingerprint) if golden == NO_BUDGET else golden
         if good_s is None or answer.files == problem.golden:
             return None

@@ -146,8 +146,8 @@ def checked_drift(session: Session, batch: Batch, datums: Sequence[Datum], logpr
     tokens, learning = trainer_tokens(batch, datums, logprobs), session.config.learning
     if not tokens:
         return {}
-    own = [(np.array(r.logprobs_T)[r.sampled_T], values_T[r.sampled_T]) for r, values_T in tokens]
-    sampler_T, trainer_T = map(np.concatenate, zip(*own, strict=True))
+    sampler_T = np.concatenate([np.array(rollout.logprobs_T)[rollout.sampled_T] for rollout, _ in tokens])
+    trainer_T = np.concatenate([values_T[rollout.sampled_T] for rollout, values_T in tokens])
     metrics = drift_metrics(sampler_T, trainer_T)
     drift, limit = abs(metrics[DRIFT]), learning.max_sampler_trainer_kl
     stale = any(rollout.policy_step < batch.step for rollout, _ in tokens)

@@ -124,26 +124,25 @@ def require_same(found: Difference, *, exact: bool) -> None:
 
 
 async def checkpoint_table(history: History, config: RunConfig) -> RichTable:
-    """Table of the weights that a run has on its service, also those that an interrupted attempt saved and no step records; and of those that
-    the run keeps but the service no longer has. If the service does not answer, what the history says is shown, with the reason."""
+    """Table of the weights that a run has on its service, also those that an interrupted attempt saved and no step records, with their held-out
+    pass@1. If the service does not answer, the title says so, and the weights that the run keeps by its history are shown."""
     run = config.run.name
     trained, evaluations = history.trained_steps(run), own_evaluations(history, run)
     scores = best_steps(trained, evaluations, len(trained))
-    known = {state.state_path or "": state.step for state in trained}
-    keep = kept_steps(trained, evaluations, retention_of(config))
+    steps = {state.state_path or "": state.step for state in trained}
     title = f"run {run!r}: weights on the service"
     try:
         there = set(await backend_of(config).stored(config))
     except RtlDistillError as error:
-        there = {path for path, step in known.items() if step in keep}
+        keep = kept_steps(trained, evaluations, retention_of(config))
+        there = {path for path, step in steps.items() if step in keep}
         title += f", by the history alone: {error.message}"
     rows = []
-    for path, step in known.items():
-        if step in keep or path in there:
-            score = f"{scores[step].pass_at_1:.3f}" if step in scores else ""
-            rows.append([str(step + 1), score, path if path in there else f"{path} (gone)"])
-    for path in there - known.keys():
-        if lost := re.fullmatch(rf".*/weights/{re.escape(run)}-(\d+)", path):
+    for path in there:
+        if path in steps:
+            step = steps[path]
+            rows.append([str(step + 1), f"{scores[step].pass_at_1:.3f}" if step in scores else "", path])
+        elif lost := re.fullmatch(rf".*/weights/{re.escape(run)}-(\d+)", path):
             rows.append([str(int(lost[1])), "", f"{path} (of an interrupted attempt)"])
     rows.sort(key=lambda row: int(row[0]))
     return rich_table(Table("", title, "", [("after steps", "right"), ("pass@1", "right"), ("state", "left")], rows))

@@ -124,6 +124,7 @@ def test_a_simulator_that_a_bench_started_and_that_runs_out_of_cpu_time_is_a_tim
         verdict = grader.grade(bench, changed(bench, *HANGING["huge loop in initial"]))
     assert verdict.outcome is Outcome.TIMEOUT, verdict.reasons
     assert f"used more than {cpu_s} s of CPU time" in verdict.reasons[0]
+    assert "known-good" not in verdict.reasons[0], "no budget is smaller than the limit"
     assert verdict.cpu_s > verdict.cpu_limit_s == cpu_s
 
 

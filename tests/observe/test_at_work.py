@@ -25,13 +25,13 @@ def clock(monkeypatch):
     return now
 
 
-def test_items_of_one_name_are_named_once_with_the_oldest_of_them(clock):
+def test_items_of_one_name_are_told_apart(clock):
     work = AtWork()
     with work.item("sample"):
         clock.s += 60
         with work.item("optim_step"), work.item("sample"):
             clock.s += 5
-            assert work.in_words() == "sample (65 s), optim_step (5 s)"
+            assert work.in_words() == "sample (65 s), optim_step (5 s), sample (5 s)"
             assert work.in_words(least_s=10) == "sample (65 s)"
         assert work.in_words() == "sample (65 s)"
     assert work.in_words() == ""

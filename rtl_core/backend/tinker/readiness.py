@@ -122,8 +122,11 @@ async def stored_weights(service: TinkerService) -> set[str]:
     auth = await exchange_credential(url, credential(service)[0], service.key)
     async with _client(url, auth) as client:
         while True:
-            place = {"params": {"limit": PAGE, "offset": len(found)}}
-            page = await client.get("/api/v1/checkpoints", cast_to=CheckpointsListResponse, options=place)
+            page = await client.get(
+                "/api/v1/checkpoints",
+                cast_to=CheckpointsListResponse,
+                options={"params": {"limit": PAGE, "offset": len(found)}},
+            )
             paths = {one.tinker_path for one in page.checkpoints}
             if paths <= found:
                 return found

@@ -43,17 +43,19 @@ class TinkerTrainer:
         sent = [to_datum(datum) for datum in datums]
         with self._errors():
             backward = self._client.forward_backward(sent, loss, dict(parameters) or None)  # type: ignore[arg-type]
-            if check is not None:
-                check(_own_logprobs(await outstanding("forward_backward", backward), datums))
-            # Otherwise both are submitted before either is awaited, so that the service runs them in one cycle.
-            optim = self._client.optim_step(types.AdamParams(**vars(adam)))
+            params = types.AdamParams(**vars(adam))
+            # Without a check both are submitted before either is awaited, so that the service runs them in one cycle.
+            optim = None if check else self._client.optim_step(params)
             output = await outstanding("forward_backward", backward)
-            optim_output = await outstanding("optim_step", optim)
+            logprobs = [found if found.ndim == 1 else found[:, 0] for found in _logprobs(output, datums)]
+            if check:
+                check(logprobs)
+            optim_output = await outstanding("optim_step", optim or self._client.optim_step(params))
             measured = {**output.metrics, **(optim_output.metrics or {})}
             return StepResult(
                 examples=len(sent),
                 tokens=sum(datum.model_input.length for datum in sent),
-                logprobs=_own_logprobs(output, datums),
+                logprobs=logprobs,
                 metrics=checked_metrics({name: float(value) for name, value in measured.items()}),
             )
 
@@ -76,10 +78,6 @@ def _logprobs(output: types.ForwardBackwardOutput, datums: Sequence[Datum]) -> l
         datum.completion_logprobs(record["logprobs"].to_numpy())
         for record, datum in zip(output.loss_fn_outputs, datums, strict=True)
     ]
-
-
-def _own_logprobs(output: types.ForwardBackwardOutput, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
-    return [found if found.ndim == 1 else found[:, 0] for found in _logprobs(output, datums)]
 
 
 def to_datum(datum: Datum) -> types.Datum:
