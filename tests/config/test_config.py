@@ -1,7 +1,9 @@
 """A configuration is validated completely before anything starts, and each mistake is reported with its line."""
 
+import importlib
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -79,6 +81,7 @@ def test_each_mistake_is_reported_with_its_line(tmp_path):
     message = str(error.value)
     assert f"line {lines.index('group_siz = 16') + 1}: `sampling.group_siz`: unknown key" in message
     assert f"line {lines.index('heldout = ' + chr(34) + 'many' + chr(34)) + 1}: `problems.sources.0.heldout`" in message
+    assert "did you mean `sampling.group_size`?" in message
     assert "at least 1 item" not in message
 
 
@@ -213,3 +216,61 @@ def test_the_shipped_cvdp_run_has_100_to_220_steps_and_a_teacher_in_the_first_ha
     assert sum(asked) == steps // 2 - 1
     assert config.learning.loss_settings == {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}
     assert not config.problems.require_golden
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("run.nam", "run.name"),
+        ("learning.kl_wieght", "learning.kl_weight"),
+        ("sampling.learning_rate", "learning.learning_rate"),
+        ("samplign.temperature", "sampling"),
+        ("tinker.studnet", "tinker.student"),
+        ("problems.sources.0.trian", None),
+        ("run.zzz", None),
+    ],
+)
+def test_an_unknown_key_gets_the_most_similar_one_or_none(key, meant):
+    with pytest.raises(ConfigError, match="unknown key") as refused:
+        load_config("demo", [f"{key}=1"], environment={})
+    assert ("did you mean" in str(refused.value)) is (meant is not None)
+    assert meant is None or f"did you mean `{meant}`?" in str(refused.value)
+
+
+@pytest.mark.parametrize("flow", ["train:train", "validate:validate"])
+def test_a_trigger_with_an_unknown_key_is_refused_before_a_worker_takes_it(flow):
+    from prefect.utilities.callables import parameter_schema
+    from prefect.utilities.schema_tools.validation import is_valid
+
+    module, name = flow.split(":")
+    function = getattr(importlib.import_module(f"rtl_distill.flows.{module}"), name)
+    schema = parameter_schema(function).model_dump_for_openapi()
+    right = [
+        "run.name=x",
+        " run.seed = 3",
+        "problems.sources.0.train=8",
+        "reward.weights.tests=1",
+        'health.ranges."a/b"={max=1}',
+    ]
+    assert is_valid({"config": "demo", "overrides": right}, schema)
+    assert is_valid({"config": "demo"}, schema)
+    for wrong in ("run.nam=x", "run.namex=x", "name=x", "nothing", "run=x", "learning.kl_weightx.y=1"):
+        assert not is_valid({"overrides": [wrong]}, schema), wrong
+
+
+@pytest.mark.parametrize(
+    ("parameters", "name"),
+    [
+        ({}, "train demo"),
+        ({"overrides": ["run.name=mine", "run.seed=1"]}, "train mine"),
+        ({"config": "cvdp", "overrides": ["run.name=other"], "options": {"run_name": "third"}}, "train third"),
+        ({"config": "smollm2"}, "train smollm2"),
+        ({"config": "no-such-file.toml"}, "train no-such-file.toml"),
+        ({"overrides": ["run.nam=x"]}, "train demo"),
+    ],
+)
+def test_a_flow_run_is_named_by_its_run(monkeypatch, parameters, name):
+    from rtl_distill.tasks import orchestration
+
+    monkeypatch.setattr(orchestration, "flow_run", SimpleNamespace(parameters=parameters, flow_name="train"))
+    assert orchestration.named_by_run() == name

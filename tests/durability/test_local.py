@@ -17,7 +17,7 @@ def test_a_running_deployment_is_found_at_the_port_it_was_started_with(tmp_path)
         (tmp_path / "server.pid").write_text(str(keeper.pid))
         try:
             asked = LocalDeployment(home=tmp_path, folder=tmp_path, port=4200)
-            running = f"running (process {keeper.pid})"
+            running = f"running (kept up by process {keeper.pid})"
             # A new process has no environment for a moment.
             wait_for(lambda: status(asked)["server"] == running, "the server to be found")
             assert asked.settings()["PREFECT_API_URL"] == started.api

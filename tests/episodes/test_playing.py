@@ -70,7 +70,10 @@ def test_errors_of_an_endpoint_are_retried_or_reported(calls):
         with pytest.raises(PolicyError, match=r"refuses the request \(401\): no key"):
             endpoint.reply(said)
         no_texts = [None, {"content": 7}, {"content": [{"type": "text"}]}, {"reasoning": [1]}, {"tool_calls": [{}]}]
-        for body in (b"<html>", {"choices": []}, [], *({"choices": [{"message": message}]} for message in no_texts)):
+        server.status = [(200, b" <!DOCTYPE html><title>A page</title>")]
+        with pytest.raises(PolicyError, match=r"\(200\).*A page\D*check --endpoint, which usually ends in /v1"):
+            endpoint.reply(said)  # another try would get the same page
+        for body in (b"no JSON", {"choices": []}, [], *({"choices": [{"message": message}]} for message in no_texts)):
             server.status = [(200, body)]
             with pytest.raises(MalformedAnswerError, match="something else than a chat completion"):
                 endpoint.reply(said)

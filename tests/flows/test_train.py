@@ -54,6 +54,9 @@ def test_a_run_grades_scores_and_trains_every_rollout_and_a_repeat_does_nothing(
     before = history.query("SELECT * FROM rollouts ORDER BY ALL")
     states = history.steps("small")
     asyncio.run(train("demo", small_run("small", *looking)))
+    assert history.run("small").finished_at == record.finished_at
+    repeated = ours_in_log(holder_of(tmp_path / "small")["flow_run"], lambda lines: any("report:" in x for x in lines))
+    assert "continues after step 4; before, the run was finished" in repeated
     assert history.query("SELECT * FROM rollouts ORDER BY ALL").equals(before)
     assert history.steps("small") == states
 

@@ -10,6 +10,7 @@ from rtl_core.errors import HistoryError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.history.columns import table_names
 from rtl_core.history.connection import ROW_GROUP
+from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import RunRecord, StepPlan, StepRecord
 from rtl_core.history.store import History
 from rtl_core.learning.credit import Credit
@@ -291,3 +292,33 @@ def test_a_commit_rewrites_at_most_one_row_group_of_a_table(history):
         history.record_rollouts([a_rollout(step=step, sample=number) for number in range(ROW_GROUP // 2)])
     groups = history.query("SELECT DISTINCT row_group_id FROM pragma_storage_info('tokens')")
     assert groups.num_rows == 2
+
+
+def test_a_finished_run_keeps_its_end_until_it_trains_again(history):
+    history.start_run(RunRecord(name="r", status="running"))
+    history.set_run_status("r", "finished")
+    end = history.run("r").finished_at
+    for _ in range(2):
+        history.start_run(RunRecord(name="r", status="running"))
+        history.set_run_status("r", "running", "interrupted: a busy service")
+        history.set_run_status("r", "finished")
+        assert history.run("r").finished_at == end
+    history.start_run(RunRecord(name="r", status="running"))
+    history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=("p",))])
+    history.finish_step(
+        StepRecord(run="r", epoch=0, step=0, state_path="s", sampler_path="p", examples=1, train_tokens=9)
+    )
+    assert history.run("r").finished_at is None
+    history.set_run_status("r", "finished")
+    assert history.run("r").finished_at > end
+
+
+def test_a_run_that_only_validated_problems_is_not_the_newest(history):
+    for name in ("first", "second", "demo.validation"):
+        history.start_run(RunRecord(name=name))
+    assert [record.name for record in history.runs()] == ["second", "first", "demo.validation"]
+    assert [row["run"] for row in history.query(named_query("runs").sql).to_pylist()] == [
+        "second",
+        "first",
+        "demo.validation",
+    ]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from datetime import datetime
@@ -168,12 +169,13 @@ def test_watch_ends_with_the_run(demo, tmp_path):
 
 def test_report_snapshot_and_export_write_to_the_given_paths(demo, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run(demo, "report", "demo").strip() == "report-demo.html"
+    copy = History(Path(shutil.copy(demo.path, tmp_path.parent / f"{tmp_path.name}.duckdb")))
+    assert run(copy, "report", "demo").strip() == str(copy.path.with_name("report-demo.html"))
     assert run(demo, "report", "demo", "other", "-o", "x/both.html").strip() == "x/both.html"
     assert (tmp_path / "x" / "both.html").stat().st_size > 4_000_000
     assert "metrics.jsonl: 13 lines" in run(demo, "export", "demo", "-f", "metrics", "--to", "out")
     assert run(demo, "snapshot", "copy.duckdb").strip() == "copy.duckdb"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["copy.duckdb", "out", "report-demo.html", "x"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["copy.duckdb", "out", "x"]
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Episodes without tools, in which the grader's feedback follows a failed answer: real service, simulators and database."""
 
 import asyncio
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -173,3 +174,15 @@ def test_pass_rates_by_turn_are_reported_also_for_evaluations_of_earlier_version
         ("older", 2, 1, 1, 1.0),
     ]
     assert [one.rollout.turn for one in history.rollouts_of("r", "older", "refinement")] == [2]
+
+
+def test_keys_of_evaluations_need_no_quotes_in_a_shell():
+    other = Conditions(template="table", temperature=0.2, top_p=0.9, max_tokens=100)
+    key = evaluation.EvaluationPlan("student", 4, "test", 8, other=other).key("demo")
+    assert key == shlex.quote(key)
+    assert "," not in key
+    keys = {
+        evaluation.EvaluationPlan("student", 4, "test", 8, other=Conditions(temperature=t)).key("demo")
+        for t in (None, 0.2, 0.5)
+    }
+    assert len(keys) == 3
