@@ -11,6 +11,7 @@ from rtl_core.grading.compose import DIRECTORIES, read_services
 from rtl_core.grading.executors.base import Executor, Job, JobResult, Step
 from rtl_core.grading.inside.lib.compiled import ALLOWED_TASKS
 from rtl_core.grading.requirements import is_scripted
+from rtl_core.problems.clocking import CLOCK_LIKE
 from rtl_core.problems.interface import HDL_SUFFIXES, top_levels
 from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
 
@@ -151,10 +152,12 @@ def activity_check(
 ) -> tuple[dict[str, str], Step] | None:
     """Return the harness files and the command of the activity check; None if no output or no input's width is known.
 
-    `sources` are absolute paths inside the workspace; `pacer` is an input, see `Session.pacer`, or empty.
+    `sources` are absolute paths inside the workspace; `pacer` is an input, see `Session.pacer`, or empty; then an input
+    that is named like a clock is one.
     """
     inputs = [(port.name, port.width) for port in ports if port.direction == "input" and port.width]
-    clock = pacer if (pacer, 1) in inputs else ""
+    bits = [name for name, width in inputs if width == 1]
+    clock = pacer if pacer in bits else next(filter(CLOCK_LIKE.search, bits), "")
     outputs = [port.name for port in ports if port.direction == "output"]
     if not inputs or not outputs:
         return None

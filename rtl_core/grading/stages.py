@@ -78,14 +78,12 @@ class Grading:
     """Ports that the answer's text declares; None before the analysis, or if no interface is demanded."""
     failed_tests: bool = False
     """Whether a simulation completed with a failing test, although no port that it needs is missing."""
-    cpu_s: float = 0.0
-    """CPU seconds of all jobs so far, plus the longest stretch of each step in which all its processes slept."""
+    steps: list[StepResult] = field(default_factory=list)
+    """Results of all steps so far."""
     faults: list[str] = field(default_factory=list)
     """Reasons of failing services that may be the harness' own fault, see `evidence.own_faults`."""
     not_run: tuple[str, ...] = ()
     """A sentence for each service that did not run because one before it exceeded a limit."""
-    ran_out: bool = False
-    """Whether a step exceeded its CPU limit, or slept for as long."""
 
     @property
     def files(self) -> dict[str, str]:
@@ -288,8 +286,7 @@ class Grading:
             dockerfile=problem.harness.get("Dockerfile"),
         )
         results = self.grader.executor.run(job).steps
-        self.cpu_s += sum(result.cpu_s + result.asleep_s for result in results)
-        self.ran_out = self.ran_out or any(result.overrun in ("cpu", "asleep") for result in results)
+        self.steps += results
         return results
 
     @cached_property
@@ -342,21 +339,21 @@ class Grading:
         self._add(Stage.INTERFACE, status, reasons, self.stages[Stage.INTERFACE].wall_s)
 
     def _verdict(self, outcome: Outcome, reasons: tuple[str, ...], passed: int = 0, total: int = 0) -> Verdict:
+        ran_out = any(step.overrun in ("cpu", "asleep") for step in self.steps)
         return Verdict(
             outcome=outcome,
             stages=tuple(self.stages.get(stage) or StageResult(stage=stage, status="skipped") for stage in Stage),
             tests_passed=passed,
             tests_total=total,
-            reasons=(
-                *shortened(reasons, 2 * MOST_LISTED),
-                *self.not_run,
-            ),  # of two stages, each with a long list at most
+            # Reasons of two stages, of which each may have a long list.
+            reasons=(*shortened(reasons, 2 * MOST_LISTED), *self.not_run),
             mismatches=self.mismatches[:MOST_LISTED],
             executor=self.grader.executor.name,
             tools=self.grader.tools,
             seed=self.seed,
-            cpu_s=self.cpu_s,
-            cpu_limit_s=self.grader.limit_s(self._budget) if self.ran_out else None,
+            # The time that a step slept counts like CPU time.
+            cpu_s=sum(step.cpu_s + step.asleep_s for step in self.steps),
+            cpu_limit_s=self.grader.limit_s(self._budget) if ran_out else None,
         )
 
 
