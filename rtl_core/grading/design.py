@@ -10,7 +10,8 @@ continued lines, open comments and strings, nested modules.
 
 Text of honest designs that tools read differently is made the same for all of them, not rejected. If a harness uses several
 tools, conditions on macros that only a tool may define are decided as in Icarus; if it uses only Icarus, they stay.
-translate_off comments are disabled, and all lines end in one way. Assertion control tasks, which Icarus lacks, are removed.
+translate_off comments are disabled, and all lines end in one way. Assertion control tasks, which Icarus lacks, are
+removed.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def _unreadable(path: str, text: str) -> Iterator[ScreenFinding]:
 
 
 class _Rules(NamedTuple):
-    """Base names of the given files and of the harness' files, whether the harness uses more than Icarus, known macros."""
+    """Base names of the given and of the harness' files, whether the harness uses more than Icarus, known macros."""
 
     given: Collection[str]
     harness: Collection[str]

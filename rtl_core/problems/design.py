@@ -56,7 +56,7 @@ def shown_modules(problem: Problem) -> list[tuple[str, str]]:
 
 
 def modules_of(text: str) -> list[tuple[str, str]]:
-    """(name, code without comments and string contents) of each whole module in a text, which may be prose with code in it."""
+    """(name, code without comments and string contents) of each whole module in a text, perhaps prose with code."""
     code = code_of(text)
     whole = (module for module in modules(code) if module.name and module.closed)
     return [(module.name, code[module.start : module.end]) for module in whole if _HEAD.match(code, module.start)]

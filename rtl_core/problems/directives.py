@@ -1,7 +1,8 @@
 """Macros and directives in HDL text by which tools could read one text as several designs.
 
-Each tool defines macros of its own, and no two preprocessors agree on everything: Icarus' one knows neither escaped identifiers
-nor, in text that it skips, strings. `decided` makes conditions the same for all tools; `differences` finds what remains.
+Each tool defines macros of its own, and no two preprocessors agree on everything: Icarus' one knows neither escaped
+identifiers nor, in text that it skips, strings. `decided` makes conditions the same for all tools; `differences` finds
+what remains.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ _OF_TOOLS = re.compile(
 )
 """Macros that a tool defines, or that designs use to tell tools apart."""
 _PLAIN = re.compile(
-    r"else|endif|include|timescale|default_nettype|resetall|(?:end)?celldefine|(?:no)?unconnected_drive|(?:begin|end)_keywords"
-    r"|__FILE__|__LINE__"
+    r"else|endif|include|timescale|default_nettype|resetall|(?:end)?celldefine|(?:no)?unconnected_drive"
+    r"|(?:begin|end)_keywords|__FILE__|__LINE__"
 )
 """Directives without the name of a macro, on which all tools agree."""
 _USE = re.compile(
     r"(?<!`)`(?:``)*+(?:(define|undef|ifdef|ifndef|elsif)[ \t]+)?([A-Za-z_][\w$]*+)(``)?",
     re.A,
 )
-"""A directive with its macro, another directive, or the use of a macro; and whether the name is pasted to what follows."""
+"""A directive with its macro, another directive, or the use of a macro; and whether the name is pasted to others."""
 _CONDITION = re.compile(r"(`(?:ifdef|ifndef|elsif)[ \t]+)(?!__ICARUS__\b)([A-Za-z_][\w$]*+)", re.A)
 _ICARUS = re.compile(r"`(ifdef|ifndef)([ \t]+)__ICARUS__\b", re.A)
 _NEVER = "RTL_NO_TOOL"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 BOUNDARY = re.compile(r"\b(?:(?:macro)?module|endmodule)\b", re.A)
 """Start or end of a module in a text from `bare`."""
 HIDDEN = re.compile(r'//[^\n]*+|/\*(?s:.*?)(?:\*/|\Z)|"(?:[^"\\\n]++|\\(?s:.))*+"?|\\[^ \t\n\r\f]*+')
-"""Comments, strings and escaped identifiers, which end where simulators end them, not at all that Unicode calls a space."""
+"""Comments, strings and escaped identifiers. These end where simulators end them, not at each space of Unicode."""
 _NO_LINE_END = re.compile(r"[^\n]+")
 _PLAIN = re.compile(r"\\(?!(?:macro|end)?module\Z)[A-Za-z_][\w$]*", re.A)
 """An escaped identifier that is the same as the name after the backslash; the standard excepts keywords."""

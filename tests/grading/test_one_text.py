@@ -1,4 +1,4 @@
-"""A harness with several tools: its linter or synthesiser reads what its simulator reads, or the answer is refused by name."""
+"""A harness with several tools: its linter reads what its simulator reads, or the answer is refused by name."""
 
 import re
 import subprocess
@@ -40,21 +40,25 @@ ATTACKS = {
     "three quotes": 'initial $display(""" " """);\n{good}//" """',
     "vertical tab": 'wire \\a\v" ;\n`ifdef NO\n{bad}`endif\n{good}wire \\b\v" ;',
     "line of another number": '`line 1 "x" 0\nwire [`__LINE__ :0] k;\n{good}',
-    "own definition of a tool's macro": "`ifdef coverage_block_off\n{good}`else\n{bad}`endif\n`define coverage_block_off",
+    "own definition of a tool's macro": "`ifdef coverage_block_off\n{good}`else\n{bad}`endif\n"
+    "`define coverage_block_off",
 }
 HONEST = {
-    "guards of tools": "`ifndef SYNTHESIS\ninitial $display(1);\n`endif\n`ifdef VERILATOR\n/* verilator lint_off UNUSED */\n`endif\n{good}",
+    "guards of tools": "`ifndef SYNTHESIS\ninitial $display(1);\n`endif\n"
+    "`ifdef VERILATOR\n/* verilator lint_off UNUSED */\n`endif\n{good}",
     "formal properties": "{good}`ifdef FORMAL\n`ifndef YOSYS\nassert property (y == a);\n`endif\n`endif",
     "dump": '`ifdef COCOTB_SIM\ninitial begin $dumpfile("m.vcd"); $dumpvars(0, m); end\n`endif\n{good}',
     "delay that only some simulations have": "`ifdef DELAY\nassign #`DELAY y = a;\n`else\n{good}`endif",
     "include guard": "`ifndef M_SV\n`define M_SV\n`endif\n{good}",
     "option of its own": "`define FAST\n`ifdef FAST\n{good}`else\n{bad}`endif\n`undef FAST",
     "macro with arguments": "`define REG(n, w = 1) \\\n  wire [w-1:0] r_``n``_q; \\\n  wire n``_d;\n`REG(x)\n{good}",
-    "condition within a macro": "`define CHECK(x) \\\n`ifdef SIMULATION \\\n  initial $display(x); \\\n`else \\\n`endif\n`CHECK(1)\n{good}",
+    "condition within a macro": "`define CHECK(x) \\\n`ifdef SIMULATION \\\n  initial $display(x); \\\n"
+    "`else \\\n`endif\n`CHECK(1)\n{good}",
     "time scale and nets": "`default_nettype none\n`timescale 1ns / 1ps\n{good}`default_nettype wire",
     "macro of the harness": "`ifdef WIDE\nwire [`WIDE:0] k;\n`endif\n{good}",
     "small macro of the context": "wire [`depth-1:0] k;\n{good}",
-    "words in strings and comments": '// `ifdef, `"quotes`", (* and /* of tools */\ninitial $display("a // b, (* c *), 5` d");\n{good}',
+    "words in strings and comments": '// `ifdef, `"quotes`", (* and /* of tools */\n'
+    'initial $display("a // b, (* c *), 5` d");\n{good}',
     "other languages": "// größe ≥ 1 \u00a0 \u2028 \ufeff\n{good}",
     "attribute": '(* keep = "true", mark_debug = "(*" *) wire k = a;\n{good}',
     "escaped names": "wire \\bus[0] = a; wire \\a+b = \\bus[0] ;\n{good}",

@@ -33,7 +33,8 @@ _SLANG = (
     "--allow-use-before-declare --relax-enum-conversions --allow-dup-initial-drivers"
 )
 _DIRECTIVE = re.compile(
-    r"`(?!(?:timescale|default_nettype|resetall|(?:end)?celldefine|(?:no)?unconnected_drive|(?:begin|end)_keywords)\b)\S*"
+    r"`(?!(?:timescale|default_nettype|resetall|(?:end)?celldefine|(?:no)?unconnected_drive"
+    r"|(?:begin|end)_keywords)\b)\S*"
 )
 """A directive that Icarus' preprocessor leaves and another tool may not ignore as Icarus does."""
 _ATTRIBUTE = re.compile(r"\(\*(?!\s*\)).*?\*\)", re.S)
@@ -181,7 +182,7 @@ def read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
 
 
 def _as_simulated(spec: dict[str, Any], name: str) -> str:
-    """The design as Icarus' preprocessor gives it to its compiler, so that no macro or comment means more to another tool.
+    """The design as Icarus' preprocessor gives it to its compiler: no macro or comment means more to another tool.
 
     Comments and attributes are removed: simulators ignore both.
     """
