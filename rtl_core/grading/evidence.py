@@ -46,13 +46,15 @@ _PLACE = re.compile(r"^\S+:\d+:")
 _NOISE = re.compile(r"\x1b\[[0-9;]*m|^[ \t]*NoneType: None$| at 0x[0-9a-f]+(?=>)", re.M)
 """Colours, what Python writes in place of a traceback when there is no exception, and addresses of objects."""
 _RAISED = re.compile(
-    r"^(.*)Traceback \(most recent call last\):\n(?:\1[ \t].*\n){0,300}\1(\S.*)$(?!\n\s*(?:During handling of|The above exception))",
+    r"^(.*)Traceback \(most recent call last\):\n(?:\1[ \t].*\n){0,300}\1(\S.*)$"
+    r"(?!\n\s*(?:During handling of|The above exception))",
     re.M,
 )
 """A traceback; the second group is the exception. Of exceptions that raised each other only the last one matches."""
 _TELLING = re.compile(r"E\s{2,}|FAILED |ERROR |(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Failure|Expired)(?::\s|$)")
 _UNREADABLE = re.compile(
-    r"syntax error|sorry:|Unsupported:|not (?:yet )?supported|Assertion `|word index\?|No function named|must be input ports",
+    r"syntax error|sorry:|Unsupported:|not (?:yet )?supported|Assertion `|word index\?|No function named"
+    r"|must be input ports",
     re.I,
 )
 """Complaints of Icarus and Verilator about text that they do not understand: wrong text, or text that is too new."""
@@ -200,8 +202,9 @@ def test_reasons(step: StepResult) -> tuple[str, ...]:
 def own_faults(results: Sequence[StepResult], problem: Problem) -> list[str]:
     """Reasons of failing services that are the harness' own fault if another design causes the same ones.
 
-    If the other design is the golden answer, all are that name an error. Else only those are that no values of a design cause: what is
-    missing around the harness, and with cocotb tests anything before a simulator starts and errors before the failing tests let time pass.
+    If the other design is the golden answer, all are that name an error. Else only those are that no values of a design cause:
+    what is missing around the harness, and with cocotb tests anything before a simulator starts and errors before the failing
+    tests let time pass.
     """
     faults: list[str] = []
     cocotb = uses_cocotb(problem.harness)

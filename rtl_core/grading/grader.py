@@ -154,7 +154,7 @@ class Grader:
         return verdict.model_copy(update={"reasons": (*verdict.reasons, said)})
 
     def _raise_if_the_harness_failed(self, grading: Grading, verdict: Verdict) -> None:
-        """Blame the harness if an answer fails as one does that no model wrote, or lacks a port that no specification names."""
+        """Blame the harness if an answer that no model wrote fails alike, or if the specification does not name a missing port."""
         problem = grading.problem
         missing = {m.name for m in grading.mismatches if m.kind is MismatchKind.MISSING_PORT}
         unnamed = missing.intersection(unnamed_ports(problem))

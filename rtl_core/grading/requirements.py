@@ -81,7 +81,8 @@ def missing_requirements(
 def simulator(harness: Mapping[str, str]) -> str | None:
     """The simulator that cocotb's runner gets: the setting SIM, a name in the call, or a default; None if unknown."""
     named = r"(?:^[\s-]*SIM\s*[=:]\s*[\"']?|get_runner\(\s*[\"']|\bSIM[\"']\]?\s*[,=]\s*[\"'])(\w+)"
-    match = re.search(named, "\n".join(text for _, text in sorted(harness.items())), re.M)
+    texts = "\n".join(harness[path] for path in sorted(harness))
+    match = re.search(named, texts, re.M)
     return match and match[1]
 
 

@@ -320,7 +320,7 @@ class Grading:
         return self._verdict(Outcome.NOT_TESTED, (f"graded until {self.until.value} only",))
 
     def _explained(self, reasons: tuple[str, ...], output: str) -> tuple[str, ...]:
-        """The reasons, headed by the version of the tool whose output this is if it does not understand a valid text."""
+        """The reasons, headed by the tool whose output this is if it does not understand a valid text."""
         if not evidence.is_unreadable(output) or not self.grader.is_valid(self.problem, self.files):
             return reasons
         tool = "verilator" if "%Error" in output else "iverilog"

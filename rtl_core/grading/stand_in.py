@@ -23,8 +23,8 @@ VALUE = 8
 def stand_in(problem: Problem) -> dict[str, str]:
     """Return an answer to `problem` that elaborates but may be wrong: path -> text.
 
-    This is the golden answer if there is one, else the context's versions of the targets, else a module with the demanded interface
-    whose outputs are all ones. Targets other than HDL are omitted.
+    This is the golden answer if there is one, else the context's versions of the targets, else a module with the demanded
+    interface whose outputs are all ones. Targets other than HDL are omitted.
     """
     if problem.golden:
         return dict(problem.golden)

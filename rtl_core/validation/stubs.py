@@ -1,8 +1,8 @@
 """Stubs: modules with the right interface and no design. A harness that accepts one is too weak.
 
-Some need no golden answer: every output is 0, 1, x, a copy of an input, an echo of the clock, a count of its edges, or 0 with one short
-pulse. Others contain the
-golden answer under another name: its outputs stay constant after one right step, or a single output is stuck at 0 or 1.
+Some need no golden answer: every output is 0, 1, x, a copy of an input, an echo of the clock, a count of its edges, or 0 with
+one short pulse. Others contain the golden answer under another name: its outputs stay constant after one right step, or a single
+output is stuck at 0 or 1.
 
 A stub is the source text of the golden answer (or of the context) with the module's body removed, so that parameters keep their meaning.
 Without either, it is generated from the problem's interface; a direction that is not known is guessed.
@@ -82,7 +82,8 @@ def stubs(problem: Problem) -> Stubs:
     inputs = [port for port in interface.ports if port.direction == "input"]
     targets = [path for path in problem.targets if path.endswith((".v", ".sv"))]
     nothing = dict.fromkeys(targets, "// nothing\n")
-    rest = nothing | {p: t for p, t in {**problem.context, **(problem.golden or {})}.items() if p in nothing}
+    known = {**problem.context, **(problem.golden or {})}
+    rest = nothing | {path: text for path, text in known.items() if path in nothing}
     clock = _clock(problem, inputs)
     found: dict[str, dict[str, str]] = {}
     for stub in WITHOUT_DESIGN:
@@ -201,7 +202,8 @@ def _body(stub: Stub, outputs: list[Port], inputs: list[Port], clock: str | None
         "blip": "  reg blip = 0;\n  initial begin #1 blip = 1; #1 blip = 0; end\n",
         "counter": f"  reg [63:0] count__ = 0;\n  always @(posedge {clock}) count__ = count__ + 1;\n",
     }
-    return states.get(stub, "") + "".join(f"  assign {port.name} = {value(port)};\n" for port in outputs)
+    assigned = "".join(f"  assign {port.name} = {value(port)};\n" for port in outputs)
+    return states.get(stub, "") + assigned
 
 
 def _timed(text: str) -> str:

@@ -29,7 +29,7 @@ _OLDEST = {
     "iverilog": ((13,), "cannot read some valid SystemVerilog and judges some answers differently than version 13"),
     "verilator": ((5, 26), "cannot run cocotb 2, whose authors test 5.036 and newer"),
 }
-"""Versions that have no such shortcoming, and the shortcoming; the image's versions are in deployments/sim/tools.txt."""
+"""First version without a shortcoming, and the shortcoming; the image's versions are in deployments/sim/tools.txt."""
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "passwd", "group", "nsswitch.conf")
 
 
