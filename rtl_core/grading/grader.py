@@ -15,7 +15,7 @@ from rtl_core.grading.analysis import Analysis, AnalysisRequest, Analyst
 from rtl_core.grading.cache import MemoryCache, cache_key
 from rtl_core.grading.evidence import HARNESS_FAILED, TOO_OLD
 from rtl_core.grading.executors.base import Executor
-from rtl_core.grading.interface_check import demanded_values, unnamed_ports
+from rtl_core.grading.interface_check import demanded_values
 from rtl_core.grading.limits import NO_BUDGET, Budget, KnownGood, Limits
 from rtl_core.grading.requirements import draws_random, missing_requirements, uses_several_tools
 from rtl_core.grading.stages import Grading
@@ -24,7 +24,7 @@ from rtl_core.problems.harness_use import macro_file
 from rtl_core.problems.interface import HDL_SUFFIXES
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import MismatchKind, Outcome, Stage, StageResult, Verdict
+from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
 
 REGRADE_FACTOR = 2.0
 """A cached CPU-time overrun is graded again when the answer may now use more than this multiple of its old limit."""
@@ -154,14 +154,8 @@ class Grader:
         return verdict.model_copy(update={"reasons": (*verdict.reasons, said)})
 
     def _raise_if_the_harness_failed(self, grading: Grading, verdict: Verdict) -> None:
-        """Blame the harness if an answer that no model wrote fails alike, or if the specification does not name a missing port."""
-        problem = grading.problem
-        missing = {m.name for m in grading.mismatches if m.kind is MismatchKind.MISSING_PORT}
-        unnamed = missing.intersection(unnamed_ports(problem))
-        if unnamed and unnamed == missing:
-            faults = [f"the specification does not name the port {', '.join(unnamed)}"]
-        else:
-            faults = [fault for fault in grading.faults if fault in self._faults(problem)]
+        """Blame the harness if an answer that no model wrote fails alike."""
+        faults = [fault for fault in grading.faults if fault in self._faults(grading.problem)]
         if faults and self.excuses_answers:
             faults[:0] = (reason for reason in verdict.reasons if TOO_OLD in reason)
             raise InfrastructureError(f"{HARNESS_FAILED}: {'; '.join(faults[:3])}")

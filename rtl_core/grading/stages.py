@@ -34,6 +34,7 @@ from rtl_core.grading.interface_check import (
     demanded_values,
     is_fatal,
     is_hopeless,
+    unnamed_ports,
 )
 from rtl_core.grading.jobs import (
     activity_check,
@@ -51,6 +52,7 @@ from rtl_core.types.problem import Port, Problem
 from rtl_core.types.verdict import (
     MOST_LISTED,
     InterfaceMismatch,
+    MismatchKind,
     Outcome,
     Stage,
     StageResult,
@@ -140,7 +142,10 @@ class Grading:
         else:
             self.ports = found.interface.ports if found.interface else ()
             self.mismatches = compare(expected, found.interface, self.files)
-            reasons = tuple(map(str, self.mismatches))
+            missing = {m.name for m in self.mismatches if m.kind is MismatchKind.MISSING_PORT}
+            unnamed = missing.intersection(unnamed_ports(self.problem)) if missing else ()
+            contradictions = (f"the specification does not name the port {name}" for name in sorted(unnamed))
+            reasons = (*contradictions, *map(str, self.mismatches))
             self._add(Stage.INTERFACE, "failed" if reasons else "passed", reasons, spent)
         return refused
 

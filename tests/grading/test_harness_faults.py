@@ -137,7 +137,7 @@ def test_a_harness_that_fails_under_some_seeds_does_not_refuse_a_right_answer(gr
     assert verdict.outcome in (Outcome.PASSED, Outcome.INFRASTRUCTURE_ERROR), verdict.reasons
 
 
-def test_a_port_that_the_specification_does_not_name_is_not_demanded_of_a_model(grader):
+def test_a_missing_port_that_the_specification_does_not_name_is_said_to_be_its_fault(grader):
     named = RIGHT.replace("input [7:0] b", "input [7:0] second").replace("a + b", "a + second")
     given = problem(golden=named)
     given = given.model_copy(
@@ -145,9 +145,10 @@ def test_a_port_that_the_specification_does_not_name_is_not_demanded_of_a_model(
     )
     assert grade(grader, given, named).passed
     verdict = grade(grader, given, RIGHT)
-    assert verdict.outcome is Outcome.INFRASTRUCTURE_ERROR
-    assert "does not name the port second" in verdict.reasons[0]
-    assert grade(grader, given, named.replace("[7:0] a", "[7:0] c")).outcome is not Outcome.INFRASTRUCTURE_ERROR
+    assert verdict.outcome is Outcome.INTERFACE_MISMATCH
+    assert verdict.reasons[0] == "the specification does not name the port second"
+    other = grade(grader, given, named.replace("[7:0] a", "[7:0] c"))
+    assert not any("specification" in reason for reason in other.reasons)
 
 
 LOG = """\
