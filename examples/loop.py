@@ -12,9 +12,7 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +21,8 @@ from rtl_core.backend.base import Adam, Backend, Datum, SamplingParams, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
 from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader, grade_all
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.pool import GraderPool
 from rtl_core.learning.advantage import group_advantages, token_advantages
 from rtl_core.learning.kl import k1
 from rtl_core.learning.reward import Graded, reward
@@ -83,14 +82,13 @@ async def train(steps: int, folder: str) -> None:
     problems = starter_problems("train", steps * PROBLEMS, seed=0)
     provider = backend_of(config)
     chat = Chat(provider.tokenizer(config, config.tinker.student))
-    with ThreadPoolExecutor(2) as pool, closing(make_executor(config.grading.executor)) as executor:
+    with closing(make_executor(config.grading.executor)) as executor:
         async with provider.open(config, print) as backend:
-            with closing(Grader(executor)) as grader:
-                grade = partial(grade_all, grader, pool)
+            with closing(GraderPool(Grader(executor), 2)) as pool:
                 trainer, sampler = await backend.open_trainer(None), None
                 for step in range(steps):
                     chosen = problems[step * PROBLEMS :][:PROBLEMS]
-                    made = (group_of(problem, config, chat, backend, sampler, grade) for problem in chosen)
+                    made = (group_of(problem, config, chat, backend, sampler, pool.grade) for problem in chosen)
                     groups = await asyncio.gather(*made)
                     datums = [datum for group in groups for datum in group.datums]
                     await trainer.step(datums, learning.loss, learning.loss_settings, adam)

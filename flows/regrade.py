@@ -16,7 +16,6 @@ from rtl_core.reporting.text import counted
 from rtl_core.rollouts.regrading import open_regrading
 from rtl_core.rollouts.resumable import ALL, Choice, Tally, process_all, refuse_failed
 from rtl_core.run.folder import config_of
-from rtl_core.run.graders import graders_of
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
 from rtl_distill.tasks.steps import regrade_problem
@@ -64,7 +63,7 @@ async def regrade(
         waiting = sum(map(len, regrading.waiting.values()))
         tell.stage(f"regrade {regrading.label}: {counted(waiting, 'rollout')}, {regrading.known} regraded before")
         tally = Tally("problems", len(regrading.waiting))
-        concurrency = 2 * graders_of(settings, cluster)
+        concurrency = 2 * regrading.pool.threads
         await process_all(regrading.waiting, partial(regrade_problem, regrading), tally, concurrency=concurrency)
         tell.line(regrading.in_words())
         tell.show(regrading.changes())

@@ -53,7 +53,7 @@ async def validate_problems(
     tell.stage(f"validation: {counted(len(waiting), 'problem')}, {found.known} validated before")
     for moved in session.loaded.moved:
         tell.line(str(moved))
-    tally, concurrency = Tally("problems validated", len(waiting)), 2 * session.graders.concurrency
+    tally, concurrency = Tally("problems validated", len(waiting)), 2 * session.graders.threads
     try:
         # Limited, so that a task starts only when a core will soon be free for it.
         await process_all(waiting, partial(validate_problem, found), tally, concurrency=concurrency)
@@ -88,7 +88,7 @@ async def validated_ahead(session: Session) -> AsyncIterator[ValidationAhead]:
     tell.line(f"validation: {known} of {all_} problems validated before{later}")
     for moved in session.loaded.moved:
         tell.line(str(moved))
-    ahead = ValidationAhead(found, validate_problem, concurrency=2 * session.graders.concurrency)
+    ahead = ValidationAhead(found, validate_problem, concurrency=2 * session.graders.threads)
     try:
         yield ahead
     finally:

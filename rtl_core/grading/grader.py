@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from rtl_core.errors import InfrastructureError
@@ -236,22 +234,3 @@ class Grader:
 def seeds_for(problem: Problem, seeds: int) -> int:
     """Number of seeds to try: one if the harness draws no random numbers or the problem has a golden answer."""
     return seeds if problem.golden is None and draws_random(problem.harness) else 1
-
-
-async def grade_all(
-    grader: Grader, pool: ThreadPoolExecutor, problem: Problem, answers: Sequence[Answer], until: Stage | None = None
-) -> list[Verdict]:
-    """Return verdicts on answers to one problem, in order. Equal answers are graded once; repeats are marked `cached`.
-
-    `until` is the last stage to grade (default: the grader's own). Never raises, like `Grader.grade`.
-    """
-    names = [repr(answer) for answer in answers]
-    distinct = dict(zip(names, answers, strict=True))
-    loop = asyncio.get_running_loop()
-    gradings = (loop.run_in_executor(pool, grader.grade, problem, answer, until) for answer in distinct.values())
-    by_name = dict(zip(distinct, await asyncio.gather(*gradings), strict=True))
-    verdicts = []
-    for name in names:
-        verdicts.append(by_name[name])
-        by_name[name] = by_name[name].model_copy(update={"cached": True, "wall_s": 0.0})
-    return verdicts

@@ -19,7 +19,6 @@ explains how to install it beside our newer transformers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -32,6 +31,7 @@ from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import ProblemError
 from rtl_core.grading.cache import MemoryCache
+from rtl_core.grading.pool import GraderPool
 from rtl_core.interop.exported import judged
 from rtl_core.learning.curriculum import order_problems
 from rtl_core.learning.reward import Graded, reward
@@ -52,8 +52,7 @@ class Workbench:
         self.config = config
         self.tokenizer = backend_of(config).tokenizer(config, config.tinker.student)
         self.chat = config.prompting.chat(self.tokenizer, config.tinker.student)
-        self.pool = ThreadPoolExecutor(graders_of(config), thread_name_prefix="grade")
-        self.grader = grader_of(config, executor_of(config), cache=MemoryCache())
+        self.pool = GraderPool(grader_of(config, executor_of(config), cache=MemoryCache()), graders_of(config))
 
 
 class RtlEnv(Env):
@@ -71,7 +70,7 @@ class RtlEnv(Env):
         bench = self._bench
         text, ended = answer_text(bench.tokenizer, tokens_T, self._stop)
         text = bench.chat.opening(self._prompt.tokens_P) + text
-        verdict = await judged(bench.grader, bench.pool, self._problem, answer_to(self._problem, text))
+        verdict = await judged(bench.pool, self._problem, answer_to(self._problem, text))
         graded = Graded(self._problem, verdict, text, tokens_T, "stop" if ended else "length")
         earned = reward(graded, bench.config.reward.weights)
         metrics: dict[str, float | int] = {

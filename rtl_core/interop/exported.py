@@ -16,7 +16,6 @@ import os
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -25,7 +24,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rtl_core.errors import InfrastructureError, ProblemError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader, grade_all
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.pool import GraderPool
 from rtl_core.problems.problem_set import LoadedProblems, SplitBy
 from rtl_core.problems.sources import SOURCES, FileSource, ProblemSource, load_problems, source_of
 from rtl_core.prompting.answer_to import answer_to
@@ -163,26 +163,20 @@ def answer_of(problem: Problem, given: str | Mapping[str, str]) -> Answer:
 
 async def graded(problem: Problem, given: str | Mapping[str, str]) -> Verdict:
     """Return the verdict on a response or on the files of a workspace, one grading per core at a time. Raises what `judged` raises."""
-    return await judged(_grader(), _threads(), problem, answer_of(problem, given))
+    return await judged(_pool(), problem, answer_of(problem, given))
 
 
-async def judged(grader: Grader, pool: ThreadPoolExecutor, problem: Problem, answer: Answer) -> Verdict:
+async def judged(pool: GraderPool, problem: Problem, answer: Answer) -> Verdict:
     """Return the verdict on an answer. Raises InfrastructureError if grading itself failed."""
-    (verdict,) = await grade_all(grader, pool, problem, [answer])
+    (verdict,) = await pool.grade(problem, [answer])
     if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
         raise InfrastructureError(f"grading failed: {'; '.join(verdict.reasons)}")
     return verdict
 
 
 @cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="grade")
-
-
-@cache
-def _grader() -> Grader:
+def _pool() -> GraderPool:
     executor = make_executor(os.environ.get("RTL_DISTILL_EXECUTOR", "bubblewrap"))
-    grader = Grader(executor, cache=MemoryCache())
-    atexit.register(executor.close)
-    atexit.register(grader.close)
-    return grader
+    pool = GraderPool(Grader(executor, cache=MemoryCache()))
+    atexit.register(pool.close)
+    return pool

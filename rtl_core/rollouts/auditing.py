@@ -226,9 +226,7 @@ async def audit_group(session: Session, batch: Batch, problem_id: str) -> None:
     share = math.inf if pays_size else session.config.learning.doubtful_share
     with batch.clock.measure("doubt"):
         try:
-            comparisons = await asyncio.get_running_loop().run_in_executor(
-                graders.pool, graders.doubts.look, graders.grader, problem, answers, share, pays_size
-            )
+            comparisons = await graders.call(graders.doubts.look, graders.grader, problem, answers, share, pays_size)
         except InfrastructureError:
             return
     rewarded, records = [], []

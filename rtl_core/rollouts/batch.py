@@ -18,7 +18,6 @@ from attrs import define, field
 from rtl_core.backend.base import SampledAnswer, SamplingParams, Weights
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, RunHealthError
-from rtl_core.grading.grader import grade_all
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.reward import Conduct, Graded, Reward, reward
 from rtl_core.observe.progress import progress
@@ -236,10 +235,10 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> None:
 
 
 async def verdicts_on(session: Session, batch: Batch, problem_id: str, answers: Sequence[Answer]) -> list[Verdict]:
-    """Return verdicts on answers to one problem of a batch, in order (`grade_all`). New ones go to the history's cache."""
+    """Return verdicts on answers to one problem of a batch, in order (`GraderPool.grade`). New ones go to the history's cache."""
     graders, until = session.graders, Stage(session.config.grading.last_stage(batch.purpose, batch.step))
     with batch.clock.measure("grade"):
-        verdicts = await grade_all(graders.grader, graders.pool, session.problems[problem_id], answers, until)
+        verdicts = await graders.grade(session.problems[problem_id], answers, until)
     if batch.purpose == "train":
         graders.doubts.graded_s += sum(verdict.cpu_s for verdict in verdicts if not verdict.cached)
     session.recorder.put("record_cached_verdicts", list(graders.cache.drain().items()))

@@ -37,7 +37,6 @@ from rtl_core.run.graders import ConversationPool, open_conversation_pool
 from rtl_core.run.session import Session
 from rtl_core.types.answer import Answer
 from rtl_core.types.rollout import Rollout
-from rtl_core.types.verdict import Verdict
 
 
 @define(eq=False)
@@ -94,16 +93,10 @@ def judge_between_attempts(session: Session, batch: Batch, problem_id: str) -> J
     Call it in the session's event loop and use the judge in another thread. It raises InfrastructureError if grading itself fails.
     """
     loop = asyncio.get_running_loop()
-    tasks: dict[str, asyncio.Task[list[Verdict]]] = {}
-
-    async def grade(answer: Answer) -> Verdict:
-        name = repr(answer)  # not JSON: an answer may contain unpaired surrogates
-        if name not in tasks:
-            tasks[name] = loop.create_task(batches.verdicts_on(session, batch, problem_id, [answer]))
-        return (await tasks[name])[0]
 
     def judge(answer: Answer) -> str | None:
-        verdict = asyncio.run_coroutine_threadsafe(grade(answer), loop).result()
+        grading = batches.verdicts_on(session, batch, problem_id, [answer])
+        (verdict,) = asyncio.run_coroutine_threadsafe(grading, loop).result()
         return None if verdict.passed else feedback(verdict, session.config.episode.feedback_chars)
 
     return judge

@@ -11,8 +11,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from attrs import define, field
@@ -20,8 +19,8 @@ from rich.table import Table as RichTable
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError
-from rtl_core.grading.grader import Grader, grade_all
 from rtl_core.grading.limits import KnownGood
+from rtl_core.grading.pool import GraderPool
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.blocks import Align, Table
@@ -55,8 +54,7 @@ class Regrading:
     run: str
     label: str
     history: History
-    grader: Grader
-    pool: ThreadPoolExecutor
+    pool: GraderPool
     problems: dict[str, Problem]
     waiting: dict[str, list[str]]
     """Mapping of problem id to rollouts that have no verdict under the label yet."""
@@ -72,7 +70,7 @@ class Regrading:
         """
         problem, wanted = self.problems[problem_id], set(self.waiting[problem_id])
         by_text = await asyncio.to_thread(texts_of, self.history, self.run, problem_id, wanted)
-        graded = await grade_all(self.grader, self.pool, problem, [answer_to(problem, text) for text in by_text])
+        graded = await self.pool.grade(problem, [answer_to(problem, text) for text in by_text])
         rows: list[tuple[str, Verdict]] = []
         for keys, verdict in zip(by_text.values(), graded, strict=True):
             if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
@@ -116,13 +114,9 @@ def open_regrading(
         HistoryError: the run holds no graded rollout of that choice.
     """
     history, run = History(path), config.run.name
-    with ExitStack() as stack:
-        pool = ThreadPoolExecutor(graders_of(config, cluster), thread_name_prefix="regrade")
-        stack.callback(pool.shutdown, cancel_futures=True)
-        executor = cluster or executor_of(config)
-        stack.callback(executor.close)
-        grader = grader_of(config, executor, KnownGood(*history.cpu_of_known_good()))
-        stack.callback(grader.close)
+    known_good, threads = KnownGood(*history.cpu_of_known_good()), graders_of(config, cluster)
+    executor = cluster or executor_of(config)
+    with closing(GraderPool(grader_of(config, executor, known_good), threads)) as pool:
         if not label:
             tools = hashlib.sha256(repr(sorted(executor.tools().items())).encode()).hexdigest()[:8]
             label = f"{executor.name}-{tools}-seed{config.grading.seed}"
@@ -134,4 +128,4 @@ def open_regrading(
         left = {name: [rollout for rollout in rollouts if rollout not in done] for name, rollouts in chosen.items()}
         waiting = {name: rollouts for name, rollouts in left.items() if rollouts}
         problems = problems_as_recorded(history, run, waiting)
-        yield Regrading(run, label, history, grader, pool, problems, waiting, known)
+        yield Regrading(run, label, history, pool, problems, waiting, known)

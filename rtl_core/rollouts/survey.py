@@ -62,10 +62,9 @@ class Survey:
         Raises:
             InfrastructureError: the executor failed on it for the first or second time, or runs no job at all; retry.
         """
-        loop = asyncio.get_running_loop()
         problem = self.session.problems[problem_id]
         try:
-            record = await loop.run_in_executor(self.session.graders.pool, self._validate, problem)
+            record = await self.session.graders.call(self._validate, problem)
         except InfrastructureError as error:
             self._failures[problem_id] += 1
             if self._failures[problem_id] < ATTEMPTS:
@@ -73,7 +72,7 @@ class Survey:
             self._failures.clear()
             executor = self.session.graders.grader.executor
             # An executor that runs nothing at all says nothing about the problem: its error is raised, and the validation is retried.
-            await loop.run_in_executor(self.session.graders.pool, executor.run, IDLE)
+            await self.session.graders.call(executor.run, IDLE)
             # One problem on which the executor fails must not end the run. Nothing is stored: a later run tries again.
             reason = f"the executor failed {ATTEMPTS} times: {error.message}"
             self.records[problem_id] = ValidationRecord(
@@ -212,10 +211,9 @@ def begin(session: Session, level: Level) -> Survey:
 async def leave_out_unsupported(session: Session) -> None:
     """Exclude problems that cannot be graded here from the session, with a log line. Nothing is simulated, and problems with a weak
     harness stay: a published benchmark counts them too."""
-    loop = asyncio.get_running_loop()
     found: dict[str, list[str]] = defaultdict(list)
     for problem in session.usable(list(session.problems.values())):
-        if reason := await loop.run_in_executor(session.graders.pool, unsupported, problem, session.graders.grader):
+        if reason := await session.graders.call(unsupported, problem, session.graders.grader):
             session.unfit[problem.id] = reason
             found[reason].append(problem.id)
     for reason, ids in found.items():

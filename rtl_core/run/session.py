@@ -8,7 +8,6 @@ import math
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -26,8 +25,8 @@ from rtl_core.episodes.tools import definitions
 from rtl_core.errors import HistoryError, InfrastructureError, PolicyError
 from rtl_core.grading.cache import MOST_CACHED, MemoryCache
 from rtl_core.grading.executors import Executor
-from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import KnownGood
+from rtl_core.grading.pool import GraderPool
 from rtl_core.history.connection import hurried
 from rtl_core.history.records import EndedBy, StepState
 from rtl_core.history.store import History
@@ -57,14 +56,11 @@ Made = TypeVar("Made")
 
 
 @define(eq=False)
-class Graders:
-    """The grader of a run, with its threads and its cache."""
+class Graders(GraderPool):
+    """The grader of a run with its threads, and what the run knows about its verdicts."""
 
-    grader: Grader
-    cache: MemoryCache
-    pool: ThreadPoolExecutor
-    concurrency: int
-    """Number of answers graded concurrently: the threads of `pool`."""
+    cache: MemoryCache = field(kw_only=True)
+    """The grader's cache."""
     ceilings: dict[str, float] = field(factory=dict)
     """Mapping of problem id to the maximum reward of its answers, for weak harnesses (`problems.weak_ceiling`)."""
     doubts: Doubts = field(factory=Doubts)
@@ -226,17 +222,16 @@ async def open_session(
         life.at_signal += [life.ending.set, cancel_later(), stack.enter_context(hurried())]
         stack.enter_context(call_on_signal(lambda: [call() for call in life.at_signal]))
         history = History(config.run.history)
-        concurrency = graders_of(config, cluster)
-        pool = ThreadPoolExecutor(concurrency, thread_name_prefix="grade")
-        # Closed in reverse order: closing the executor ends the jobs that the pool's threads wait for.
-        stack.callback(pool.shutdown, cancel_futures=True)
+        threads = graders_of(config, cluster)
         loaded, executor, backend = await _start(stack, config, provider if readiness else None, cluster)
         life.at_signal += [executor.close, *([backend.abort] if backend else [])]
         if not as_visitor:
             check_unchanged(config, loaded, history, executor.tools(), accept_changes=accept_changes)
             _tell_left_out(loaded)
-        graders = _graders(config, history, executor, pool, concurrency)
-        stack.callback(graders.grader.close)
+        cache = MemoryCache(history.cached_verdicts(MOST_CACHED))
+        grader = grader_of(config, executor, KnownGood(*history.cpu_of_known_good()), cache)
+        graders = Graders(grader, threads, cache=cache)
+        stack.callback(graders.close)
         recorder = _recorder_of(config, provider, history)
         session = Session(config, history, recorder, loaded, graders, prices_of(config), life)
         if backend and readiness:
@@ -263,15 +258,6 @@ async def _start(
     opening = provider.open(config, progress.get().line) if provider else nullcontext()
     backend = await stack.enter_async_context(opening)
     return await reading, await starting, backend
-
-
-def _graders(
-    config: RunConfig, history: History, executor: Executor, pool: ThreadPoolExecutor, concurrency: int
-) -> Graders:
-    """Return a grader that has the cached verdicts and the known-good answers of the history."""
-    cache = MemoryCache(history.cached_verdicts(MOST_CACHED))
-    grader = grader_of(config, executor, KnownGood(*history.cpu_of_known_good()), cache)
-    return Graders(grader, cache, pool, concurrency)
 
 
 def _recorder_of(config: RunConfig, provider: Provider, history: History) -> Recorder:

@@ -88,7 +88,7 @@ def create_app(queue: GradingQueue, token: str) -> FastAPI:
     @app.get("/v1/problems", dependencies=locked)
     async def problems() -> dict[str, Any]:
         """Executor, tools, and for each problem its fingerprint and the conditions of grading."""
-        grader = queue.grader
+        grader = queue.pool.grader
         found = {
             name: {"fingerprint": p.fingerprint, "conditions": conditions_of(grader, p).model_dump(mode="json")}
             for name, p in queue.problems.items()

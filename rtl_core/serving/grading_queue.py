@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.answer_file import AnswerLine
-from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import KnownGood
+from rtl_core.grading.pool import GraderPool
 from rtl_core.grading.verdict_file import VerdictFile, named
 from rtl_core.rollouts.verdict_records import graded_record, key_of
 from rtl_core.run.check.machine import problems_of
@@ -60,12 +59,9 @@ class Meters:
 class GradingQueue:
     """Grades and stores answers. Use it from one event loop; gradings run on the threads of `pool`."""
 
-    grader: Grader
+    pool: GraderPool
     problems: Mapping[str, Problem]
     store: VerdictFile
-    pool: ThreadPoolExecutor
-    threads: int
-    """Size of `pool`."""
     capacity: int
     """Maximum number of answers that wait or are being graded."""
     meters: Meters = field(factory=Meters)
@@ -90,12 +86,12 @@ class GradingQueue:
             QueueFullError: no room for the new answers; none was admitted.
             InfrastructureError: a verdict could not be stored.
         """
-        keys = [key_of(self.grader, line) for line in lines]
+        keys = [key_of(self.pool.grader, line) for line in lines]
         known = {key: record for key in keys if (record := self.store.get(key))}
         there = known.keys() | self._under_way.keys()
         new = {key: line for key, line in zip(keys, lines, strict=True) if key not in there}
         if new and len(self._under_way) + len(new) > self.capacity:
-            wait_s = math.ceil(self._mean_s * (len(self._under_way) + 1) / self.threads)
+            wait_s = math.ceil(self._mean_s * (len(self._under_way) + 1) / self.pool.threads)
             raise QueueFullError(len(self._under_way), self.capacity, min(LONGEST_WAIT_S, max(1, wait_s)))
         for key, line in new.items():
             self._under_way[key] = asyncio.create_task(self._grade(key, line))
@@ -105,9 +101,8 @@ class GradingQueue:
         return [named(done.get(key) or known[key], line) for key, line in zip(keys, lines, strict=True)]
 
     async def _grade(self, key: str, line: AnswerLine) -> dict[str, Any]:
-        loop = asyncio.get_running_loop()
         try:
-            record = await loop.run_in_executor(self.pool, graded_record, self.grader, line, key)
+            record = await self.pool.call(graded_record, self.pool.grader, line, key)
             failed = record["outcome"] == Outcome.INFRASTRUCTURE_ERROR
             self.failed = self.failed + 1 if failed else 0
             if not failed:
@@ -129,9 +124,6 @@ def open_queue(config: RunConfig, cluster: Cluster | None, output: Path, capacit
     loaded, threads = problems_of(config), graders_of(config, cluster)
     with ExitStack() as stack:
         store = stack.enter_context(closing(VerdictFile(output)))
-        pool = ThreadPoolExecutor(threads, thread_name_prefix="grade")
-        stack.callback(pool.shutdown, cancel_futures=True)
-        executor = cluster or stack.enter_context(closing(executor_of(config)))
-        grader = stack.enter_context(closing(grader_of(config, executor, KnownGood(passing=store.passing))))
-        problems = {problem.id: problem for problem in loaded.every}
-        yield GradingQueue(grader, problems, store, pool, threads, capacity)
+        grader = grader_of(config, cluster or executor_of(config), KnownGood(passing=store.passing))
+        pool = stack.enter_context(closing(GraderPool(grader, threads)))
+        yield GradingQueue(pool, {problem.id: problem for problem in loaded.every}, store, capacity)

@@ -111,7 +111,7 @@ def test_the_grading_service_grades_on_the_cluster(cluster, tmp_path):
     config = load_config("demo", [override_of(["starter"]), f'grading.workers="{address}"'])
     with cluster_of(config) as workers, open_queue(config, workers, tmp_path / "v.jsonl", 16) as queue:
         assert workers is not None
-        assert queue.threads == workers.slots
+        assert queue.pool.threads == workers.slots
         problems = list(queue.problems.values())[:4]
         lines = [AnswerLine(0, problem, 0, Answer(files=problem.golden or {})) for problem in problems]
         assert [record["outcome"] for record in asyncio.run(queue.grade(lines))] == ["passed"] * 4

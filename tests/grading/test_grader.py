@@ -12,8 +12,9 @@ import pytest
 from rtl_core.config.grading import RewardSection
 from rtl_core.grading.cache import MemoryCache, cache_key, normalised
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-from rtl_core.grading.grader import Grader, grade_all
+from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
+from rtl_core.grading.pool import GraderPool
 from rtl_core.learning.reward import Graded, reward
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.types.answer import Answer
@@ -288,8 +289,7 @@ def test_a_lone_surrogate_in_any_file_gets_a_verdict(grader, examples):
     problem = examples[LFSR].model_copy(update={"targets": (*examples[LFSR].targets, "docs/notes.md")})
     beside = Answer(files={**problem.golden, "docs/notes.md": "\ud800"})
     within = Answer(files={path: text + "// \ud800\n" for path, text in problem.golden.items()})
-    with ThreadPoolExecutor() as pool:
-        graded = asyncio.run(grade_all(grader, pool, problem, [beside, within, beside]))
+    graded = asyncio.run(GraderPool(grader).grade(problem, [beside, within, beside]))
     assert [(v.outcome, v.cached) for v in graded] == [
         (Outcome.PASSED, False),
         (Outcome.REJECTED, False),

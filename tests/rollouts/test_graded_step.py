@@ -8,7 +8,6 @@ import pytest
 from rtl_core.backend.base import Readiness
 from rtl_core.config import load_config
 from rtl_core.errors import InfrastructureError, RunHealthError
-from rtl_core.grading.grader import grade_all
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
@@ -58,7 +57,7 @@ def test_training_grades_up_to_the_stage_and_cached_verdicts_are_not_used_for_an
             assert graded[3][0].verdict.passed
             assert graded[3][0].reward.total == pytest.approx(1.6)
             answers = [answer_to(problem, text) for text in (*texts, texts[0])]
-            right, wrong, again = await grade_all(session.graders.grader, session.graders.pool, problem, answers)
+            right, wrong, again = await session.graders.grade(problem, answers)
             assert [right.outcome, wrong.outcome] == [Outcome.PASSED, Outcome.COMPILE_FAILED]
             assert again == right.model_copy(update={"cached": True, "wall_s": 0.0})
 

@@ -14,6 +14,7 @@ import pytest
 from rtl_core.errors import ConfigError, ProblemError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
+from rtl_core.grading.pool import GraderPool
 from rtl_core.grading.verdict_file import VerdictFile
 from rtl_core.grading.verdict_record import changed_fields
 from rtl_core.http_server import listen, serve
@@ -38,8 +39,8 @@ def golden(number, note):
 def serving(grader, output, queue=64):
     """A client of a service in this process."""
     address = Future()
-    with closing(VerdictFile(output)) as store, ThreadPoolExecutor(2) as pool, closing(listen("127.0.0.1", 0)) as port:
-        queue = GradingQueue(grader, {problem.id: problem for problem in PROBLEMS}, store, pool, 2, queue)
+    with closing(VerdictFile(output)) as store, closing(listen("127.0.0.1", 0)) as port:
+        queue = GradingQueue(GraderPool(grader, 2), {problem.id: problem for problem in PROBLEMS}, store, queue)
         loop = asyncio.new_event_loop()
         task = loop.create_task(serve(http.create_app(queue, "secret"), port, address.set_result, grace_s=10))
 
