@@ -153,20 +153,30 @@ def demand_close(bench: Bench, found: Tensors, expected: Tensors, what: str) -> 
 GRADIENTS = (*LEARNING, "external download")
 
 
+async def a_step(
+    bench: Bench, loss: str, parameters: Mapping[str, float], adam: types.AdamParams
+) -> tuple[Tensors, Tensors, Tensors]:
+    """Train one step with a loss. Returns the adapter before it, its movement, and the gradient by torch."""
+    model = folder_of(bench)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "before"
+        trainer, before = await trained(bench, folder)
+        data = data_for(loss, await by_transformers(bench, TEXTS))
+        output = await trainer.forward_backward(data, loss, dict(parameters) or None)  # type: ignore[arg-type]
+        logprobs_of(output, data)
+        await trainer.optim_step(adam)
+        after = await adapter(bench, trainer, "after", Path(place) / "after")
+        gradient = await asyncio.to_thread(gradient_by_torch, model, folder, data, loss, parameters)
+    return before, {key: after[key] - value for key, value in before.items()}, gradient
+
+
 async def test_gradient(bench: Bench, loss: str) -> str:
     """The gradient of the loss {loss} equals that of torch for the same adapter."""
-    model, words = folder_of(bench), []
+    words = []
     for parameters in variants(loss):
-        with tempfile.TemporaryDirectory() as place:
-            trainer, before = await trained(bench, Path(place) / "before")
-            data = data_for(loss, await by_transformers(bench, TEXTS))
-            output = await trainer.forward_backward(data, loss, parameters or None)  # type: ignore[arg-type]
-            logprobs_of(output, data)
-            await trainer.optim_step(SHOW_GRADIENT)
-            after = await adapter(bench, trainer, "after", Path(place) / "after")
-            expected = await asyncio.to_thread(gradient_by_torch, model, Path(place) / "before", data, loss, parameters)
-        shown = {key: value - after[key] for key, value in before.items()}
-        words.append(demand_close(bench, shown, expected, f"the gradient {parameters or ''}"))
+        _, movement, gradient = await a_step(bench, loss, parameters, SHOW_GRADIENT)
+        shown = {key: -value for key, value in movement.items()}
+        words.append(demand_close(bench, shown, gradient, f"the gradient {parameters or ''}"))
     return "; ".join(words)
 
 
@@ -183,15 +193,7 @@ for loss in LOSSES:
 )
 async def test_adam_step(bench: Bench) -> str:
     """The first step with new moments moves the adapter as torch's AdamW does."""
-    model = folder_of(bench)
-    with tempfile.TemporaryDirectory() as place:
-        trainer, before = await trained(bench, Path(place) / "before")
-        data = data_for("importance_sampling", await by_transformers(bench, TEXTS))
-        await bench.step(trainer, data)
-        after = await adapter(bench, trainer, "after", Path(place) / "after")
-        gradient = await asyncio.to_thread(
-            gradient_by_torch, model, Path(place) / "before", data, "importance_sampling", {}
-        )
+    before, movement, gradient = await a_step(bench, "importance_sampling", {}, ADAM)
     expected = {}
     for key, value in before.items():
         parameter = torch.nn.Parameter(value.clone())
@@ -199,4 +201,4 @@ async def test_adam_step(bench: Bench) -> str:
         betas = (ADAM.beta1, ADAM.beta2)
         torch.optim.AdamW([parameter], lr=ADAM.learning_rate, betas=betas, eps=ADAM.eps, weight_decay=0.0).step()
         expected[key] = parameter.detach() - value
-    return demand_close(bench, {key: after[key] - value for key, value in before.items()}, expected, "the step")
+    return demand_close(bench, movement, expected, "the step")

@@ -15,7 +15,7 @@ from rtl_core.backend.certify.bench import (
     Bench,
 )
 from rtl_core.backend.certify.cases import case, option
-from rtl_core.backend.tinker.checkpoints import ADAPTER_FILES, download_external
+from rtl_core.backend.tinker.checkpoints import ADAPTER_FILES, download_external, of_run, run_of
 from rtl_core.errors import WeightsGoneError
 
 
@@ -116,10 +116,9 @@ async def test_list_and_delete(bench: Bench) -> str:
     """A training run's saved weights are listed, and deleted ones are not."""
     trainer = await bench.trainer()
     paths = {await bench.save(trainer.save_state, "one"), await bench.save(trainer.save_state, "two")}
-    run = next(iter(paths)).removeprefix("tinker://").split("/")[0]
 
     async def listed() -> set[str]:
-        return {saved.tinker_path for saved in (await bench.rest.list_checkpoints(run)).checkpoints} & paths
+        return paths & (await of_run(bench.rest, run_of(min(paths)))).keys()
 
     assert await listed() == paths, f"of {len(paths)} saved weights {len(await listed())} are listed"
     gone = min(paths)
@@ -159,11 +158,9 @@ async def test_deleted(bench: Bench) -> str:
 async def test_ttl(bench: Bench) -> str:
     """Weights can be saved with an expiry of two hours, which can be removed."""
     path = await bench.save_new("expiring", ttl_seconds=7200)
-    run = path.removeprefix("tinker://").split("/")[0]
 
     async def expiry() -> datetime | None:
-        (found,) = (one for one in (await bench.rest.list_checkpoints(run)).checkpoints if one.tinker_path == path)
-        expires: datetime | None = found.expires_at
+        expires: datetime | None = (await of_run(bench.rest, run_of(path)))[path].expires_at
         return expires
 
     expires = await expiry()
