@@ -121,7 +121,7 @@ class Bench:
         client: tinker.SamplingClient = await self.service.create_sampling_client(base_model=self.server.name)
         return client
 
-    async def sample_once(self, **weights: str) -> None:
+    async def sample_once(self, **weights: Any) -> None:
         """Open a sampling client, by `model_path` or `base_model`, and draw a token with it."""
         client = await self.service.create_sampling_client(**weights)
         await client.sample(prompt(PROMPT), 1, params(1))

@@ -63,8 +63,8 @@ async def remote_readiness(service: TinkerService) -> Readiness:
     trains = service.config.run.purpose == "train"
     for key, name in service.models.items():
         findings.append(model_finding(key, name, models, trained=key == "tinker.student" and trains))
-    wanted = (models[name] for name in service.models.values() if name in models)
-    context = {model.model_name: model.max_context_length for model in wanted if model.max_context_length}
+    wanted = {name: models[name].max_context_length for name in service.models.values() if name in models}
+    context = {name: length for name, length in wanted.items() if length}
     return Readiness(findings, context, saved=saved)
 
 
