@@ -179,7 +179,7 @@ def check_service(
     from transformers.utils.logging import disable_progress_bar
 
     from rtl_core.backend.certify.bench import Server
-    from rtl_core.backend.certify.plugin import examine
+    from rtl_core.backend.certify.examiner import examine
     from rtl_core.localtinker.settings import check_models, parse_models
     from rtl_distill.cli.console import quiet
 

@@ -14,7 +14,7 @@ from benchmarks.rehearsal.faults import Fault
 from benchmarks.rehearsal.proxy import Proxy
 from benchmarks.rehearsal.strikes import changed, refused, strike_of
 from rtl_core.backend.certify.bench import Server
-from rtl_core.backend.certify.plugin import examine
+from rtl_core.backend.certify.examiner import examine
 from rtl_core.errors import ConfigError, PolicyError
 from rtl_core.learning.losses import LOSSES
 from rtl_core.localtinker.process import LocalTinker

@@ -1,10 +1,11 @@
-"""Conformance tests for servers of Tinker's protocol, as pytest cases: what a server must do so that runs can train on it.
+"""Conformance tests for servers of Tinker's protocol: what a server must do so that runs can train on it.
 
 `rtl-distill check-service` runs them against a URL. The tests of the embedded service run the same cases.
 
     test_*.py        the cases; the module's name is their group
     bench.py         the server under test, and helpers for cases
-    plugin.py        the pytest plugin that selects cases, applies timeouts and collects results
+    cases.py         their marks and their registry
+    examiner.py      selects cases, applies timeouts and collects results
     examination.py   the results as JSON, as lines and as a console table
 
 Each case has its own session and costs a few hundred tokens.

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from tinker import types
 from tinker.lib._auth_token_provider import ApiKeyAuthProvider, AuthTokenProvider
 
+from rtl_core.backend.base import Datum
 from rtl_core.backend.tinker.connect import Endpoint, credential, tinker_session
 from rtl_core.backend.tinker.faults import to_own_error
+from rtl_core.backend.tinker.training import to_datum
 from rtl_core.errors import ConfigError
 from rtl_core.learning.losses import LOSSES
 
@@ -105,6 +107,9 @@ class Bench:
         """Return the session id. The SDK opens the session on first use, which blocks."""
         return str((await asyncio.to_thread(lambda: self.service.holder)).get_session_id())
 
+    async def heartbeat(self, session_id: str) -> tuple[int, str]:
+        return await self.ask("session_heartbeat", {"session_id": session_id, "type": "session_heartbeat"})
+
     async def trainer(self) -> tinker.TrainingClient:
         """Open a training client with a new adapter on the student."""
         service = self.service
@@ -115,6 +120,11 @@ class Bench:
     async def base_sampler(self) -> tinker.SamplingClient:
         client: tinker.SamplingClient = await self.service.create_sampling_client(base_model=self.server.name)
         return client
+
+    async def sample_once(self, **weights: Any) -> None:
+        """Open a sampling client, by `model_path` or `base_model`, and draw a token with it."""
+        client = await self.service.create_sampling_client(**weights)
+        await client.sample(prompt(PROMPT), 1, params(1))
 
     async def sampler_of(self, trainer: tinker.TrainingClient, name: str) -> tinker.SamplingClient:
         """Save sampler weights and open a sampling client on them, as a run does."""
@@ -129,13 +139,31 @@ class Bench:
         self.server.saved.add(path)
         return path
 
+    async def save_new(self, name: str, **more: Any) -> str:
+        """Save the state of a new training client. Returns its path."""
+        return await self.save((await self.trainer()).save_state, name, **more)
+
     async def step(
-        self, trainer: tinker.TrainingClient, data: list[types.Datum], adam: types.AdamParams = ADAM
+        self, trainer: tinker.TrainingClient, data: list[types.Datum], times: int = 1, adam: types.AdamParams = ADAM
     ) -> list[Floats]:
-        """Train one step, with both requests in flight as in a run. Returns the trainer's log-probabilities before the step."""
-        forward = trainer.forward_backward(data, "importance_sampling")
-        output, _ = await asyncio.gather(forward, trainer.optim_step(adam))
-        return logprobs_of(output, data)
+        """Train steps, with both requests of a step in flight as in a run. Returns the trainer's log-probabilities before each step."""
+        seen = []
+        for _ in range(times):
+            forward = trainer.forward_backward(data, "importance_sampling")
+            output, _ = await asyncio.gather(forward, trainer.optim_step(adam))
+            seen += logprobs_of(output, data)
+        return seen
+
+    async def batch(self, trainer: tinker.TrainingClient, signs: Sequence[float] = SIGNS) -> list[types.Datum]:
+        """Return `policy_data` that the trainer itself could have sampled."""
+        return policy_data(signs, await self.trainer_logprobs(trainer, sequences(len(signs))))
+
+    async def learner(self) -> tuple[tinker.TrainingClient, list[types.Datum]]:
+        """Return a training client after two steps, and the data of these steps."""
+        trainer = await self.trainer()
+        data = await self.batch(trainer)
+        await self.step(trainer, data, 2)
+        return trainer, data
 
     async def trainer_logprobs(
         self, trainer: tinker.TrainingClient, texts: Sequence[Sequence[int]], loss: str = "importance_sampling"
@@ -231,13 +259,13 @@ def sequences(count: int = 4, seed: int = 0) -> list[list[int]]:
     return [rng.integers(2, VOCABULARY, rng.integers(9, 24)).tolist() for _ in range(count)]
 
 
+TEXTS = sequences()
+
+
 def datum(full: Sequence[int], **inputs: Collection[float]) -> types.Datum:
     """Return a training datum of a complete sequence. Each input has a value for every token but the first."""
-    arrays = {
-        name: types.TensorData.from_numpy(np.asarray(list(values), np.float32)) for name, values in inputs.items()
-    }
-    targets = types.TensorData.from_numpy(np.asarray(full[1:], np.int64))
-    return types.Datum(model_input=prompt(full[:-1]), loss_fn_inputs={"target_tokens": targets, **arrays})
+    arrays = {name: np.asarray(list(values), np.float32) for name, values in inputs.items()}
+    return to_datum(Datum(full[:1], full[1:], arrays))
 
 
 def inputs_of(loss: str) -> list[str]:

@@ -14,24 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rtl_core.backend.certify.cases import Case
+
 Outcome = Literal["OK", "differs", "missing", "not tried"]
 STYLES: dict[Outcome, str] = {"OK": "green", "differs": "bold red", "missing": "bold red", "not tried": "yellow"}
-
-
-@dataclass(frozen=True)
-class Case:
-    """One test case."""
-
-    name: str
-    group: str
-    promise: str
-    """Required behaviour: the docstring of the test function."""
-    without: str
-    """What a run cannot do if the case fails."""
-    needed: bool
-    """Whether every run needs it. Otherwise only some options do."""
-    needs: tuple[str, ...]
-    """Names of prerequisite cases."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import tinker
 import torch
 from tinker import types
@@ -21,16 +20,15 @@ from rtl_core.backend.certify.bench import (
     LEARNING,
     PROMPT,
     SCORING,
-    SIGNS,
+    TEXTS,
     Bench,
     Floats,
     data_for,
     logprobs_of,
-    policy_data,
     sequences,
 )
-from rtl_core.backend.certify.plugin import option
-from rtl_core.backend.certify.test_calls import variants
+from rtl_core.backend.certify.cases import NotTriedError, option
+from rtl_core.backend.certify.test_calls import own_loss, variants
 from rtl_core.backend.tinker.checkpoints import download_external
 from rtl_core.learning.losses import LOSSES
 
@@ -52,7 +50,7 @@ def _model(folder: Path) -> Any:
 def folder_of(bench: Bench) -> Path:
     folder = bench.server.folders.get(bench.server.name)
     if folder is None:
-        pytest.skip(f"give the model's folder to compare: --model {bench.server.name}=FOLDER")
+        raise NotTriedError(f"give the model's folder to compare: --model {bench.server.name}=FOLDER")
     return folder
 
 
@@ -109,10 +107,7 @@ async def adapter(bench: Bench, trainer: tinker.TrainingClient, name: str, folde
 
 async def trained(bench: Bench, folder: Path) -> tuple[tinker.TrainingClient, Tensors]:
     """Return a training client with new moments and B ≠ 0 (otherwise the gradient of A is 0), and its adapter, also saved in `folder`."""
-    first = await bench.trainer()
-    base = await bench.trainer_logprobs(first, sequences())
-    for _ in range(2):
-        await bench.step(first, policy_data(SIGNS, base))
+    first, _ = await bench.learner()
     begun = await bench.service.create_training_client_from_state(await bench.save(first.save_state, "begun"))
     return begun, await adapter(bench, begun, "before", folder)
 
@@ -128,7 +123,6 @@ def gradient_by_torch(
     config = json.loads((folder / "adapter_config.json").read_text())
     tensors = {key: value.requires_grad_() for key, value in load_file(folder / "adapter_model.safetensors").items()}
     weights = dict(policy.named_parameters(remove_duplicate=False))
-    loss = LOSSES[name]
 
     def adapted(tokens: torch.Tensor) -> Any:
         changed = {}
@@ -140,10 +134,8 @@ def gradient_by_torch(
         return torch.func.functional_call(policy, changed, (tokens,), tie_weights=False)
 
     for item in data:
-        inputs = {key: value.to_torch().double() for key, value in item.loss_fn_inputs.items()}
-        targets = inputs.pop("target_tokens").long().tolist()
-        logp = target_logprobs(adapted, item.model_input.to_ints(), targets)
-        loss.function(logp, inputs, {**loss.parameters, **parameters}).sum().backward()  # type: ignore[no-untyped-call]
+        logp = target_logprobs(adapted, item.model_input.to_ints(), item.loss_fn_inputs["target_tokens"].tolist())
+        own_loss(name, logp, item, parameters).backward()  # type: ignore[no-untyped-call]
     return {key: value.grad.double() for key, value in tensors.items() if value.grad is not None}
 
 
@@ -161,28 +153,37 @@ def demand_close(bench: Bench, found: Tensors, expected: Tensors, what: str) -> 
 GRADIENTS = (*LEARNING, "external download")
 
 
-def a_gradient(loss: str) -> pytest.MarkDecorator:
-    needs = (*GRADIENTS, f"forward_backward: {loss}")
-    without = f"a step with the loss {loss} does not follow its formula"
-    return option(f"gradient: {loss}", needs=needs, without=without)
+async def a_step(
+    bench: Bench, loss: str, parameters: Mapping[str, float], adam: types.AdamParams
+) -> tuple[Tensors, Tensors, Tensors]:
+    """Train one step with a loss. Returns the adapter before it, its movement, and the gradient by torch."""
+    model = folder_of(bench)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "before"
+        trainer, before = await trained(bench, folder)
+        data = data_for(loss, await by_transformers(bench, TEXTS))
+        output = await trainer.forward_backward(data, loss, dict(parameters) or None)  # type: ignore[arg-type]
+        logprobs_of(output, data)
+        await trainer.optim_step(adam)
+        after = await adapter(bench, trainer, "after", Path(place) / "after")
+        gradient = await asyncio.to_thread(gradient_by_torch, model, folder, data, loss, parameters)
+    return before, {key: after[key] - value for key, value in before.items()}, gradient
 
 
-@pytest.mark.parametrize("loss", [pytest.param(loss, marks=a_gradient(loss)) for loss in LOSSES])
 async def test_gradient(bench: Bench, loss: str) -> str:
     """The gradient of the loss {loss} equals that of torch for the same adapter."""
-    model, words = folder_of(bench), []
+    words = []
     for parameters in variants(loss):
-        with tempfile.TemporaryDirectory() as place:
-            trainer, before = await trained(bench, Path(place) / "before")
-            data = data_for(loss, await by_transformers(bench, sequences()))
-            output = await trainer.forward_backward(data, loss, parameters or None)  # type: ignore[arg-type]
-            logprobs_of(output, data)
-            await trainer.optim_step(SHOW_GRADIENT)
-            after = await adapter(bench, trainer, "after", Path(place) / "after")
-            expected = await asyncio.to_thread(gradient_by_torch, model, Path(place) / "before", data, loss, parameters)
-        shown = {key: value - after[key] for key, value in before.items()}
-        words.append(demand_close(bench, shown, expected, f"the gradient {parameters or ''}"))
+        _, movement, gradient = await a_step(bench, loss, parameters, SHOW_GRADIENT)
+        shown = {key: -value for key, value in movement.items()}
+        words.append(demand_close(bench, shown, gradient, f"the gradient {parameters or ''}"))
     return "; ".join(words)
+
+
+for loss in LOSSES:
+    without = f"a step with the loss {loss} does not follow its formula"
+    needs = (*GRADIENTS, f"forward_backward: {loss}")
+    option(f"gradient: {loss}", needs=needs, without=without, loss=loss)(test_gradient)
 
 
 @option(
@@ -192,15 +193,7 @@ async def test_gradient(bench: Bench, loss: str) -> str:
 )
 async def test_adam_step(bench: Bench) -> str:
     """The first step with new moments moves the adapter as torch's AdamW does."""
-    model = folder_of(bench)
-    with tempfile.TemporaryDirectory() as place:
-        trainer, before = await trained(bench, Path(place) / "before")
-        data = data_for("importance_sampling", await by_transformers(bench, sequences()))
-        await bench.step(trainer, data)
-        after = await adapter(bench, trainer, "after", Path(place) / "after")
-        gradient = await asyncio.to_thread(
-            gradient_by_torch, model, Path(place) / "before", data, "importance_sampling", {}
-        )
+    before, movement, gradient = await a_step(bench, "importance_sampling", {}, ADAM)
     expected = {}
     for key, value in before.items():
         parameter = torch.nn.Parameter(value.clone())
@@ -208,4 +201,4 @@ async def test_adam_step(bench: Bench) -> str:
         betas = (ADAM.beta1, ADAM.beta2)
         torch.optim.AdamW([parameter], lr=ADAM.learning_rate, betas=betas, eps=ADAM.eps, weight_decay=0.0).step()
         expected[key] = parameter.detach() - value
-    return demand_close(bench, {key: after[key] - value for key, value in before.items()}, expected, "the step")
+    return demand_close(bench, movement, expected, "the step")

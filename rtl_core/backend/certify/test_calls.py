@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
-import pytest
 import tinker
 import torch
 from tinker import types
@@ -15,9 +15,9 @@ from rtl_core.backend.certify.bench import (
     LEARNING,
     PROMPT,
     SAMPLING,
+    TEXTS,
     TRAINING,
     Bench,
-    Floats,
     data_for,
     logprobs_of,
     params,
@@ -25,7 +25,7 @@ from rtl_core.backend.certify.bench import (
     prompt,
     sequences,
 )
-from rtl_core.backend.certify.plugin import case, option
+from rtl_core.backend.certify.cases import NotTriedError, case, option
 from rtl_core.backend.tinker.readiness import exchange_credential, supported_models
 from rtl_core.learning.losses import LOSSES, policy_losses
 
@@ -56,7 +56,7 @@ async def test_capabilities(bench: Bench) -> str:
 async def test_session(bench: Bench) -> str:
     """A session can be opened, and its heartbeat is accepted."""
     session_id = await bench.session_id()
-    status, said = await bench.ask("session_heartbeat", {"session_id": session_id, "type": "session_heartbeat"})
+    status, said = await bench.heartbeat(session_id)
     assert status < 300, f"the heartbeat is answered with {status} ({said}), so the SDK considers the session lost"
     return "opened and alive"
 
@@ -160,7 +160,7 @@ async def test_top_p(bench: Bench) -> str:
 @case("compute_logprobs", needs=SAMPLING, without="no teacher, and no check of the trainer")
 async def test_compute_logprobs(bench: Bench) -> str:
     """All tokens of a sequence but the first have a log-probability."""
-    found = await bench.score(await bench.base_sampler(), sequences())
+    found = await bench.score(await bench.base_sampler(), TEXTS)
     return f"{sum(map(len, found))} tokens"
 
 
@@ -200,18 +200,43 @@ async def test_likeliest(bench: Bench) -> str:
     return bench.compare([values[:, 0]], [scored[-count:]], "the likeliest tokens' log-probabilities and their scores")
 
 
-async def one_loss(bench: Bench, name: str, given: Sequence[Mapping[str, float]]) -> str:
-    """Compare a pass with each of the `given` parameters with the formula. Returns the first result in words."""
+def variants(name: str) -> list[dict[str, float]]:
+    """Return sets of all parameters of a loss: the defaults of learning/losses.py and, if there are any, other values."""
+    own, other = dict(LOSSES[name].parameters), {"clip_low_threshold": 0.6, "clip_high_threshold": 1.5}
+    return [own, {key: other.get(key, 2 * value) for key, value in own.items()}] if own else [{}]
+
+
+def own_loss(name: str, logp: torch.Tensor, item: types.Datum, parameters: Mapping[str, float]) -> torch.Tensor:
+    """Return the loss of one datum from its log-probabilities, by learning/losses.py."""
+    inputs = {key: value.to_torch().double() for key, value in item.loss_fn_inputs.items() if key != "target_tokens"}
+    loss = LOSSES[name]
+    return loss.function(logp, inputs, {**loss.parameters, **parameters}).sum()
+
+
+CONSEQUENCES = {
+    **dict.fromkeys(LOSSES, OTHERS),
+    **{loss: f"`learning.loss = {loss!r}` cannot be used" for loss in policy_losses()},
+    "cross_entropy": "a warm start cannot be used (`learning.warm_start_steps`)",
+    "importance_sampling": "nothing can be trained: it is the default loss, and most cases below need it",
+}
+"""Mapping of each loss to what a run cannot do without it."""
+
+
+async def test_loss(bench: Bench, loss: str) -> str:
+    """The loss {loss} of a batch matches its formula, with default and with other parameters."""
     trainer = await bench.trainer()
-    base = await bench.trainer_logprobs(trainer, sequences(), name)
+    base = await bench.trainer_logprobs(trainer, TEXTS, loss)
     words = ""
-    for parameters in given:
-        data = data_for(name, base)
-        output = await trainer.forward_backward(data, name, dict(parameters) or None)  # type: ignore[arg-type]
+    for parameters in variants(loss):
+        data = data_for(loss, base)
+        output = await trainer.forward_backward(data, loss, parameters or None)  # type: ignore[arg-type]
         shown = logprobs_of(output, data)
         metrics = output.metrics
         assert all(map(np.isfinite, metrics.values())), f"metrics that are not finite: {metrics}"
-        wanted = sum(own_loss(name, logp, item, parameters) for logp, item in zip(shown, data, strict=True))
+        parts = (
+            own_loss(loss, torch.from_numpy(logp), item, parameters) for logp, item in zip(shown, data, strict=True)
+        )
+        wanted = float(sum(parts))
         if (found := metrics.get("loss:sum")) is None:
             return f"{sum(map(len, shown))} tokens; no loss:sum is reported"
         assert abs(found - wanted) <= 1e-3 * abs(wanted) + 1e-2, (
@@ -221,39 +246,16 @@ async def one_loss(bench: Bench, name: str, given: Sequence[Mapping[str, float]]
     return words
 
 
-def variants(name: str) -> list[dict[str, float]]:
-    """Return sets of all parameters of a loss: the defaults of learning/losses.py and, if there are any, other values."""
-    own, other = dict(LOSSES[name].parameters), {"clip_low_threshold": 0.6, "clip_high_threshold": 1.5}
-    return [own, {key: other.get(key, 2 * value) for key, value in own.items()}] if own else [{}]
-
-
-def own_loss(name: str, logp: Floats, item: types.Datum, parameters: Mapping[str, float]) -> float:
-    """Return the loss of one datum from its log-probabilities, by learning/losses.py."""
-    inputs = {key: value.to_torch().double() for key, value in item.loss_fn_inputs.items() if key != "target_tokens"}
-    loss = LOSSES[name]
-    return float(loss.function(torch.from_numpy(logp), inputs, {**loss.parameters, **parameters}).sum())
-
-
-def a_pass(loss: str) -> pytest.MarkDecorator:
-    without = f"`learning.loss = {loss!r}` cannot be used" if loss in policy_losses() else OTHERS
-    if loss == "cross_entropy":
-        without = "a warm start cannot be used (`learning.warm_start_steps`)"
-    if needed := loss == "importance_sampling":
-        without = "nothing can be trained: it is the default loss, and most cases below need it"
-    return case(f"forward_backward: {loss}", needs=TRAINING, needed=needed, without=without)
-
-
-@pytest.mark.parametrize("loss", [pytest.param(loss, marks=a_pass(loss)) for loss in LOSSES])
-async def test_loss(bench: Bench, loss: str) -> str:
-    """The loss {loss} of a batch matches its formula, with default and with other parameters."""
-    return await one_loss(bench, loss, variants(loss))
+for loss in LOSSES:
+    register = partial(case, f"forward_backward: {loss}", needs=TRAINING, loss=loss)
+    register(without=CONSEQUENCES[loss], needed=loss == "importance_sampling")(test_loss)
 
 
 @option("forward", needs=(*LEARNING, "forward_backward: cross_entropy"), without=DISTRIBUTIONS)
 async def test_forward(bench: Bench) -> str:
     """A forward pass gives the same log-probabilities as a training pass, and leaves no gradient."""
     trainer = await bench.trainer()
-    data = data_for("cross_entropy", [np.zeros(len(tokens) - 1) for tokens in sequences()])
+    data = data_for("cross_entropy", [np.zeros(len(tokens) - 1) for tokens in TEXTS])
     first = logprobs_of(await trainer.forward(data, "cross_entropy"), data)
     await trainer.optim_step(types.AdamParams(learning_rate=0.01))
     return bench.compare(
@@ -268,14 +270,15 @@ async def test_optim_step(bench: Bench) -> str:
     """Steps make sequences with a positive advantage likelier than those with a negative one."""
     trainer = await bench.trainer()
     signs = (1.0, -1.0)
-    q = await bench.trainer_logprobs(trainer, sequences(2))
-    for _ in range(3):
-        await bench.step(trainer, policy_data(signs, q), adam=types.AdamParams(learning_rate=1e-3))
-    after = await bench.trainer_logprobs(trainer, sequences(2))
+    texts = sequences(len(signs))
+    before = await bench.trainer_logprobs(trainer, texts)
+    await bench.step(trainer, policy_data(signs, before), 3, types.AdamParams(learning_rate=1e-3))
+    after = await bench.trainer_logprobs(trainer, texts)
     # Both may become less likely, because they share weights.
-    up, down = (float(new.sum() - old.sum()) for new, old in zip(after, q, strict=True))
-    assert up - down > 0.01, f"3 steps moved them by {up:+.3g} and {down:+.3g}"
-    return f"3 steps moved them by {up:+.3g} and {down:+.3g}"
+    up, down = (float(new.sum() - old.sum()) for new, old in zip(after, before, strict=True))
+    words = f"3 steps moved them by {up:+.3g} and {down:+.3g}"
+    assert up - down > 0.01, words
+    return words
 
 
 @case(
@@ -289,7 +292,7 @@ async def test_in_flight(bench: Bench) -> str:
     texts = sequences(16, seed=6)
     alone = await bench.score(sampler, texts[:4])
     prompts = [tokens[:8] for tokens in texts * 2]
-    data = policy_data((1.0, -1.0), await bench.trainer_logprobs(trainer, sequences(2)))
+    data = await bench.batch(trainer, (1.0, -1.0))
     scored, _, *drawn = await asyncio.gather(
         bench.score(sampler, texts),
         bench.step(trainer, data),
@@ -311,7 +314,7 @@ async def test_get_tokenizer(bench: Bench) -> str:
         tokenizer = await asyncio.wait_for(asyncio.to_thread(trainer.get_tokenizer), 60)
     except (OSError, TimeoutError) as error:
         why = str(error).splitlines()[0] if str(error) else "the hub does not respond"
-        pytest.skip(f"the tokenizer that the server names cannot be loaded here: {why}")
+        raise NotTriedError(f"the tokenizer that the server names cannot be loaded here: {why}") from error
     text = "module mux(input a, output y);"
     assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text, (
         "the tokenizer does not reproduce a text"
@@ -329,6 +332,6 @@ async def test_finish(bench: Bench) -> str:
     service = tinker.ServiceClient(base_url=bench.server.url, api_key=bench.server.api_key)
     session_id = (await asyncio.to_thread(lambda: service.holder)).get_session_id()
     await service.close("success")
-    status, _ = await bench.ask("session_heartbeat", {"session_id": session_id, "type": "session_heartbeat"})
+    status, _ = await bench.heartbeat(session_id)
     assert status in (404, 410), f"a finished session's heartbeat is answered with {status}"
     return f"then {status}"

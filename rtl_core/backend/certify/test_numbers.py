@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import partial
 from itertools import count
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
-import pytest
 import tinker
-from _pytest.mark import ParameterSet
 from tinker import types
 from tinker.resources.training import AsyncTrainingResource
 
@@ -17,12 +18,12 @@ from rtl_core.backend.certify.bench import (
     SAVING,
     SCORING,
     SIGNS,
+    TEXTS,
     Bench,
     logprobs_of,
     policy_data,
-    sequences,
 )
-from rtl_core.backend.certify.plugin import case
+from rtl_core.backend.certify.cases import case
 
 
 @case(
@@ -49,8 +50,8 @@ async def test_sampled(bench: Bench) -> str:
 async def test_untrained(bench: Bench) -> str:
     """Trainer and sampler of a new adapter have the base model's log-probabilities."""
     trainer = await bench.trainer()
-    base = await bench.score(await bench.base_sampler(), sequences())
-    fresh = await bench.score(await bench.sampler_of(trainer, "fresh"), sequences())
+    base = await bench.score(await bench.base_sampler(), TEXTS)
+    fresh = await bench.score(await bench.sampler_of(trainer, "fresh"), TEXTS)
     bench.compare(fresh, base, "a new adapter's and the base model's log-probabilities")
     return bench.compare(
         await bench.step(trainer, policy_data(SIGNS, base)),
@@ -67,18 +68,15 @@ async def test_untrained(bench: Bench) -> str:
 async def test_agree(bench: Bench) -> str:
     """After steps, a sampler of the new weights has the trainer's log-probabilities, not the old ones."""
     trainer = await bench.trainer()
-    base = await bench.score(await bench.base_sampler(), sequences())
-    for _ in range(2):
-        await bench.step(trainer, policy_data(SIGNS, base))
+    base = await bench.score(await bench.base_sampler(), TEXTS)
+    await bench.step(trainer, policy_data(SIGNS, base), 2)
     sampler = await bench.sampler_of(trainer, "stepped")
-    scored = await bench.score(sampler, sequences())
+    scored = await bench.score(sampler, TEXTS)
     moved = np.abs(np.concatenate(scored) - np.concatenate(base)).mean()
     assert moved > 1e-3, (
         f"two steps moved the sampler's log-probabilities by {moved:.1e} in the mean: it has old weights"
     )
-    bench.compare(
-        await bench.score(await bench.base_sampler(), sequences()), base, "the base model's scores after steps"
-    )
+    bench.compare(await bench.score(await bench.base_sampler(), TEXTS), base, "the base model's scores after steps")
     return bench.compare(
         await bench.step(trainer, policy_data(SIGNS, base)), scored, "the trainer's and the sampler's log-probabilities"
     )
@@ -92,16 +90,15 @@ async def test_agree(bench: Bench) -> str:
 async def test_frozen(bench: Bench) -> str:
     """A sampler opened before steps has the same log-probabilities after them, while a newer one is in use."""
     trainer = await bench.trainer()
-    base = await bench.score(await bench.base_sampler(), sequences())
+    base = await bench.score(await bench.base_sampler(), TEXTS)
     await bench.step(trainer, policy_data(SIGNS, base))
     early = await bench.sampler_of(trainer, "early")
-    before = await bench.score(early, sequences())
-    for _ in range(3):
-        await bench.step(trainer, policy_data(SIGNS, base))
+    before = await bench.score(early, TEXTS)
+    await bench.step(trainer, policy_data(SIGNS, base), 3)
     late = await bench.sampler_of(trainer, "late")
-    await bench.score(late, sequences())
+    await bench.score(late, TEXTS)
     return bench.compare(
-        await bench.score(early, sequences()), before, "a sampler's log-probabilities before and after steps"
+        await bench.score(early, TEXTS), before, "a sampler's log-probabilities before and after steps"
     )
 
 
@@ -131,9 +128,10 @@ async def a_step(
     if beside:
         await (await bench.trainer()).forward_backward(data[:beside], "importance_sampling")
     trainer: tinker.TrainingClient = await bench.service.create_training_client_from_state_with_optimizer(path)
-    with pytest.MonkeyPatch.context() as patch:
+    with ExitStack() as stack:
         for name in ("forward_backward", "optim_step")[: 2 * twice]:
-            patch.setattr(AsyncTrainingResource, name, first_sent_twice(getattr(AsyncTrainingResource, name)))
+            method = first_sent_twice(getattr(AsyncTrainingResource, name))
+            stack.enter_context(patch.object(AsyncTrainingResource, name, method))
         if first:
             await trainer.forward_backward(data[:first], "importance_sampling")
         if sample:
@@ -143,48 +141,46 @@ async def a_step(
     return trainer
 
 
-def way(name: str, promise: str, without: str, **given: int) -> ParameterSet:
-    return pytest.param(promise, given, marks=case(name, needs=("resume", "save_weights_for_sampler"), without=without))
+way = partial(case, needs=("resume", "save_weights_for_sampler"))
 
 
-@pytest.mark.parametrize(
-    ("promise", "given"),
-    [
-        way(
-            "gradients add up",
-            "A step after passes over a part and the rest of a batch equals a step after one pass: gradients are sums, not means.",
-            "of large batches, which the SDK sends in parts, only a part is trained on, or parts have other weights",
-            first=1,
-        ),
-        way(
-            "samplers leave a trainer alone",
-            "The same holds if the base model and a new sampler are sampled between the passes.",
-            "a run that samples while it trains loses gradients",
-            first=2,
-            sample=1,
-        ),
-        way(
-            "no foreign gradients",
-            "A new trainer's step equals one that no other trainer's pass precedes.",
-            "after an interrupted step, or beside another run, a step includes gradients that are not its own",
-            beside=1,
-        ),
-        way(
-            "a repeated request",
-            "A pass and a step that arrive twice, with one sequence number, are applied once.",
-            "a request whose answer was lost, which the SDK sends again, is applied twice",
-            first=1,
-            twice=1,
-        ),
-    ],
-)
-async def test_ways(bench: Bench, promise: str, given: dict[str, int]) -> str:
-    """{promise}"""
+async def same_step(bench: Bench, **flags: int) -> str:
+    """Compare a step with the same step from the same state as `flags` say."""
     client = await bench.trainer()
-    data = policy_data(SIGNS, await bench.trainer_logprobs(client, sequences()))
+    data = await bench.batch(client)
     path = await bench.save(client.save_state, "whole")
     seen = []
-    for flags in ({}, given):
-        trainer = await a_step(bench, path, data, **flags)
+    for given in ({}, flags):
+        trainer = await a_step(bench, path, data, **given)
         seen.append(logprobs_of(await trainer.forward_backward(data, "importance_sampling"), data))
     return bench.compare(seen[1], seen[0], "log-probabilities after both steps")
+
+
+@way(
+    "gradients add up",
+    without="of large batches, which the SDK sends in parts, only a part is trained on, or parts have other weights",
+)
+async def test_gradients(bench: Bench) -> str:
+    """A step after passes over a part and the rest of a batch equals a step after one pass: gradients are sums, not means."""
+    return await same_step(bench, first=1)
+
+
+@way("samplers leave a trainer alone", without="a run that samples while it trains loses gradients")
+async def test_samplers(bench: Bench) -> str:
+    """The same holds if the base model and a new sampler are sampled between the passes."""
+    return await same_step(bench, first=2, sample=1)
+
+
+@way(
+    "no foreign gradients",
+    without="after an interrupted step, or beside another run, a step includes gradients that are not its own",
+)
+async def test_foreign(bench: Bench) -> str:
+    """A new trainer's step equals one that no other trainer's pass precedes."""
+    return await same_step(bench, beside=1)
+
+
+@way("a repeated request", without="a request whose answer was lost, which the SDK sends again, is applied twice")
+async def test_repeated(bench: Bench) -> str:
+    """A pass and a step that arrive twice, with one sequence number, are applied once."""
+    return await same_step(bench, first=1, twice=1)

@@ -10,24 +10,19 @@ import numpy as np
 
 from rtl_core.backend.certify.bench import (
     LEARNING,
-    PROMPT,
     SAMPLING,
     SIGNS,
     Bench,
-    params,
-    policy_data,
-    prompt,
-    sequences,
 )
-from rtl_core.backend.certify.plugin import case, option
-from rtl_core.backend.tinker.checkpoints import ADAPTER_FILES, download_external
+from rtl_core.backend.certify.cases import case, option
+from rtl_core.backend.tinker.checkpoints import ADAPTER_FILES, download_external, of_run, run_of
 from rtl_core.errors import WeightsGoneError
 
 
 @case("save_state", needs=LEARNING, without="a run cannot be resumed")
 async def test_save_state(bench: Bench) -> str:
     """A state can be saved under a name."""
-    return (await bench.save((await bench.trainer()).save_state, "state")).rsplit("/", 2)[-2]
+    return (await bench.save_new("state")).rsplit("/", 2)[-2]
 
 
 @case(
@@ -70,15 +65,12 @@ async def test_save_and_get(bench: Bench) -> str:
 )
 async def test_resume(bench: Bench) -> str:
     """Steps from a saved state with its optimizer equal those of an uninterrupted training."""
-    first = await bench.trainer()
-    q = await bench.trainer_logprobs(first, sequences())
-    for _ in range(2):
-        await bench.step(first, policy_data(SIGNS, q))
+    first, data = await bench.learner()
     path = await bench.save(first.save_state, "resumed")
-    went_on = [logp for _ in range(3) for logp in await bench.step(first, policy_data(SIGNS, q))]
+    uninterrupted = await bench.step(first, data, 3)
     second = await bench.service.create_training_client_from_state_with_optimizer(path)
-    resumed = [logp for _ in range(3) for logp in await bench.step(second, policy_data(SIGNS, q))]
-    return bench.compare(resumed, went_on, "resumed and uninterrupted log-probabilities")
+    resumed = await bench.step(second, data, 3)
+    return bench.compare(resumed, uninterrupted, "resumed and uninterrupted log-probabilities")
 
 
 @option(
@@ -88,18 +80,17 @@ async def test_resume(bench: Bench) -> str:
 )
 async def test_start_from(bench: Bench) -> str:
     """A training client opened from a state without its optimizer has its weights and new moments."""
-    first = await bench.trainer()
-    q = await bench.trainer_logprobs(first, sequences())
-    for _ in range(2):
-        await bench.step(first, policy_data(SIGNS, q))
+    first, _ = await bench.learner()
     path = await bench.save(first.save_state, "started")
-    opposite = policy_data([-sign for sign in SIGNS], q)
     fresh = await bench.service.create_training_client_from_state(path)
-    kept, begun = [[await bench.step(one, opposite) for _ in range(2)] for one in (first, fresh)]
+    opposite = await bench.batch(await bench.trainer(), [-sign for sign in SIGNS])
+    kept, begun = [await bench.step(one, opposite, 2) for one in (first, fresh)]
     words = bench.compare(
-        begun[0], kept[0], "the weights of a state and of a client started from it give log-probabilities that"
+        begun[: len(SIGNS)],
+        kept[: len(SIGNS)],
+        "the weights of a state and of a client started from it give log-probabilities that",
     )
-    moved = np.abs(np.concatenate(begun[1]) - np.concatenate(kept[1])).max()
+    moved = np.abs(np.concatenate(begun) - np.concatenate(kept)).max()
     assert moved > 1e-3, "its first step equals that with the state's moments, so these were restored"
     return words
 
@@ -111,7 +102,7 @@ async def test_start_from(bench: Bench) -> str:
 )
 async def test_weights_info(bench: Bench) -> str:
     """The server reports the base model and the rank of saved weights."""
-    path = await bench.save((await bench.trainer()).save_state, "described")
+    path = await bench.save_new("described")
     info = await bench.rest.get_weights_info_by_tinker_path(path)
     assert info.base_model == bench.server.student, (
         f"the base model is {info.base_model!r}, not {bench.server.student!r}"
@@ -125,10 +116,9 @@ async def test_list_and_delete(bench: Bench) -> str:
     """A training run's saved weights are listed, and deleted ones are not."""
     trainer = await bench.trainer()
     paths = {await bench.save(trainer.save_state, "one"), await bench.save(trainer.save_state, "two")}
-    run = next(iter(paths)).removeprefix("tinker://").split("/")[0]
 
     async def listed() -> set[str]:
-        return {saved.tinker_path for saved in (await bench.rest.list_checkpoints(run)).checkpoints} & paths
+        return paths & (await of_run(bench.rest, run_of(min(paths)))).keys()
 
     assert await listed() == paths, f"of {len(paths)} saved weights {len(await listed())} are listed"
     gone = min(paths)
@@ -152,12 +142,8 @@ async def test_deleted(bench: Bench) -> str:
     for path in (state, sampler):
         await bench.rest.delete_checkpoint_from_tinker_path(path)
 
-    async def opened_sampler() -> None:
-        client = await bench.service.create_sampling_client(model_path=sampler)
-        await client.sample(prompt(PROMPT), 1, params(1))
-
     openings = {
-        "a sampling client": opened_sampler(),
+        "a sampling client": bench.sample_once(model_path=sampler),
         "a training client": bench.service.create_training_client_from_state_with_optimizer(state),
     }
     await bench.demand_no_client("deleted weights", openings, WeightsGoneError)
@@ -171,12 +157,10 @@ async def test_deleted(bench: Bench) -> str:
 )
 async def test_ttl(bench: Bench) -> str:
     """Weights can be saved with an expiry of two hours, which can be removed."""
-    path = await bench.save((await bench.trainer()).save_state, "expiring", ttl_seconds=7200)
-    run = path.removeprefix("tinker://").split("/")[0]
+    path = await bench.save_new("expiring", ttl_seconds=7200)
 
     async def expiry() -> datetime | None:
-        (found,) = (one for one in (await bench.rest.list_checkpoints(run)).checkpoints if one.tinker_path == path)
-        expires: datetime | None = found.expires_at
+        expires: datetime | None = (await of_run(bench.rest, run_of(path)))[path].expires_at
         return expires
 
     expires = await expiry()
@@ -196,7 +180,7 @@ async def test_ttl(bench: Bench) -> str:
 )
 async def test_download(bench: Bench) -> str:
     """The adapter of a saved state can be downloaded in peft's format."""
-    path = await bench.save((await bench.trainer()).save_state, "fetched")
+    path = await bench.save_new("fetched")
     begun = await bench.service.create_training_client_from_state(path)
     with tempfile.TemporaryDirectory() as folder:
         fetched = await download_external(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import tinker
+from tinker import types
 
 from rtl_core.backend.base import Saved
 from rtl_core.backend.tinker.services import services_of
@@ -20,6 +21,16 @@ from rtl_core.errors import PolicyError, WeightsGoneError
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
 
 
+async def of_run(rest: tinker.RestClient, run_id: str) -> dict[str, types.Checkpoint]:
+    """Return the saved weights of a training run, by path. Raises SDK errors."""
+    return {saved.tinker_path: saved for saved in (await rest.list_checkpoints(run_id)).checkpoints}
+
+
+def run_of(path: str) -> str:
+    """Return the id of the training run that saved the weights at `path`."""
+    return path.removeprefix("tinker://").split("/")[0]
+
+
 async def delete(rest: tinker.RestClient, paths: Collection[str]) -> int:
     """Delete saved weights, ignoring those that no longer exist. Returns the number deleted.
 
@@ -27,11 +38,11 @@ async def delete(rest: tinker.RestClient, paths: Collection[str]) -> int:
     """
     by_run: dict[str, set[str]] = defaultdict(set)
     for path in paths:
-        by_run[path.removeprefix("tinker://").split("/")[0]].add(path)
+        by_run[run_of(path)].add(path)
     deleted = 0
     for run_id, wanted in by_run.items():
         try:
-            present = {checkpoint.tinker_path for checkpoint in (await rest.list_checkpoints(run_id)).checkpoints}
+            present = (await of_run(rest, run_id)).keys()
         except tinker.NotFoundError:
             continue
         for path in sorted(wanted & present):
