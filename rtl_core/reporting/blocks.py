@@ -37,6 +37,11 @@ class Figure:
     """Whether it takes the whole width instead of half of it."""
     sql: tuple[Statement, ...] = ()
 
+    @property
+    def drawing(self) -> dict[str, Any]:
+        """What the script of a page needs to draw it."""
+        return {"id": self.id, "data": self.data, "layout": self.layout, "height": self.height}
+
 
 Align = Literal["left", "right", "code"]
 

@@ -32,7 +32,7 @@ from rtl_core.reporting.figures import sections
 from rtl_core.reporting.figures.audit import audit_summary
 from rtl_core.reporting.figures.progress import duration
 from rtl_core.reporting.text import escaping_templates, finite, p_in_words
-from rtl_core.reporting.theme import OUTCOMES, PALETTE, css_variables
+from rtl_core.reporting.theme import OUTCOMES, css_variables
 
 DEMO = (
     "This is the embedded demo. Its tiny student was deliberately taught to ignore the specification (it writes the textbook interface; "
@@ -66,9 +66,8 @@ def render(history: History, results: dict[str, RunResult], made: list[Section],
     result, alone = results[runs[0].name], len(runs) == 1
     figures = [b for section in made for b in section.blocks if isinstance(b, Figure)]
     data = {
-        "palette": {role: list(pair) for role, pair in PALETTE.items()},
         "outcomes": {name: list(pair) for name, pair in OUTCOMES.items()},
-        "figures": [{"id": f.id, "data": f.data, "layout": f.layout, "height": f.height} for f in figures],
+        "figures": [figure.drawing for figure in figures],
         "browser": browser,
     }
     page = files("rtl_core.reporting") / "page"
@@ -91,7 +90,7 @@ def render(history: History, results: dict[str, RunResult], made: list[Section],
         style=Markup(page_style()),
         data=Markup(safe_json(data)),
         plotly=Markup(get_plotlyjs()),
-        script=Markup((page / "page.js").read_text(encoding="utf-8")),
+        script=Markup("\n".join((page / name).read_text(encoding="utf-8") for name in ("roles.js", "page.js"))),
     )
 
 

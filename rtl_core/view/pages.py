@@ -10,20 +10,17 @@ from typing import Any
 from rtl_core.debugging.waves import waves_of
 from rtl_core.episodes.episode import Turn, to_turns
 from rtl_core.errors import HistoryError, RtlDistillError
-from rtl_core.history.records import EvaluationRecord, MessageRecord
+from rtl_core.history.records import MessageRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source, draw
-from rtl_core.reporting.curves import Curve, curves_of
-from rtl_core.reporting.evaluations import scheduled_evaluations
 from rtl_core.reporting.figures.audit import audited, doubtful
 from rtl_core.reporting.figures.mistakes import harness, levels, named, never_solved, reasons, regrades
 from rtl_core.reporting.rollout import interface_rows
-from rtl_core.reporting.text import EQUAL_DIFFICULTY, counted
-from rtl_core.reporting.theme import LINES, OUTCOMES
+from rtl_core.reporting.text import EQUAL_DIFFICULTY
+from rtl_core.reporting.theme import LINES
 from rtl_core.reporting.transcript import call_in_words, total
-from rtl_core.view import charts, code, failures, one, pieces, questions, tokens
+from rtl_core.view import code, failures, figures, one, pieces, questions, tokens
 from rtl_core.view import waves as drawing
-from rtl_core.view.charts import Chart, Line, Point
 from rtl_core.view.links import link
 from rtl_core.view.questions import PAGE, Filters, Row
 
@@ -45,18 +42,18 @@ def home(history: History, chosen: list[str]) -> Values:
         rows = questions.runs_with_counts(history)
         names = [row["run"] for row in rows]
         drawn = [run for run in chosen if run in names][:MOST_RUNS] or names[: min(3, len(names))]
-        curves = {run: (list(curves_of(history, run)), scheduled_evaluations(history, run)) for run in drawn}
+        curves = figures.curves([Source(history, run) for run in drawn]) if drawn else []
     colours = {run: f"line{i % LINES}" for i, run in enumerate(drawn)}
     live = any(row["status"] == "running" for row in rows)
-    return {"runs": rows, "drawn": drawn, "colours": colours, "charts_": _curves(curves, colours), "live": live}
+    return {"runs": rows, "drawn": drawn, "colours": colours, "charts": curves, "live": live}
 
 
 def run(history: History, name: str, page: int) -> Values:
     """The curves, evaluations and steps of a run."""
     with history.reading():
         record = history.existing_run(name)
-        curves = list(curves_of(history, name))
-        every, own = history.evaluations(name), scheduled_evaluations(history, name)
+        curves = figures.curves([Source(history, name)])
+        every = history.evaluations(name)
         steps = questions.steps(history, name, page)
         purposes = history.query(
             "SELECT purpose, count(*) AS n FROM rollouts WHERE run = $run GROUP BY 1"
@@ -65,8 +62,8 @@ def run(history: History, name: str, page: int) -> Values:
         ).to_pylist()
     return {
         "record": record,
-        "charts_": _curves({name: (curves, own)}, {name: "after"}),
-        "note": EQUAL_DIFFICULTY if any(curve.kind for curve in curves) else "",
+        "charts": curves,
+        "note": EQUAL_DIFFICULTY if figures.with_raw(curves) else "",
         "evaluations": [e for e in every if e.policy == "student"][::-1] + [e for e in every if e.policy != "student"],
         "steps": steps[:PAGE],
         "more": len(steps) > PAGE,
@@ -138,13 +135,13 @@ def rollouts(history: History, filters: Filters) -> Values:
 def wrong(history: History, name: str) -> Values:
     """What the model gets wrong. Its queries are long, so each one opens the history separately, to let a writer proceed in between."""
     record = history.existing_run(name)
-    tables = (reasons, never_solved, audited, doubtful, regrades, harness)
+    source, tables = Source(history, name), (reasons, never_solved, audited, doubtful, regrades, harness)
     return {
         "record": record,
-        "chart": _outcome_chart(name, failures.outcomes(history, name)),
+        "charts": draw(source, figures.outcomes),
         "live": record.status == "running",
         "flips": failures.flips(history, name),
-        "tables": draw(Source(history, name), *tables),
+        "tables": draw(source, *tables),
         "alike": partial(_alike, name),
     }
 
@@ -236,65 +233,3 @@ def waves(history: History, key: str) -> Values:
         "row": drawing.ROW,
         "head": drawing.HEAD,
     }
-
-
-def _curves(curves: dict[str, tuple[list[Curve], list[EvaluationRecord]]], colours: dict[str, str]) -> list[Chart]:
-    """Held-out pass@1, reward, pass rate and KL, one line per run; for a single run also the raw curves, lighter."""
-    rates: list[Line] = []
-    for run, (_, evaluations) in curves.items():
-        points = [
-            Point(e.step, e.pass_at_1, f"{run}: {100 * e.pass_at_1:.1f} % [{100 * (e.lo or 0):.1f}, {100 * (e.hi or 0):.1f}] after {counted(e.step, 'step')}",
-                  link("/step", run=run, evaluation=e.key), e.lo, e.hi)
-            for e in evaluations if e.policy == "student" and e.pass_at_1 is not None
-        ]  # fmt: skip
-        rates.append(Line(run, colours[run], points))
-        teacher = next((e for e in reversed(evaluations) if e.policy == "teacher" and e.pass_at_1 is not None), None)
-        if teacher is not None and teacher.pass_at_1 is not None:
-            last, words = max([p.x for p in points], default=1), f"teacher: {100 * teacher.pass_at_1:.1f} %"
-            there = link("/step", run=run, evaluation=teacher.key)
-            rates.append(
-                Line("teacher", "teacher", [Point(x, teacher.pass_at_1, words, there) for x in (0, last)], dashed=True)
-            )
-    shown = [(run, c) for run, (found, _) in curves.items() for c in found if len(curves) == 1 or c.kind != "raw"]
-    most = max((curve.steps[-1] for _, curve in shown), default=0)
-    title = "Held-out pass@1" + (", dashed: the teacher" if any(line.dashed for line in rates) else "")
-    made = [charts.chart(title, rates, percent=True, steps=most)]
-    for quantity, title, unit in (
-        ("reward", "Training reward", ""),
-        ("pass rate", "Training pass rate", ""),
-        ("teacher KL", "Reverse KL to the teacher", " nats per token"),
-    ):
-        mine = [(run, curve) for run, curve in reversed(shown) if curve.quantity == quantity]
-        lines = [
-            Line(
-                run,
-                colours[run],
-                [
-                    Point(s, v, f"{run}, step {s}: {v:.3f}{unit} {curve.kind}".rstrip(), link("/step", run=run, step=s))
-                    for s, v in zip(curve.steps, curve.values, strict=True)
-                ],
-                faded=curve.kind == "raw",
-            )
-            for run, curve in mine
-        ]
-        title += ", at equal difficulty" if any(curve.kind for _, curve in mine) else ""
-        made.append(charts.chart(title, lines, percent=quantity == "pass rate", steps=most))
-    return made
-
-
-def _outcome_chart(run: str, parts: list[Row]) -> Chart:
-    bins: dict[int, list[Row]] = {}
-    for row in parts:
-        bins.setdefault(row["bin"], []).append(row)
-    columns = []
-    for rows in bins.values():
-        first, last = min(r["first"] for r in rows), max(r["last"] for r in rows)
-        by_outcome = {r["outcome"]: r["n"] for r in rows}
-        steps = f"{first}-{last}"
-        columns.append((
-            str(first),
-            [(role.lstrip("@"), by_outcome[outcome], f"{words}: {by_outcome[outcome]} of {sum(by_outcome.values())} in steps {first} to {last}",
-              link("/rollouts", run=run, outcome=outcome, step=steps, purpose="train"))
-             for outcome, (role, words) in OUTCOMES.items() if outcome in by_outcome],
-        ))  # fmt: skip
-    return charts.stack("Outcomes of training answers", columns)

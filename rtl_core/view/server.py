@@ -29,9 +29,10 @@ from rtl_core import http_server
 from rtl_core.errors import RtlDistillError
 from rtl_core.history.connection import HistoryBusyError
 from rtl_core.history.store import History
+from rtl_core.reporting.report import safe_json
 from rtl_core.reporting.text import cell, escaping_templates
 from rtl_core.reporting.theme import LEVELS, OUTCOMES, PALETTE, css_variables
-from rtl_core.view import charts, code, one, pages
+from rtl_core.view import code, one, pages
 from rtl_core.view.links import group_link, link, rollout_link, step_link
 from rtl_core.view.questions import Filters, Name, Page
 
@@ -76,6 +77,14 @@ def create_app(history: History) -> FastAPI:
     @app.get("/stamp")
     def stamp() -> Response:
         return JSONResponse({"stamp": shown.stamp()})
+
+    @app.get("/static/plotly.js")
+    def plotly() -> Response:
+        from plotly.offline import get_plotlyjs
+
+        # The only large file, and the only one that does not change with the page that needs it.
+        headers = {**HEADERS, "Cache-Control": "max-age=3600"}
+        return Response(get_plotlyjs(), media_type="text/javascript", headers=headers)
 
     @app.get("/static/{name}")
     def file(name: str) -> Response:
@@ -207,9 +216,12 @@ def _answer_waves(app: FastAPI, shown: _Shown) -> None:
 
 def _templates() -> Environment:
     found = escaping_templates("rtl_core.view")
-    found.globals.update(link=link, rollout_link=rollout_link, group_link=group_link, step_link=step_link, outcomes=OUTCOMES, level_names=list(LEVELS), charts=charts, against_words=one.AGAINST)  # fmt: skip
+    found.globals.update(link=link, rollout_link=rollout_link, group_link=group_link, step_link=step_link, outcomes=OUTCOMES, level_names=list(LEVELS), against_words=one.AGAINST)  # fmt: skip
     found.filters.update(
-        cell=cell, role=lambda outcome: OUTCOMES.get(outcome, ("@muted", ""))[0].lstrip("@"), words=_words
+        cell=cell,
+        json=safe_json,
+        role=lambda outcome: OUTCOMES.get(outcome, ("@muted", ""))[0].lstrip("@"),
+        words=_words,
     )
     return found
 
@@ -226,11 +238,13 @@ def _static() -> dict[str, tuple[str, str]]:
         for file in (files("rtl_core.view") / "static").iterdir()
         if (kind := kinds.get(file.name.rpartition(".")[2]))
     }
-    colours = [
-        f".fill-{role} {{ fill: var(--{role}); }} .line-{role} {{ stroke: var(--{role}); }} .ink-{role} {{ color: var(--{role}); }}"
-        for role in PALETTE
-    ]
-    return {**found, "colours.css": ("text/css", "\n".join([css_variables(), code.style(), *colours]))}
+    colours = [f".fill-{role} {{ fill: var(--{role}); }} .ink-{role} {{ color: var(--{role}); }}" for role in PALETTE]
+    roles = (files("rtl_core.reporting") / "page" / "roles.js").read_text(encoding="utf-8")
+    return {
+        **found,
+        "roles.js": ("text/javascript", roles),
+        "colours.css": ("text/css", "\n".join([css_variables(), code.style(), *colours])),
+    }
 
 
 def serve(history: History, port: int, announce: Callable[[str], None]) -> None:

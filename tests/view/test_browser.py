@@ -117,7 +117,7 @@ def test_from_the_curve_of_a_live_run_to_the_waveform_of_a_failing_check(live, a
     page.wait(f"{updated} && window.sameDocument", PATIENCE_S)
 
     # Curve, step, group, rollout. A point of the curve may be a mean of steps, so go to the failed answer's step directly.
-    page.click("[...document.querySelectorAll('.chart')][1].querySelector('svg a')")
+    page.click("[...document.querySelectorAll('.plot')][1].querySelector('.trace:last-child .point')")
     there(page, "/step")
     page.visit(address.rstrip("/") + link("/step", run="live", step=failed["step"]))
     page.click(anchor(link("/group", problem=failed["problem_id"], run="live", step=failed["step"])))

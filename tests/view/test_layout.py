@@ -46,3 +46,5 @@ def test_pages_fit_a_narrow_and_a_wide_screen(address):
                 assert tab.js(LOST) == [], (width, page)
                 assert tab.js("document.querySelector('.crumbs').getBoundingClientRect().width") > 300, (width, page)
                 assert tab.js("document.documentElement.scrollWidth") <= width, (width, page)
+                tab.wait("[...document.querySelectorAll('.plot')].every(place => place.dataset.drawn)")
+                assert tab.complaints() == [], (width, page)

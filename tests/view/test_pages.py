@@ -2,6 +2,7 @@
 
 import html
 import itertools
+import json
 import re
 from dataclasses import replace
 from urllib.parse import parse_qs, parse_qsl, urlsplit
@@ -29,6 +30,12 @@ def hrefs(page: str, path: str) -> list[str]:
     return [address for address in addresses if urlsplit(address).path == path]
 
 
+def traces(page: str) -> list[dict]:
+    """The traces of all figures of a page."""
+    figures = re.findall(r'data-figure="([^"]*)"', page)
+    return [trace for figure in figures for trace in json.loads(html.unescape(figure))["data"]]
+
+
 @pytest.mark.slow
 def test_every_link_on_every_page_works(view):
     seen, todo, kinds = set(), ["/"], set()
@@ -45,6 +52,7 @@ def test_every_link_on_every_page_works(view):
         assert answer.status_code == 200, address
         if "text/html" in answer.headers["content-type"]:
             todo += list(map(html.unescape, re.findall(r'(?:href|src)="(/[^"]*)"', answer.text)))
+            todo += [there for trace in traces(answer.text) for there in trace.get("links", ())]
     paths = {"/", "/run", "/step", "/group", "/rollouts", "/rollout", "/wrong", "/mistakes", "/static/view.js"}
     assert {path for (path, _), _ in kinds} >= paths
 
@@ -207,6 +215,32 @@ def test_the_page_on_failures_agrees_with_the_history(view, demo):
     assert "result is 3, golden 4" in page
     assert "seed 7" in page
     assert any("doubt=regrade" in address for address in hrefs(page, "/rollouts"))
+
+
+def test_the_points_of_the_figures_link_to_what_they_stand_for(view, demo):
+    found = traces(view.get("/run?run=demo").text)
+    for trace in found:
+        assert len(trace.get("links", trace["x"])) == len(trace["x"])
+    rates = {there: y for trace in found for there, y in zip(trace.get("links", ()), trace["y"], strict=False)}
+    records = {link("/step", run="demo", evaluation=e.key): e.pass_at_1 for e in demo.evaluations("demo")}
+    assert {there: rate for there, rate in rates.items() if "evaluation=" in there}.items() <= records.items()
+    assert {link("/step", run="demo", step=step) for step in range(12)} <= rates.keys()
+    for trace in traces(view.get("/wrong?run=demo").text):
+        for there, n in zip(trace["links"], trace["customdata"], strict=True):
+            assert count(demo, Filters(**dict(parse_qsl(urlsplit(there).query)))) == n, there
+    both = {trace["name"] for trace in traces(view.get("/?runs=demo&runs=other").text)}
+    assert {"demo", "other", "demo: teacher"} <= both
+    assert not any("raw" in name for name in both)
+
+
+def test_only_pages_with_figures_load_plotly(view):
+    loaded = {
+        path: "/static/plotly.js" in view.get(path).text
+        for path in ("/", "/run?run=demo", "/wrong?run=demo", "/rollouts?run=demo")
+    }
+    assert loaded == {"/": True, "/run?run=demo": True, "/wrong?run=demo": True, "/rollouts?run=demo": False}
+    assert "nothing recorded yet" in view.get("/run?run=fresh").text
+    assert "Plotly" in view.get("/static/plotly.js").text
 
 
 def test_a_page_changes_with_the_history(tmp_path):

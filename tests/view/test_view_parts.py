@@ -1,4 +1,4 @@
-"""Highlighting, differences, scales, waveforms and texts of tokens."""
+"""Highlighting, differences, waveforms and texts of tokens."""
 
 import html
 import re
@@ -13,7 +13,6 @@ from rtl_core.history.records import RunRecord
 from rtl_core.pretrained import MODELS
 from rtl_core.tinymodels import MODEL_NAMES, model_path
 from rtl_core.types.verdict import Verdict
-from rtl_core.view.charts import Line, Point, chart, stack, thinned, ticks
 from rtl_core.view.code import coloured, difference
 from rtl_core.view.pieces import pieces
 from rtl_core.view.waves import draw
@@ -43,24 +42,6 @@ def test_a_difference_names_the_lines_of_both():
     assert difference(TEXT, TEXT) == []
     assert difference("x\n" * 5_000, "y\n" * 5_000) is None
     assert [d.mark for d in difference("", "a\n")] == ["+"]
-
-
-def test_a_scale_has_round_ticks_and_contains_every_point():
-    assert ticks(0, 1, 5) == [0, 0.2, 0.4, 0.6, 0.8, 1]
-    assert ticks(0, 1e-7, 5)[-1] == 1e-7
-    made = chart("t", [Line("a", "after", [Point(0, -3.0, ""), Point(7, 12.5, ""), Point(8, float("nan"), "")])])
-    assert len(made.lines[0]["dots"]) == 2
-    assert all(10 <= y <= 184 for _, y, _, _ in made.lines[0]["dots"])
-    assert chart("t", []).lines == []
-    assert chart("one", [Line("a", "after", [Point(0, 0.0, "")])]).lines[0]["dots"][0][0] == 44
-    assert sum(bar["height"] for bar in stack("s", [("0", [("good", 3, "", ""), ("bad", 1, "", "")])]).bars) > 170
-
-
-def test_a_long_curve_is_drawn_as_means():
-    points = thinned([Point(i, float(i % 2), "", f"/{i}") for i in range(10_000)])
-    assert len(points) == 160
-    assert points[-1].link == "/9999"
-    assert all(abs(p.y - 0.5) < 0.02 for p in points)
 
 
 def test_bits_are_written_as_hexadecimal_digits_and_unknown_ones_stay_unknown():

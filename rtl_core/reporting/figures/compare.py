@@ -20,10 +20,10 @@ from rtl_core.reporting.evaluations import (
     same_problems,
 )
 from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words, visible
-from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, axis, layout, line
+from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, axis, faded, layout, line
 
 # (figure, title, caption, unit, metric) of each curve.
-_CURVES = (
+CURVES = (
     ("compare-reward", "Reward", "Mean reward of the training rollouts (at equal difficulty where recorded)", "reward", "env/all/reward/total"),
     ("compare-pass", "Pass rate", "Share of the training rollouts that pass (at equal difficulty where recorded)", "pass rate", "env/all/tests_passed"),
     ("compare-kl", "Reverse KL to the teacher", "Mean k1 over tokens", "nats per token", "teacher_kl"),
@@ -31,7 +31,7 @@ _CURVES = (
 
 
 def blocks(sources: list[Source]) -> list[Block]:
-    return draw(sources, results, table, failures, *(partial(by_step, what=what) for what in _CURVES), differences)
+    return draw(sources, results, table, failures, *(partial(by_step, what=what) for what in CURVES), differences)
 
 
 def results(sources: list[Source]) -> Figure:
@@ -149,13 +149,18 @@ def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def by_step(sources: list[Source], what: tuple[str, str, str, str, str]) -> Figure:
-    """One quantity by step, a line per run; `what` as in `_CURVES`."""
+    """One quantity by step, a line per run; `what` as in `CURVES`. For a single run also the raw curve, lighter."""
     id_, title, words, unit, metric = what
     data = []
     longest = max(sources, key=Source.width)
     for i, source in enumerate(sources):
         found = source.recorded(longest.width(), metric, metric + SUFFIX)
-        for x, y in [found[name] for name in (metric + SUFFIX, metric) if name in found][:1]:
-            data.append(curve(source.run, x, y, line(i), "%{y:.3f}", dash="solid" if i < LINES else "dash"))
+        dash = "solid" if i < LINES else "dash"
+        equal, raw = found.get(metric + SUFFIX), found.get(metric)
+        if raw and equal and len(sources) == 1:
+            colour = faded(line(i), 0.35)
+            data.append(curve(f"{source.run}, raw", *raw, colour, "%{y:.3f}", meta=source.run))
+        if main := equal or raw:
+            data.append(curve(source.run, *main, line(i), "%{y:.3f}", dash=dash, meta=source.run))
     yaxis = axis(unit, **(PERCENT if unit == "pass rate" else {"rangemode": "tozero"}))
     return longest.by_step(id_, title, f"{words}, by step.", data, yaxis)

@@ -103,7 +103,7 @@ def outcomes(source: Source) -> Figure:
         if counts:
             x, shown = [source.middle(b) for b in totals], [int(counts.get(b, 0)) for b in totals]
             shares = [counts.get(b, 0.0) / totals[b] for b in totals]
-            data.append(bar(words, x, shares, role, "%{y:.1%} (%{customdata})", customdata=shown))
+            data.append(bar(words, x, shares, role, "%{y:.1%} (%{customdata})", customdata=shown, meta=outcome))
     caption = "Outcome of each training rollout, decided by the first stage that fails."
     return source.by_step("outcomes", "Outcomes", caption, data, axis("share", **PERCENT), **STACKED)
 

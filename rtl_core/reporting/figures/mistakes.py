@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from typing import Any
 
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw, left_out
 from rtl_core.reporting.evaluations import scheduled_evaluations
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.theme import LEVELS, LINES, axis, faded, layout, line
@@ -93,10 +93,10 @@ def levels(source: Source) -> Table:
         " of the run solved the problem. Rules derive the level from the reports of the harness.",
         [("level", "left"), ("answers", "right"), ("problems", "right"), ("solvable", "right"), ("first quarter", "right"), ("last quarter", "right")],
         [
-            [r["level"], str(r["answers"]), str(r["problems"]), *(f"{100 * r[c]:.1f} %" for c in ("solvable", "early", "late"))]
+            [r["level"], str(r["answers"]), str(r["problems"]), *_shares(r, "solvable", "early", "late")]
             for r in rows
         ],
-        links={i: r["example"] for i, r in enumerate(rows)},
+        links=_examples(rows),
     )  # fmt: skip
 
 
@@ -133,11 +133,10 @@ def named(source: Source) -> Table:
         [("mistake", "left"), ("expected", "code"), ("got", "code"), ("answers", "right"), ("problems", "right"),
          ("first quarter", "right"), ("last quarter", "right")],
         [
-            [r["mistake"], r["expected"] or "–", r["got"] or "–", str(r["answers"]), str(r["problems"])]
-            + [f"{100 * r[c]:.1f} %" for c in ("early", "late")]
+            [r["mistake"], r["expected"] or "–", r["got"] or "–", str(r["answers"]), str(r["problems"]), *_shares(r)]
             for r in rows
         ],
-        links={i: r["example"] for i, r in enumerate(rows)},
+        links=_examples(rows),
     )  # fmt: skip
 
 
@@ -156,10 +155,10 @@ def reasons(source: Source) -> Table:
         f"The first reason of training answers that fail at another stage than the interface, without numbers and names; at most {MOST}. Shares as above.",
         [("check or reason", "left"), ("outcome", "left"), ("newest example", "left"), ("answers", "right"), ("first quarter", "right"), ("last quarter", "right")],
         [
-            [r["reason"][:90], r["outcome"].replace("_", " "), r["words"][:200], str(r["answers"]), *(f"{100 * r[c]:.1f} %" for c in ("early", "late"))]
+            [r["reason"][:90], r["outcome"].replace("_", " "), r["words"][:200], str(r["answers"]), *_shares(r)]
             for r in rows
         ],
-        links={i: r["example"] for i, r in enumerate(rows)},
+        links=_examples(rows),
     )  # fmt: skip
 
 
@@ -187,7 +186,7 @@ def never_solved(source: Source) -> Table:
              "–" if r["reward"] is None else f"{r['reward']:.2f}", r["outcome"].replace("_", " "), (r["words"] or "")[:200]]
             for r in rows
         ],
-        links={i: r["example"] for i, r in enumerate(rows)},
+        links=_examples(rows),
     )  # fmt: skip
 
 
@@ -207,7 +206,7 @@ def harness(source: Source) -> Table:
         f"The golden answer fails, a wrong answer passes, or the verdict is not reproducible; their passes are doubtful.{_left_out(rows)}",
         [("problem", "code"), ("split", "left"), ("status", "left"), ("passes", "right"), ("evidence", "left")],
         [[r["problem_id"], r["split"], r["status"], str(r["passes"]), _evidence(r["evidence"])] for r in rows],
-        links={i: r["example"] for i, r in enumerate(rows) if r["example"]},
+        links=_examples(rows),
     )
 
 
@@ -224,7 +223,7 @@ def regrades(source: Source) -> Table:
         "Stored answers graded with other tools or another seed (rtl-distill regrade). To list changed verdicts: rtl-distill query changed-verdicts.",
         [("regrading", "code"), ("answers", "right"), ("verdicts changed", "right"), ("passed before", "right"), ("passed now", "right")],
         [[r["label"], *(str(r[c]) for c in ("graded", "changed", "passed_was", "passed_now"))] for r in rows],
-        links={i: r["example"] for i, r in enumerate(rows) if r["example"]},
+        links=_examples(rows),
     )  # fmt: skip
 
 
@@ -241,11 +240,19 @@ def _by_quarter(source: Source, sql: str, answers: str = "*") -> list[dict[str, 
     return source.ask(f"{span} {sql.format(**shares)}", most=MOST)
 
 
+def _shares(row: dict[str, Any], *columns: str) -> list[str]:
+    """Cells of shares, by default those of both quarters."""
+    return [f"{100 * row[column]:.1f} %" for column in columns or ("early", "late")]
+
+
 def _left_out(rows: list[dict[str, Any]]) -> str:
     """A sentence for a caption where not every problem is shown, else empty."""
-    return (
-        f" {len(rows)} of {rows[0]['problems']} problems are shown." if rows and len(rows) < rows[0]["problems"] else ""
-    )
+    return left_out(len(rows), rows[0]["problems"], "problems") if rows else ""
+
+
+def _examples(rows: list[dict[str, Any]]) -> dict[int, str]:
+    """Row -> key of its example rollout, if it has one."""
+    return {i: row["example"] for i, row in enumerate(rows) if row["example"]}
 
 
 def _stacked(places: list[tuple[int, str]], sizes: dict[tuple[int, str], float]) -> list[float]:

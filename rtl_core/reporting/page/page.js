@@ -1,23 +1,8 @@
-"use strict";
 (() => {
   const report = JSON.parse(document.getElementById("report-data").textContent);
   const root = document.documentElement;
   const drawn = new Set();
   let paper = false;
-
-  // --- colours: figures name roles, the theme maps them to colours (theme.py does the same for PNG files)
-  function colour(role, alpha) {
-    const hex = report.palette[role][root.dataset.theme === "dark" ? 1 : 0];
-    if (alpha === undefined) return hex;
-    const part = (at) => parseInt(hex.slice(at, at + 2), 16);
-    return `rgba(${part(1)},${part(3)},${part(5)},${alpha})`;
-  }
-  function resolve(value) {
-    if (Array.isArray(value)) return value.map(resolve);
-    if (value && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, resolve(v)]));
-    const match = typeof value === "string" && /^@(\w+)(?:\/([\d.]+))?$/.exec(value);
-    return match && report.palette[match[1]] ? colour(match[1], match[2]) : value;
-  }
 
   // --- figures: drawn when they are scrolled near the window, and again when the theme changes
   const figures = new Map(report.figures.map((figure) => [figure.id, figure]));

@@ -1,4 +1,4 @@
-// Keys, updates of a running run, theme and waveforms. Without this script, everything but waveforms works.
+// Keys, updates of a running run, theme and waveforms. Without scripts, everything but charts and waveforms works.
 "use strict";
 const $ = (selector, from = document) => from.querySelector(selector);
 const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
@@ -77,6 +77,7 @@ async function refresh() {
         const open = $$("details").map((part) => part.open);
         $("#main").replaceWith(page.getElementById("main"));
         complete();
+        dispatchEvent(new Event("filled"));
         $$("details").forEach((part, i) => { part.open = open[i] ?? part.open; });
         if (chosen >= 0) rows()[chosen]?.classList.add("chosen");
         document.body.dataset.stamp = page.body.dataset.stamp || stamp;
