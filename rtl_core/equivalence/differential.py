@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rtl_core.equivalence.pair import Comparison, IncomparableError, Pair
-from rtl_core.equivalence.proof import Proof, prove
+from rtl_core.equivalence.proof import prove
 from rtl_core.equivalence.side_by_side import USUAL, Effort, Trace, Values
 from rtl_core.grading.executors.base import Executor, Wave
 from rtl_core.grading.grader import Grader
@@ -68,26 +68,33 @@ def compare(
     pair.unseen = {kind: own[kind] for kind in own.keys() - common.keys()}
     if common or own:
         effort = replace(effort, proof_cpu_s=0.0, proof_first=False)
-    followed = pair.replay({}, pair.interface, driven, None) if driven else None
-    if followed is not None and followed.result == "different":
-        found = replace(followed, detail=f"{followed.detail}; inputs as the harness drives them")
-    elif effort.proof_first:
-        found = _proved(pair, Comparison("unknown", ""), effort.proof_cpu_s)
-        found = _simulated(pair, effort) if found.result == "unknown" else found
+    found = pair.replay({}, pair.interface, driven, None) if driven else Comparison("unknown", "")
+    if found.result == "different":
+        found = replace(found, detail=f"{found.detail}; inputs as the harness drives them")
     else:
-        found = _simulated(pair, effort)
-        if effort.proof_cpu_s and found.result in ("same", "unknown"):
-            found = _proved(pair, found, effort.proof_cpu_s)
-        elif effort.proof_cpu_s and found.result == "different":
-            found = _shortest(pair, found, effort.proof_cpu_s)
+        found = _found(pair, effort)
     if by_value and found.result == "different":
         found = _same_values(pair, effort) or found
     if found.result == "same" and (pair.unseen or common):
         who, constructs = ("answer", pair.unseen) if pair.unseen else ("golden answer", common)
-        words = ", ".join(map(" ".join, constructs.items()))
+        words = ", ".join(f"{kind} {name}".strip() for kind, name in constructs.items())
         detail = f"{found.detail}; not proved: the {who} has {words}"
         found = replace(found, result="unknown" if pair.unseen else "same", detail=detail)
     return replace(found, cpu_s=pair.cpu_s)
+
+
+def _found(pair: Pair, effort: Effort) -> Comparison:
+    """Result of simulations and, if the effort has time for it, of proofs."""
+    proof = _proved(pair, effort.proof_cpu_s) if effort.proof_first else None
+    found = proof if proof and proof.result != "unknown" else _simulated(pair, effort)
+    if effort.proof_cpu_s and found.result == "different" and not proof:
+        return _shortest(pair, found, effort.proof_cpu_s)
+    if found.result not in ("same", "unknown") or not effort.proof_cpu_s:
+        return found
+    proof = proof or _proved(pair, effort.proof_cpu_s)
+    if proof.result != "unknown":
+        return proof
+    return replace(found, detail="; ".join(filter(None, (found.detail, proof.detail))), depth=proof.depth)
 
 
 def _same_values(pair: Pair, effort: Effort) -> Comparison | None:
@@ -119,8 +126,8 @@ def _simulated(pair: Pair, effort: Effort) -> Comparison:
     return Comparison("same", found.detail + (f"; also with {', '.join(tried)}" if tried else ""))
 
 
-def _proved(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
-    """Add proofs, one for each set of parameters, to the result of simulations; the weakest counts."""
+def _proved(pair: Pair, cpu_s: float) -> Comparison:
+    """The result of proofs, one for each set of parameters; the weakest counts. It is `unknown` if one is bounded or undecided."""
     depths: list[int] = []
     also = []
     for values in ({}, *other_values(pair.problem, pair.interface)):
@@ -129,21 +136,22 @@ def _proved(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
             continue
         proof = prove(pair, values, ports, cpu_s)
         with_ = f"with {_in_words(values)} " if values else ""
+        why = proof.why
         if proof.outcome == "different":
             told = pair.replay(values, ports, proof.trace, proof.clock)
             if told.result == "different":
                 return Comparison("different", f"{with_}{told.detail}", "proof", trace=proof.trace)
             # Three-valued logic is more pessimistic than a simulator, and a long enough simulation finds the X that matter.
-            proof = Proof("undecided", why="a difference in X alone, or one that the simulator does not show")
-        if proof.outcome == "unseen":
-            pair.unseen[proof.why] = ""
-        if proof.outcome in ("undecided", "unseen"):
-            return replace(simulated, detail=f"{simulated.detail}; not proved: {with_}{proof.why}")
+            why = "a difference in X alone, or one that the simulator does not show"
+        if why.startswith("the answer has "):
+            pair.unseen[why.removeprefix("the answer has ")] = ""
+            return Comparison("unknown", "")
+        if why:
+            return Comparison("unknown", f"not proved: {with_}{why}")
         depths += [proof.depth or 0] if proof.outcome == "bounded" else []
         also += [_in_words(values)] if values else []
     if depths:
-        detail = f"{simulated.detail}; proved for {min(depths)} cycles, not further"
-        return replace(simulated, detail=detail, depth=min(depths))
+        return Comparison("unknown", f"proved for {min(depths)} cycles, not further", depth=min(depths))
     return Comparison("equal", "proved for all inputs" + (f"; also with {', '.join(also)}" if also else ""), "proof")
 
 

@@ -29,8 +29,7 @@ _PLAIN = re.compile(r"[A-Za-z_]\w*")
 class Proof:
     """Result of model checking. `different` counts only after a simulator has confirmed it (`trace`)."""
 
-    outcome: Literal["equal", "bounded", "different", "undecided", "unseen"]
-    """`unseen`: the other design has what a simulator decides and a proof does not see."""
+    outcome: Literal["equal", "bounded", "different", "undecided"]
     depth: int | None = None
     """Cycles for which equality is proved (`bounded`), or after which the designs differ."""
     why: str = ""

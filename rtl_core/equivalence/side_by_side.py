@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from string import Template
 
 from rtl_core.types.problem import Interface, Port
 
@@ -16,7 +17,24 @@ SETTLE = 100
 """Nanoseconds from a change of inputs to the comparison, so that nonblocking assignments with usual delays are done."""
 PHASES = 12
 STRETCHES = 8
-_COMPARE = r"""
+
+
+class _Text(Template):
+    """A part of a bench with words such as `@name`; a dollar sign begins Verilog's own tasks."""
+
+    delimiter = "@"
+
+
+_HEAD = _Text("""\
+`timescale 1ns/1ps
+module @bench;
+    @inputs
+    @outputs
+    @good_module@values @good (@good_ports);
+    @got_module@values @got (@got_ports);
+    integer tried = 0, known = 0, unsure = 0, free = 0, is_known;
+""")
+_CHECK = _Text(r"""
 `define COMPARE_SIDES(good, got, bits, name) \
   lost = (good ^ good) !== (good ^ good ^ got ^ got); \
   if (|(good ^ got) === 1'b1 || (strict && lost)) begin \
@@ -24,8 +42,113 @@ _COMPARE = r"""
   end else if (lost) unsure = unsure + 1; \
   if ((good ^ good) !== {bits{1'bx}} || (good === {bits{1'bz}} && got === {bits{1'bz}})) is_known = 1; \
   if (good === {bits{1'bz}} && ^got !== 1'bx) free = free + 1;
-""".splitlines()
+
+    reg lost, strict = @strict;
+    task tell; $write("@nonce different: after %0d inputs @shown: ", tried@values); endtask
+    task check; begin #@settle tried = tried + 1; is_known = 0;
+    @outputs
+    known = known + is_known;
+    end endtask
+`undef COMPARE_SIDES
+""")
 """`lost`: X or Z where the golden answer is known. `free`: a value where the golden answer drives nothing."""
+_IN_ORDER = _Text("""\
+    reg [@top:0] queue_good [0:1023], queue_got [0:1023];
+    integer n_good = 0, n_got = 0, at; reg was = 0;
+    task check; begin
+      #@settle;
+      if (@reset) begin
+        n_good = 0; n_got = 0;
+        if (in_@clock === 1'b1 && !was && |({good_@valid, @good} ^ {got_@valid, @got}) === 1'b1) begin
+          $display("@nonce different: in reset the outputs are %h, golden %h", {got_@valid, @got}, {good_@valid, @good}); $finish;
+        end
+      end else if (in_@clock === 1'b1 && !was) begin
+@sides
+        if (n_good > n_got + 64 || n_got > n_good + 64) begin
+          $display("@nonce different: @valid is 1 in %0d cycles, golden %0d", n_got, n_good); $finish;
+        end
+      end
+      was = in_@clock;
+    end endtask
+""")
+_SIDE = _Text("""\
+        if (@{side}_@valid === 1'b1) begin
+          at = n_@side % 1024; queue_@side[at] = {@outputs}; n_@side = n_@side + 1;
+          if (n_@side <= n_@other) begin
+            tried = tried + 1; known = known + 1;
+            if (queue_good[at] !== queue_got[at]) begin
+              $display("@nonce different: value %0d while @valid is 1 is %h, golden %h", n_@side, queue_got[at], queue_good[at]); $finish;
+            end
+          end
+        end
+""")
+_DRAW = _Text("""\
+    integer phase, cycle, density;
+    task draw; begin
+    @drawn
+    end endtask
+    integer way [0:999];
+    task choose; begin
+    @chosen
+    @alternating
+    @steady
+    end endtask
+    task vary; begin
+    @varied
+    end endtask
+    initial begin
+""")
+"""Tasks that draw inputs: all of them; or in a stretch each is held at 0 or all ones, held at a random value, or drawn again."""
+_CLOCKED = _Text("""\
+    @zeros density = 2; draw; check;
+    for (phase = 0; phase < @phases; phase = phase + 1) begin
+      density = 1 + phase % 3;
+      @off draw; check;
+      repeat (3) begin @ticks end
+      @on check;
+      for (cycle = 0; cycle < @cycles; cycle = cycle + 1) begin
+        draw; check;
+        @flips
+        @ticks
+        @kept
+      end
+    end
+    for (phase = 0; phase < @stretches; phase = phase + 1) begin
+      density = 2; choose;
+      @off check;
+      repeat (3) begin @ticks end
+      @on check;
+      for (cycle = 0; cycle < @stretch; cycle = cycle + 1) begin vary; @turns end
+    end
+    for (phase = 0; phase < 2; phase = phase + 1) begin
+      density = 2; draw;
+      @counting
+      @ways
+      @active
+      repeat (3) begin @turns end
+      @inactive
+      for (cycle = 0; cycle < @run; cycle = cycle + 1) begin vary; @turns end
+    end
+""")
+"""Random inputs with occasional resets, with phases for both polarities of every reset in which it is mostly inactive; stretches
+without a reset in which inputs are mostly held; and runs with inputs that make most counters count."""
+_VERDICT = _Text("""\
+    if (4 * unsure > known && unsure > 0)
+      $display("@nonce different: %0d of %0d times X where the golden answer is known", unsure, known);
+    else if (20 * known < tried) $display("@nonce unknown: the golden answer gives X nearly always");
+    else if (free > 0)
+      $display("@nonce unknown: %0d of %0d times a value where the golden answer drives nothing (z)", free, tried);
+    else $display("@nonce same: %0d inputs tried", tried);
+    $finish;
+  end
+endmodule
+""")
+_SAME = _Text("""\
+    $display("@nonce same: %0d inputs tried", tried);
+    $finish;
+  end
+endmodule
+""")
 
 
 @dataclass(frozen=True)
@@ -80,13 +203,15 @@ def bench(
         valid: compare the values of outputs while this one is 1, in order, regardless of time; see `_in_order`.
         nonce: prefix of the bench's verdict.
     """
-    inputs = [p for p in interface.ports if p.direction == "input"]
-    data = [p for p in inputs if p.name not in clocks and p.name not in resets]
-    drive = _Clocked(clocks, resets, low, data, effort).lines() if clocks else _combinational(data, effort)
+    ports = {port.name: port for port in _ports(interface, "input")}
+    data = [port for name, port in ports.items() if name not in clocks and name not in resets]
     compared = None if valid is None else _in_order(interface, clocks[0], {r: r in low for r in resets}, valid, nonce)
     check = compared or _check(interface, nonce, strict=not clocks)
-    lines = [*_declared(interface, nonce, values or {}), *check, "  integer phase, cycle, density;", *_draw(data)]
-    return "\n".join([*lines, "  initial begin", *drive, *_verdict_lines(nonce), ""])
+    if clocks:
+        drive = _clocked([ports[name] for name in clocks], [ports[name] for name in resets], low, data, effort)
+    else:
+        drive = _combinational(data, effort)
+    return "".join([_head(interface, nonce, values or {}), check, _draw(data), drive, _VERDICT.substitute(nonce=nonce)])
 
 
 def hidden(name: str, nonce: str) -> str:
@@ -119,208 +244,123 @@ def replay(
         else:
             first = [put.pop(name) for name in clocks if name in put]
             drive.append(f"    {' '.join([*first, '#1', *put.values()])} check;")
-    end = [f'    $display("{nonce} same: %0d inputs tried", tried);', "    $finish;", "  end", "endmodule"]
-    head = [*_declared(interface, nonce, values), *_check(interface, nonce)]
-    return "\n".join([*head, "  initial begin", *drive, *end, ""])
+    head = _head(interface, nonce, values) + _check(interface, nonce)
+    return "\n".join([head, "  initial begin", *drive, _SAME.substitute(nonce=nonce)])
 
 
-def _declared(interface: Interface, nonce: str, values: Values) -> list[str]:
+def _ports(interface: Interface, direction: str) -> list[Port]:
+    return [port for port in interface.ports if port.direction == direction]
+
+
+def _each(ports: Sequence[Port], text: str, between: str = "\n    ") -> str:
+    """The text for each port, with `@name`, `@width`, `@range`, a `@random` value, and `@at`, the port's place."""
+    return between.join(
+        _Text(text).substitute(
+            name=port.name, width=port.width, range=f"[{(port.width or 1) - 1}:0]", random=_random(port), at=at
+        )
+        for at, port in enumerate(ports)
+    )
+
+
+def _head(interface: Interface, nonce: str, values: Values) -> str:
     """The head of a bench: both designs with common inputs."""
-    set_ = f" #({', '.join(f'.{name}({value})' for name, value in values.items())})" if values else ""
-    inputs = [p for p in interface.ports if p.direction == "input"]
-    outputs = [p for p in interface.ports if p.direction == "output"]
-    lines = ["`timescale 1ns/1ps", f"module {hidden('bench', nonce)};"]
-    lines += [f"  reg {_range(p)} in_{p.name};" for p in inputs]
-    lines += [f"  wire {_range(p)} good_{p.name}, got_{p.name};" for p in outputs]
-    for module, name in ((hidden(interface.module, nonce), "good"), (interface.module, "got")):
-        wires = [f".{p.name}(in_{p.name})" for p in inputs] + [f".{p.name}({name}_{p.name})" for p in outputs]
-        lines.append(f"  {module}{set_} {hidden(name, nonce)} ({', '.join(wires)});")
-    return [*lines, "  integer tried = 0, known = 0, unsure = 0, free = 0, is_known;"]
+    inputs, outputs = _ports(interface, "input"), _ports(interface, "output")
+    driven = [_each(inputs, ".@name(in_@name)", ", ")] if inputs else []
+    watched = {side: [_each(outputs, f".@name({side}_@name)", ", ")] if outputs else [] for side in ("good", "got")}
+    return _HEAD.substitute(
+        bench=hidden("bench", nonce),
+        inputs=_each(inputs, "reg @range in_@name;"),
+        outputs=_each(outputs, "wire @range good_@name, got_@name;"),
+        values=f" #({', '.join(f'.{name}({value})' for name, value in values.items())})" if values else "",
+        good_module=hidden(interface.module, nonce),
+        got_module=interface.module,
+        good=hidden("good", nonce),
+        got=hidden("got", nonce),
+        good_ports=", ".join(driven + watched["good"]),
+        got_ports=", ".join(driven + watched["got"]),
+    )
 
 
-def _verdict_lines(nonce: str) -> list[str]:
-    """The end of a bench: its verdict."""
-    return [
-        "    if (4 * unsure > known && unsure > 0)",
-        f'      $display("{nonce} different: %0d of %0d times X where the golden answer is known", unsure, known);',
-        f'    else if (20 * known < tried) $display("{nonce} unknown: the golden answer gives X nearly always");',
-        "    else if (free > 0)",
-        f'      $display("{nonce} unknown: %0d of %0d times a value where the golden answer drives nothing (z)", free, tried);',
-        f'    else $display("{nonce} same: %0d inputs tried", tried);',
-        "    $finish;", "  end", "endmodule",
-    ]  # fmt: skip
-
-
-def _check(interface: Interface, nonce: str, strict: bool = False) -> list[str]:
+def _check(interface: Interface, nonce: str, strict: bool = False) -> str:
     """The task that compares all outputs. With `strict`, an X where the golden answer is known is a difference."""
-    inputs = [p for p in interface.ports if p.direction == "input"]
-    shown = " ".join(f"{p.name}=%h" for p in inputs)
-    given = "".join(f", in_{p.name}" for p in inputs)
-    outputs = [p for p in interface.ports if p.direction == "output"]
-    return [
-        *_COMPARE,
-        f"  reg lost, strict = {int(strict)};",
-        f'  task tell; $write("{nonce} different: after %0d inputs {shown}: ", tried{given}); endtask',
-        f"  task check; begin #{SETTLE} tried = tried + 1; is_known = 0;",
-        *(f'    `COMPARE_SIDES(good_{p.name}, got_{p.name}, {p.width}, "{p.name}")' for p in outputs),
-        "    known = known + is_known;",
-        "  end endtask",
-        "`undef COMPARE_SIDES",
-    ]
+    inputs = _ports(interface, "input")
+    return _CHECK.substitute(
+        strict=int(strict),
+        nonce=nonce,
+        shown=_each(inputs, "@name=%h", " "),
+        values=_each(inputs, ", in_@name", ""),
+        settle=SETTLE,
+        outputs=_each(_ports(interface, "output"), '`COMPARE_SIDES(good_@name, got_@name, @width, "@name")'),
+    )
 
 
-def _in_order(interface: Interface, clock: str, resets: Mapping[str, bool], valid: str, nonce: str) -> list[str]:
+def _in_order(interface: Interface, clock: str, resets: Mapping[str, bool], valid: str, nonce: str) -> str:
     """The task that compares the other outputs in the cycles in which each design's `valid` is 1: the first with the first, and so on.
 
     So latency, and outputs in other cycles, do not count. In a reset all outputs must be equal, and both queues restart.
     `resets`: name -> whether it is active low.
     """
-    others = [p for p in interface.ports if p.direction == "output" and p.name != valid]
-    width = sum(p.width or 1 for p in others)
+    others = [port for port in _ports(interface, "output") if port.name != valid]
     reset = " || ".join(f"in_{name} === 1'b{int(not low)}" for name, low in resets.items()) or "0"
-    lines = [
-        f"  reg [{width - 1}:0] queue_good [0:1023], queue_got [0:1023];",
-        "  integer n_good = 0, n_got = 0, at; reg was = 0;",
-    ]
-    every = {side: f"{{{side}_{valid}, {', '.join(f'{side}_{p.name}' for p in others)}}}" for side in ("good", "got")}
-    lines += [
-        "  task check; begin", f"    #{SETTLE};", f"    if ({reset}) begin", "      n_good = 0; n_got = 0;",
-        f"      if (in_{clock} === 1'b1 && !was && |({every['good']} ^ {every['got']}) === 1'b1) begin",
-        f'        $display("{nonce} different: in reset the outputs are %h, golden %h", {every["got"]}, {every["good"]}); $finish;',
-        "      end", f"    end else if (in_{clock} === 1'b1 && !was) begin",
-    ]  # fmt: skip
-    for side, other in (("good", "got"), ("got", "good")):
-        outputs = ", ".join(f"{side}_{p.name}" for p in others)
-        lines += [
-            f"      if ({side}_{valid} === 1'b1) begin",
-            f"        at = n_{side} % 1024; queue_{side}[at] = {{{outputs}}}; n_{side} = n_{side} + 1;",
-            f"        if (n_{side} <= n_{other}) begin",
-            "          tried = tried + 1; known = known + 1;",
-            "          if (queue_good[at] !== queue_got[at]) begin",
-            f'            $display("{nonce} different: value %0d while {valid} is 1 is %h, golden %h", n_{side}, queue_got[at], queue_good[at]); $finish;',
-            "          end", "        end", "      end",
-        ]  # fmt: skip
-    lines += [
-        "      if (n_good > n_got + 64 || n_got > n_good + 64) begin",
-        f'        $display("{nonce} different: {valid} is 1 in %0d cycles, golden %0d", n_got, n_good); $finish;',
-        "      end", "    end", f"    was = in_{clock};", "  end endtask",
-    ]  # fmt: skip
-    return lines
+    outputs = {side: _each(others, f"{side}_@name", ", ") for side in ("good", "got")}
+    sides = (
+        _SIDE.substitute(side=side, other=other, outputs=outputs[side], valid=valid, nonce=nonce)
+        for side, other in (("good", "got"), ("got", "good"))
+    )
+    top = sum(port.width or 1 for port in others) - 1
+    words = {"top": top, "settle": SETTLE, "reset": reset, "clock": clock, "valid": valid, "nonce": nonce}
+    return _IN_ORDER.substitute(words, **outputs, sides="".join(sides))
 
 
-def _draw(data: list[Port]) -> list[str]:
-    """The tasks that draw inputs: all of them; or in a stretch each is held at 0 or all ones, held at a random value, or drawn again."""
-    bits = [p for p in data if p.width == 1]
-    return [
-        "  task draw; begin",
-        *(f"    in_{p.name} = {_random(p)};" for p in data),
-        "  end endtask",
-        "  integer way [0:999];",
-        "  task choose; begin",
-        *(f"    way[{i}] = $urandom % 4; in_{p.name} = {_random(p)};" for i, p in enumerate(data)),
-        # The first two single bits, often enable and direction, alternate.
-        *(f"    way[{data.index(p)}] = !phase[{i + 1}];" for i, p in enumerate(bits[:2])),
-        *(f"    if (way[{i}] < 2) in_{p.name} = way[{i}] ? ~0 : 0;" for i, p in enumerate(data)),
-        "  end endtask",
-        "  task vary; begin",
-        *(f"    if (way[{i}] == 3) in_{p.name} = {_random(p)};" for i, p in enumerate(data)),
-        "  end endtask",
-    ]
+def _draw(data: list[Port]) -> str:
+    # The first two single bits, often enable and direction, alternate.
+    bits = [at for at, port in enumerate(data) if port.width == 1]
+    return _DRAW.substitute(
+        drawn=_each(data, "in_@name = @random;"),
+        chosen=_each(data, "way[@at] = $urandom % 4; in_@name = @random;"),
+        alternating=" ".join(f"way[{at}] = !phase[{bit}];" for bit, at in enumerate(bits[:2], 1)),
+        steady=_each(data, "if (way[@at] < 2) in_@name = way[@at] ? ~0 : 0;"),
+        varied=_each(data, "if (way[@at] == 3) in_@name = @random;"),
+    )
 
 
-def _combinational(inputs: list[Port], effort: Effort) -> list[str]:
-    bits = sum(p.width or 1 for p in inputs)
-    every = "{" + ", ".join(f"in_{p.name}" for p in inputs) + "}"
+def _combinational(inputs: list[Port], effort: Effort) -> str:
+    bits = sum(port.width or 1 for port in inputs)
+    every = f"{{{_each(inputs, 'in_@name', ', ')}}}"
     if not inputs:
-        return ["    check;"]
+        return "    check;\n"
     if bits <= effort.exhaustive_bits:
-        return [f"    for (cycle = 0; cycle < {1 << bits}; cycle = cycle + 1) begin {every} = cycle; check; end"]
-    lines = ["    density = 2;", f"    {every} = 0; check;", f"    {every} = ~0; check;"]
-    rest = " ".join(f"in_{p.name} = {_random(p)};" for p in inputs)
-    return [*lines, f"    repeat ({effort.vectors}) begin {rest} check; end"]
+        return f"    for (cycle = 0; cycle < {1 << bits}; cycle = cycle + 1) begin {every} = cycle; check; end\n"
+    start = f"    density = 2; {every} = 0; check; {every} = ~0; check;\n"
+    return f"{start}    repeat ({effort.vectors}) begin {_each(inputs, 'in_@name = @random;')} check; end\n"
 
 
-@dataclass(frozen=True)
-class _Clocked:
-    """The stimulus of a bench with clocks."""
-
-    clocks: Sequence[str]
-    resets: Sequence[str]
-    low: Collection[str]
-    data: list[Port]
-    effort: Effort
-
-    def lines(self) -> list[str]:
-        start = f"    {_put([*self.clocks, *self.resets], '0')} density = 2; draw; check;"
-        return [start, *self._phases(), *self._stretches(), *self._runs()]
-
-    def _turns(self) -> list[str]:
-        return [f"      in_{clock} = 1; check; in_{clock} = 0; check;" for clock in self.clocks]
-
-    def _ticks(self) -> list[str]:
-        """Cycles of the clocks, with inputs that change in between."""
-        if len(self.clocks) > 1:
-            return [f"      if ($urandom % 2) begin in_{clock} = ~in_{clock}; check; end" for clock in self.clocks]
-        drawn = "if ($urandom % 4 == 0) begin draw; check; end"
-        return [f"      in_{clock} = 1; check; {drawn} in_{clock} = 0; check;" for clock in self.clocks]
-
-    def _phases(self) -> list[str]:
-        """Random inputs with occasional resets. For both polarities of every reset there are phases in which it is mostly inactive."""
-        return [
-            f"    for (phase = 0; phase < {PHASES}; phase = phase + 1) begin",
-            "      density = 1 + phase % 3;",
-            f"      {_put(self.resets, '!phase[0]')} draw; check;",
-            *_repeated("repeat (3)", self._ticks()),
-            f"      {_put(self.resets, 'phase[0]')} check;",
-            *_repeated(
-                f"for (cycle = 0; cycle < {self.effort.cycles}; cycle = cycle + 1)",
-                [
-                    "      draw; check;",
-                    *(f"      if ($urandom % 24 == 0) begin in_{r} = ~in_{r}; check; end" for r in self.resets),
-                    *self._ticks(),
-                    *(f"      if (cycle % 8 == 7) begin in_{r} = phase[0]; check; end" for r in self.resets),
-                ],
-            ),
-            "    end",
-        ]
-
-    def _stretches(self) -> list[str]:
-        """No reset, inputs mostly held."""
-        return [
-            f"    for (phase = 0; phase < {STRETCHES}; phase = phase + 1) begin",
-            "      density = 2; choose;",
-            f"      {_put(self.resets, '!phase[0]')} check;",
-            *_repeated("repeat (3)", self._ticks()),
-            f"      {_put(self.resets, 'phase[0]')} check;",
-            *self._varied(self.effort.stretch),
-            "    end",
-        ]
-
-    def _runs(self) -> list[str]:
-        """Resets inactive, according to the golden answer's text; inputs that make most counters run."""
-        bits = [p for p in self.data if p.width == 1]
-        return [
-            "    for (phase = 0; phase < 2; phase = phase + 1) begin",
-            "      density = 2; draw;",
-            *(f"      in_{p.name} = {'1' if i == 0 else '!phase[0]'};" for i, p in enumerate(bits)),
-            *(f"      way[{i}] = {2 if p.width == 1 else 3};" for i, p in enumerate(self.data)),
-            *(f"      in_{r} = {'0' if r in self.low else '1'};" for r in self.resets),
-            *_repeated("repeat (3)", self._turns()),
-            *(f"      in_{r} = {'1' if r in self.low else '0'};" for r in self.resets),
-            *self._varied(self.effort.run),
-            "    end",
-        ]
-
-    def _varied(self, cycles: int) -> list[str]:
-        return _repeated(f"for (cycle = 0; cycle < {cycles}; cycle = cycle + 1)", ["      vary;", *self._turns()])
-
-
-def _put(names: Sequence[str], value: str) -> str:
-    return " ".join(f"in_{name} = {value};" for name in names)
-
-
-def _repeated(loop: str, lines: list[str]) -> list[str]:
-    return [f"      {loop} begin", *lines, "      end"]
+def _clocked(
+    clocks: Sequence[Port], resets: Sequence[Port], low: Collection[str], data: Sequence[Port], effort: Effort
+) -> str:
+    """The stimulus of a bench with clocks, whose inputs also change between their edges."""
+    bits = [port for port in data if port.width == 1]
+    tick = "in_@name = 1; check; if ($urandom % 4 == 0) begin draw; check; end in_@name = 0; check;"
+    if len(clocks) > 1:
+        tick = "if ($urandom % 2) begin in_@name = ~in_@name; check; end"
+    return _CLOCKED.substitute(
+        zeros=_each([*clocks, *resets], "in_@name = 0;"),
+        off=_each(resets, "in_@name = !phase[0];"),
+        on=_each(resets, "in_@name = phase[0];"),
+        flips=_each(resets, "if ($urandom % 24 == 0) begin in_@name = ~in_@name; check; end"),
+        kept=_each(resets, "if (cycle % 8 == 7) begin in_@name = phase[0]; check; end"),
+        ticks=_each(clocks, tick),
+        turns=_each(clocks, "in_@name = 1; check; in_@name = 0; check;"),
+        counting=_each(bits[:1], "in_@name = 1;") + _each(bits[1:], " in_@name = !phase[0];"),
+        ways=" ".join(f"way[{at}] = {2 if port.width == 1 else 3};" for at, port in enumerate(data)),
+        active=" ".join(f"in_{reset.name} = {int(reset.name not in low)};" for reset in resets),
+        inactive=" ".join(f"in_{reset.name} = {int(reset.name in low)};" for reset in resets),
+        phases=PHASES,
+        stretches=STRETCHES,
+        cycles=effort.cycles,
+        stretch=effort.stretch,
+        run=effort.run,
+    )
 
 
 def _random(port: Port) -> str:
@@ -329,7 +369,3 @@ def _random(port: Port) -> str:
         return "($urandom % 4) < density"
     words = "{" + ", ".join(["$urandom"] * (((port.width or 1) + 31) // 32)) + "}"
     return f"($urandom % 8 == 0) ? {{{port.width}{{$urandom % 2 == 0}}}} : ($urandom % 8 == 0) ? 1 << ($urandom % {port.width}) : {words}"
-
-
-def _range(port: Port) -> str:
-    return f"[{(port.width or 1) - 1}:0]"

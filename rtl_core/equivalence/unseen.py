@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rtl_core.problems.directives import decided, differences, macros_in_use
 from rtl_core.problems.tree import Node, SourceTree, name_of, tokens, walk
 
 _WORD = re.compile(
-    r" (wait|iff|pull(?:up|down)|tri(?:0|1|and|or|reg)|w(?:and|or)|(?:strong|weak|pull|highz)[01]|small|medium|large"
+    r" (wait|iff|casex|pull(?:up|down)|tri(?:0|1|and|or|reg)|w(?:and|or)|(?:strong|weak|pull|highz)[01]|small|medium|large"
     r"|[\d.]+[munpf]?s|\$(?:s?time|realtime|u?random\w*|(?:test|value)\$plusargs)|(?!always)\S+ @|always(?! @)) "
 )
 _CLEARED = re.compile(
@@ -32,6 +33,8 @@ _DELAY = re.compile(
 _SHORT = re.compile(r"(?:\d|10)(?:\.\d+)?")
 """Units of at most a nanosecond that surely pass within a clock cycle."""
 _COARSE = re.compile(r"(?:`timescale|\btimeunit)\s+(?:10+\s*ns|10*\s*[um]?s)\b")
+_ODD_LABEL = re.compile(r"(?:case .*'(?:s?[bdho] [\da-f_]*[xz?]|[xz])|casez .*'(?:s?[bdho] [\da-f_]*x|x))", re.I)
+"""A label that only a selector with x or z equals."""
 _PATH = re.compile(r" (?!genblk)([A-Za-z_]\w*) (?:\[ \S+ \] )?\. \w+")
 _PROCESS = re.compile(
     r"Always\w+|InitialBlock|ContinuousAssign|(?:Data|Net|Function|Task)Declaration|HierarchyInstantiation"
@@ -55,9 +58,15 @@ _SIGNALS = re.compile(r"(?:Data|Net|Port)Declaration|ImplicitAnsiPort|Hierarchic
 
 def unseen(text: str) -> dict[str, str]:
     """Such constructs of a design: kind -> the first name or word. `text` is that of all its files."""
+    macros = macros_in_use([text], (), ())
+    text = decided(text, macros)
     tree = SourceTree(text)
     code = _spaced(tree.root)
-    found = dict.fromkeys(_WORD.findall(code), "")
+    found = dict.fromkeys([*(what for _, what in differences(text, macros)), *_WORD.findall(code)], "")
+    for case in tree.of("CaseStatement"):
+        labels = " : ".join(_spaced(item).partition(" : ")[0] for item in case.items)
+        if _ODD_LABEL.match(f"{case.caseKeyword.rawText} {labels}"):
+            found["a case label with x"] = ""
     if tree.errors:
         found["text that slang cannot read"] = ""
     for before, opened, value, closed in _DELAY.findall(code):
@@ -70,7 +79,7 @@ def unseen(text: str) -> dict[str, str]:
         if code.count(f" {name} ") == paths.count(name):
             found["a name from outside,"] = name
     for module in tree.of("ModuleDeclaration"):
-        found |= dict(_in_module(module, code.count(f" {module.header.name.rawText} ") > 1))
+        found |= dict(_in_module(module))
     return found
 
 
@@ -95,12 +104,11 @@ def _flow(text: str, signals: set[str]) -> tuple[dict[str, str], dict[str, str]]
     return early, assigned
 
 
-def _in_module(module: Node, is_inner: bool) -> Iterator[tuple[str, str]]:
+def _in_module(module: Node) -> Iterator[tuple[str, str]]:
     nodes = [(name_of(node), node) for node in walk(module)]
     declared = [(name_of(node.parent), node.name.valueText) for kind, node in nodes if kind in _DECLARES]
     signals = {name for kind, name in declared if _SIGNALS.fullmatch(kind)}
-    readers = [{name for kind, name in declared if is_inner and "Port" in kind}]
-    wires, moved, registers, clocks = [], [], set[str](), set[str]()
+    wires, clocked, registers, clocks = [], [], set[str](), set[str]()
     for kind, node in nodes:
         if not _PROCESS.fullmatch(kind):
             continue
@@ -110,32 +118,23 @@ def _in_module(module: Node, is_inner: bool) -> Iterator[tuple[str, str]]:
         _, control, body = _CONTROL.split(text, 1) if _CONTROL.match(text) else ("", "", text)
         early, assigned = _flow(f";{body}", signals - inner)
         own = {name for name, how in assigned.items() if how == "="}
-        events = re.split(" or | , ", control.strip("() *"))
-        if kind == "HierarchyInstantiation":
-            readers[0] |= early.keys()
-        elif label := _ONCE.get(kind):
-            for name in early.keys() - assigned.keys():
-                yield label, name
-        elif "edge " in control:
+        events = set(re.split(" or | , ", control.strip("() *"))) - {""}
+        if "edge " in control or kind == "HierarchyInstantiation":
             clocks |= {event.split()[-1] for event in events} - early.keys()
             registers |= assigned.keys() - own
-            readers.append(set(early))
-            moved.append(own)
+            clocked.append((own, early))
+        elif label := _ONCE.get(kind):
+            yield from ((label, name) for name in early.keys() - assigned.keys())
         else:
             wires.append((early.keys(), assigned.keys()))
-            if kind == "AlwaysBlock":
-                visible = {*events} - {""} or {*early}
-                if not visible:
-                    yield "an empty sensitivity list", ""
-                for name in early.keys() - own:
-                    if not {name, early[name]} & visible:
-                        yield "a sensitivity list without", name
-            for name in own & early.keys() if "Always" in kind else ():
-                yield "an assignment after the use of", name
-    for name in clocks & registers:
-        yield "a clock from the register", name
-    for place, names in enumerate(moved, 1):
+            if kind == "AlwaysBlock" and not (events or early):
+                yield "an empty sensitivity list", ""
+            for name, whole in early.items() if "Always" in kind else ():
+                if name in own or (events and not {name, whole} & events):
+                    yield "a sensitivity list without", name
+    yield from (("a clock from the register", name) for name in clocks & registers)
+    for names, early in clocked:
         for _ in wires:
             names = names.union(*(assigned for read, assigned in wires if read & names))
-        for name in names & set().union(*readers[:place], *readers[place + 1 :]):
-            yield "a race of", name
+        others = set[str]().union(*(reads for _, reads in clocked if reads is not early))
+        yield from (("a race of", name) for name in names & others)

@@ -37,6 +37,9 @@ SEEN = [
     "struct packed {logic [3:0] hi, lo;} s; assign s = a; assign y = s.hi + s.lo;",
     "function [7:0] f(input [7:0] a); reg [7:0] t; begin t = a; f = t; end endfunction\nreg [7:0] q; always @* q = f(b); assign y = q;",
     "localparam IDLE = 1; reg [7:0] q; always @(a) case (a) IDLE: q = 3; default: q = 4; endcase assign y = q;",
+    "reg [7:0] q; always @* casez (a) 8'b???????1: q = b; 8'b????????: q = a; endcase assign y = q;",
+    "reg [7:0] q; always @* case (a[1:0]) 2'd0: q = b; default: q = 8'bx; endcase assign y = q;",
+    "`define W 8\n`ifdef SYNTHESIS\nwire [`W-1:0] t = a;\n`else\nwire [`W-1:0] t = a;\n`endif\nassign y = t; initial $display(\"a: %d // b\", a);",
     "reg [7:0] q; always @(negedge clk) q <= a; reg r = 0; always @(posedge clk) r <= ~r; assign y = r ? q : b;",
 ]  # fmt: skip
 UNSEEN = [
@@ -57,7 +60,7 @@ UNSEEN = [
     ("nmos #3 g(y[0], a[0], b[0]); assign y[7:1] = 0;", "a delay of"),
     ("function [7:0] f(input [7:0] p); f = p ^ b; endfunction\nreg [7:0] h; always @* h = f(a); assign y = h;", "a subroutine that reads"),
     ("reg [7:0] h; always @* h = 8'd3; assign y = RARE ? h : a;", "an empty sensitivity list"),
-    ("reg [7:0] h, t; always @* begin h = t; t = a; end assign y = RARE ? h : a;", "an assignment after the use of"),
+    ("reg [7:0] h, t; always @* begin h = t; t = a; end assign y = RARE ? h : a;", "a sensitivity list without"),
     ("reg [7:0] h; always @* h = ($time > 64'd5000000000) ? ~a : a; assign y = h;", "$time"),
     ("assign y = $realtime > 1e6 ? ~a : a;", "$realtime"),
     ("assign y = RARE ? $random : a;", "$random"),
@@ -74,6 +77,11 @@ UNSEEN = [
     ("wire t; pullup (t); assign y = RARE ? {8{t}} : a;", "pullup"),
     ("wire [7:0] t; assign (weak0, weak1) t = a; assign y = t;", "weak0"),
     ("assign y = RARE ? good.y : a;", "a name from outside,"),
+    ("`define M `ifdef __sl``ang__\n`M\nassign y = a;\n`else\nassign y = RARE ? b : a;\n`endif", "the macro name RTL_NO_TOOL, which is pasted to another"),
+    ("wire \\a\" ; assign y = a;", "an escaped name or a string that preprocessors read differently"),
+    ("reg u; reg [7:0] q; always @* case (u) 1'bx: q = RARE ? ~a : a; default: q = a; endcase assign y = q;", "a case label with x"),
+    ("reg u; reg [7:0] q; always @* case (u) 1'b1, 'z: q = ~a; default: q = a; endcase assign y = q;", "a case label with x"),
+    ("reg u; reg [7:0] q; always @* casex (u) 1'b0: q = RARE ? ~a : a; default: q = a; endcase assign y = q;", "casex"),
     ("localparam real U = 1ns; assign y = U > 2.0 ? ~a : a;", "1ns"),
 ]  # fmt: skip
 
@@ -108,6 +116,8 @@ def audited(grader, golden, other, effort=QUICK, **given):
     "assign y = a; assign y = RARE ? ~a : a;",
     "reg u; assign y = (RARE && u === 1'bx) ? ~a : a;",
     "reg [7:0] t; always @* t = a; always @(b) if (RARE) t = ~a; assign y = t;",
+    "wire t; assign t = RARE & ~t; assign y = t ? ~a : a;",
+    "wire u; reg [7:0] q; always @* casez (u) 1'b0: q = RARE ? ~a : a; default: q = a; endcase assign y = q;",
     "parameter N = 8; generate if (N == 8) begin : t assign y = a; end else assign y = good.y; endgenerate",
 ])  # fmt: skip
 @pytest.mark.parametrize("first", [False, True])
