@@ -37,6 +37,9 @@ SEEN = [
     "struct packed {logic [3:0] hi, lo;} s; assign s = a; assign y = s.hi + s.lo;",
     "function [7:0] f(input [7:0] a); reg [7:0] t; begin t = a; f = t; end endfunction\nreg [7:0] q; always @* q = f(b); assign y = q;",
     "localparam IDLE = 1; reg [7:0] q; always @(a) case (a) IDLE: q = 3; default: q = 4; endcase assign y = q;",
+    "reg [7:0] q; always @* casez (a) 8'bzzzzzzz1: q = 1; 8'b??????10: q = 2; default: q = 8'bx; endcase assign y = q;",
+    "reg [7:0] q; always @* casex (a) 8'bxxxxxxx1: q = 1; default: q = 'x; endcase assign y = q;",
+    "reg [7:0] n; integer i; always @* begin n = 0; for (i = 0; i < 8; i = i + 1) n = n + a[i]; end assign y = n;",
     "reg [7:0] q; always @(negedge clk) q <= a; reg r = 0; always @(posedge clk) r <= ~r; assign y = r ? q : b;",
 ]  # fmt: skip
 UNSEEN = [
@@ -74,6 +77,15 @@ UNSEEN = [
     ("wire t; pullup (t); assign y = RARE ? {8{t}} : a;", "pullup"),
     ("wire [7:0] t; assign (weak0, weak1) t = a; assign y = t;", "weak0"),
     ("assign y = RARE ? good.y : a;", "a name from outside,"),
+    ("wire z = RARE ? 1'bx : 0; reg [7:0] q; always @* case (z) 1'bx: q = ~a; default: q = a; endcase assign y = q;", "a literal"),
+    ("localparam X = {1'bx}; wire z = RARE ? 1'bx : 0; reg [7:0] q; always @* case (z) X: q = ~a; default: q = a; endcase assign y = q;", "a literal"),
+    ("wire z = RARE ? 1'bx : 0; reg [7:0] q; always @* casez (z) 1'bx: q = ~a; default: q = a; endcase assign y = q;", "a literal"),
+    ("wire z = RARE ? 1'bx : 0; assign y = z === (1'bx) ? ~a : a;", "a literal"),
+    ("assign y = RARE ? 8'bz : a;", "a literal"),
+    ("bufif0 t [7:0] (y, a, RARE);", "bufif0"),
+    ("and_both u (y[0], a[0], b[0]);\nendmodule\nprimitive and_both(o, a, b); output o; input a, b; table 1 1 : 1; 0 ? : 0; ? 0 : 0; endtable endprimitive\nmodule other;", "primitive"),
+    ("reg [7:0] n = 0; always @* n = n + RARE; assign y = a ^ n;", "an assignment after the use of"),
+    ("real r; always @* r = RARE ? 0.5 : 0.4; assign y = r > 0.45 ? ~a : a;", "real"),
     ("localparam real U = 1ns; assign y = U > 2.0 ? ~a : a;", "1ns"),
 ]  # fmt: skip
 
@@ -107,6 +119,9 @@ def audited(grader, golden, other, effort=QUICK, **given):
     "reg [7:0] k; initial k = a; assign y = RARE ? k : a;",
     "assign y = a; assign y = RARE ? ~a : a;",
     "reg u; assign y = (RARE && u === 1'bx) ? ~a : a;",
+    "wire z = RARE ? 1'bx : 0; reg [7:0] q; always @* case (z) 1'bx: q = ~a; default: q = a; endcase assign y = q;",
+    "reg [7:0] q; always @* if (!RARE) q = a; assign y = q;",
+    "assign y = a / !RARE;",
     "reg [7:0] t; always @* t = a; always @(b) if (RARE) t = ~a; assign y = t;",
     "parameter N = 8; generate if (N == 8) begin : t assign y = a; end else assign y = good.y; endgenerate",
 ])  # fmt: skip
