@@ -1,8 +1,8 @@
 """Constructs of a design that a proof does not see as a simulator does: the proof's front end ignores or completes them.
 
 Delays and waits; values of time or chance; sensitivity lists that lack a signal; variables that are read before they are
-assigned; races between processes; strengths; names from outside the design. A nonblocking assignment after a short constant
-delay is not one of them: its value is there when a clock cycle ends.
+assigned; races between processes; strengths, switches and primitives; real numbers; Z, and X that is compared; names from outside the
+design. A nonblocking assignment after a short constant delay is not one of them: its value is there when a clock cycle ends.
 
 Patterns are matched in preprocessed text with a space between all tokens; names are compared within a module.
 """
@@ -17,6 +17,7 @@ from rtl_core.problems.tree import Node, SourceTree, name_of, tokens, walk
 
 _WORD = re.compile(
     r" (wait|iff|casex|pull(?:up|down)|tri(?:0|1|and|or|reg)|w(?:and|or)|(?:strong|weak|pull|highz)[01]|small|medium|large"
+    r"|primitive|(?:short)?real|(?:buf|not)if[01]|r?(?:[npc]mos|tran(?:if[01])?)"
     r"|[\d.]+[munpf]?s|\$(?:s?time|realtime|u?random\w*|(?:test|value)\$plusargs)|(?!always)\S+ @|always(?! @)) "
 )
 _CLEARED = re.compile(
@@ -33,8 +34,6 @@ _DELAY = re.compile(
 _SHORT = re.compile(r"(?:\d|10)(?:\.\d+)?")
 """Units of at most a nanosecond that surely pass within a clock cycle."""
 _COARSE = re.compile(r"(?:`timescale|\btimeunit)\s+(?:10+\s*ns|10*\s*[um]?s)\b")
-_ODD_LABEL = re.compile(r"(?:case .*'(?:s?[bdho] [\da-f_]*[xz?]|[xz])|casez .*'(?:s?[bdho] [\da-f_]*x|x))", re.I)
-"""A label that only a selector with x or z equals."""
 _PATH = re.compile(r" (?!genblk)([A-Za-z_]\w*) (?:\[ \S+ \] )?\. \w+")
 _PROCESS = re.compile(
     r"Always\w+|InitialBlock|ContinuousAssign|(?:Data|Net|Function|Task)Declaration|HierarchyInstantiation"
@@ -52,6 +51,16 @@ _ONCE = {
     "InitialBlock": "an initial value of",
     "DataDeclaration": "an initial value of",
 }
+_LITERALS = ("IntegerVectorExpression", "UnbasedUnsizedLiteralExpression")
+_COMPARING = ("ParameterDeclaration", "CaseEqualityExpression", "CaseInequalityExpression", "case")
+_GIVING = ("AssignmentExpression", "NonblockingAssignmentExpression", "NetDeclaration", "DataDeclaration")
+_DIGITS = {
+    **dict.fromkeys(_COMPARING, "xz?"),
+    **dict.fromkeys((*_GIVING, "ModuleDeclaration"), "z?"),
+    "casez": "x",
+    "casex": "",
+}
+"""Where a literal stands -> its digits of which a proof takes another view than a simulator: X only where it is compared."""
 _DECLARES = ("Declarator", "InstanceName", "NamedBlockClause")
 _SIGNALS = re.compile(r"(?:Data|Net|Port)Declaration|ImplicitAnsiPort|HierarchicalInstance|GenerateBlock")
 
@@ -63,10 +72,6 @@ def unseen(text: str) -> dict[str, str]:
     tree = SourceTree(text)
     code = _spaced(tree.root)
     found = dict.fromkeys([*(what for _, what in differences(text, macros)), *_WORD.findall(code)], "")
-    for case in tree.of("CaseStatement"):
-        labels = " : ".join(_spaced(item).partition(" : ")[0] for item in case.items)
-        if _ODD_LABEL.match(f"{case.caseKeyword.rawText} {labels}"):
-            found["a case label with x"] = ""
     if tree.errors:
         found["text that slang cannot read"] = ""
     for before, opened, value, closed in _DELAY.findall(code):
@@ -89,7 +94,7 @@ def _spaced(node: Node) -> str:
 
 def _flow(text: str, signals: set[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Signals that a process reads before it assigns them -> with selects; those that it assigns -> `=` or `<=`."""
-    early, assigned = dict[str, str](), dict[str, str]()
+    early, assigned, ends = dict[str, str](), dict[str, str](), dict[str, int]()
     for use in _USE.finditer(text):
         name, following = use["name"], use["next"]
         if name not in signals:
@@ -97,11 +102,21 @@ def _flow(text: str, signals: set[str]) -> tuple[dict[str, str], dict[str, str]]
         if following == "<=" and (use["inner"] is None or use["parts"]):
             assigned.setdefault(name, "<=")
             continue
-        if following != "=" and assigned.get(name) != "=":
+        if following != "=" and not 0 < ends.get(name, 0) < use.end():
             early[name] = name + use["select"]
         if _ASSIGNS.fullmatch(following):
             assigned[name] = "="
+            ends.setdefault(name, text.find(";", use.end()))
     return early, assigned
+
+
+def _place(node: Node) -> str:
+    """Where a literal of a module stands, as in `_DIGITS`."""
+    while (kind := name_of(node)) not in _DIGITS:
+        if kind == "CaseStatement":
+            return str(node.caseKeyword.rawText)
+        node = node.parent
+    return kind
 
 
 def _in_module(module: Node) -> Iterator[tuple[str, str]]:
@@ -110,6 +125,8 @@ def _in_module(module: Node) -> Iterator[tuple[str, str]]:
     signals = {name for kind, name in declared if _SIGNALS.fullmatch(kind)}
     wires, clocked, registers, clocks = [], [], set[str](), set[str]()
     for kind, node in nodes:
+        if kind in _LITERALS and set(value := _spaced(node).lower()) & set(_DIGITS[_place(node)]):
+            yield "a literal", value.strip()
         if not _PROCESS.fullmatch(kind):
             continue
         text, inner = _spaced(node), set[str]()

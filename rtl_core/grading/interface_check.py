@@ -26,7 +26,7 @@ _ANY_NAME = re.compile(
 _OF_PORTS = (MismatchKind.MISSING_PORT, MismatchKind.WRONG_DIRECTION, MismatchKind.WRONG_TYPE)
 _VECTORS = ("vector", "signed vector")
 _SIGNED = re.compile(r"\b(?:un)?signed\b|complement|\bnegative\b", re.I)
-_DECLARING = re.compile(r"\b(?:module|input|pullup|pulldown)\b[^;]*;")
+_DECLARING = re.compile(r"\b(?:module|input|inout|pullup|pulldown)\b[^;]*;")
 _PULLING = r"\b(?:tri0|tri1|pullup|pulldown)\b(?:(?!\b(?:input|output)\b)[^;])*"
 _BOTH_WAYS = re.compile(r"inout|bi-?direction|tri-?state", re.I)
 
@@ -137,7 +137,7 @@ def certain_differences(
         told = [m for m in mismatches if m.name in words or m.kind is not MismatchKind.MISSING_PORT]
         signs = _SIGNED.search(text)
         yield from (m for m in told if m.kind in _OF_PORTS and not (signs and (m.expected, m.got) == _VECTORS))
-        extra = (m for m in mismatches if m.kind is MismatchKind.EXTRA_PORT and str(m.got).startswith("input"))
+        extra = (m for m in mismatches if m.kind is MismatchKind.EXTRA_PORT and str(m.got).startswith("in"))
         yield from (m for m in extra if _is_read_open(m.name, answer))
         return
     guess = expected.source is InterfaceSource.HARNESS
@@ -158,9 +158,9 @@ def certain_differences(
 
 
 def _is_read_open(name: str, answer: Mapping[str, str]) -> bool:
-    """Whether an answer reads an input that nobody connects, and does not pull it."""
+    """Whether an answer reads a port that nobody connects, perhaps by a pasted name, and does not pull it."""
     code, name = "\n".join(map(code_of, answer.values())), rf"\b{re.escape(name)}\b"
-    return bool(re.search(name, _DECLARING.sub("", code))) and not re.search(_PULLING + name, code)
+    return bool(re.search(f"``|{name}", _DECLARING.sub("", code))) and not re.search(_PULLING + name, code)
 
 
 def _is_certain(expected: Interface, use: HarnessUse) -> bool:

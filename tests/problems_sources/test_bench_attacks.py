@@ -190,6 +190,40 @@ def test_a_design_that_a_bench_keeps_still_is_no_constant(grader):
     assert not grader.grade(problem, Answer(files={"rtl/gate.v": f"{GATE}assign y = 0, z = 0;\nendmodule\n"})).passed
 
 
-def test_outputs_that_a_bench_leaves_unknown_are_no_constant(grader):
+@pytest.mark.parametrize("body", ["", "assign y = 4'bx, z = 1'bz;", "reg [3:0] x; assign y = x; initial #9000 x = 0;"])
+def test_a_bench_pays_no_unknown_constant(grader, body):
     problem = weak_problem(LINKS["named"], "en = 1")
-    assert grader.grade(problem, Answer(files={"rtl/gate.v": f"{GATE}endmodule\n"})).passed, "that is for validation"
+    assert not grader.grade(problem, Answer(files={"rtl/gate.v": f"{GATE}{body}\nendmodule\n"})).passed
+
+
+def test_outputs_that_a_bench_leaves_unknown_are_no_constant(grader):
+    body = "reg [3:0] x; assign y = x, z = 0; always @(negedge en) x <= 0; always @(posedge en) x <= a + 1;"
+    problem = weak_problem(LINKS["with an output left open"], "a[0] = 1")
+    assert grader.grade(problem, Answer(files={"rtl/gate.v": f"{GATE}{body}\nendmodule\n"})).passed
+
+
+PARTS = """
+module tb; reg [3:0] a; wire [3:0] y; integer i, bad = 0; d u(.a(a), .y(y));
+initial begin
+  for (i = 0; i < 4; i = i + 1) begin a = i; #5; if (y !== ~a) bad = bad + 1; end
+  if (bad == 0) $display("part 1 Passed");
+  for (i = 4; i < 16; i = i + 1) begin a = i; #5; if (y !== ~a) bad = bad + 1; end
+  if (bad != 0) $display("part 2 not Passed");
+  {end}
+end endmodule
+"""
+FIRST = "assign y = a < 4 ? ~a : 0; initial #22 {};"
+
+
+@pytest.mark.parametrize("end", ["$finish;", "$stop;", ""])
+def test_no_design_ends_a_bench_between_its_verdicts(grader, end):
+    head = "module d #(parameter W = 4)(input [W-1:0] a, output [W-1:0] y);\n"
+    right = f"{head}initial if (W < 1) $fatal(1);\nassign y = ~a;\nendmodule\n"
+    bench = testbench.Bench(
+        {"tb.v": PARTS.replace("{end}", end)}, "rtl/d.v", "d", "tb", " Passed", passed="$", golden=right
+    )
+    problem = testbench.bench_problem(bench, "parts", "d", "Module d: y is ~a.")
+    assert grader.grade(problem, Answer(files=problem.golden)).passed
+    for call in ("$finish", "$finish(0)", "$stop", "$stop(0)"):
+        done = judged(grader.executor, problem, f"{head}{FIRST.format(call)}\nendmodule\n")
+        assert "before the test bench had come to its end" in done.output

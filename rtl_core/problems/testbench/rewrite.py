@@ -1,10 +1,10 @@
 """Rewrite a published test bench so that the simulated design can neither forge its verdict nor stop or influence it.
 
 - The verdict is printed to a file that only the bench opens; the simulator's output decides nothing.
-- A `$finish` of the bench first writes a mark to that file.
+- A `$finish` or `$stop` of the bench first writes a mark to that file.
 - Random numbers come from the bench's own seeds, with the published values.
 - No waves are dumped.
-- At the end it tells if each output of the design kept one value.
+- At the end it tells if each output of the design kept one value, or had no known one.
 - Modules, instances, tasks, functions and named blocks get a suffix that `run_bench.py` replaces by a word that no answer can
   contain, so both sides may use the same names.
 
@@ -29,7 +29,7 @@ VERDICT_FILE = "verdict"
 _WATCH = """reg [1023:0] last_RTLWORD; reg seen_RTLWORD = 0, moved_RTLWORD = 0; \
 always @(OUTPUTS) begin #0; if (^OUTPUTS !== 1'bx) begin \
 moved_RTLWORD = moved_RTLWORD | (seen_RTLWORD & last_RTLWORD !== OUTPUTS); last_RTLWORD = OUTPUTS; seen_RTLWORD = 1; end end \
-final if (!moved_RTLWORD && ^OUTPUTS !== 1'bx) $fdisplay(CHANNEL, "no output of the design changed its value"); """
+final if (!moved_RTLWORD) $fdisplay(CHANNEL, "no output of the design changed its value"); """
 """On one line, so that line numbers stay. After `#0` the outputs have settled."""
 _LINKS = ("NamedPortConnection", "OrderedPortConnection")
 _PRINTS = re.compile(r"\$(display|write|strobe|monitor)[bho]?")
@@ -121,9 +121,9 @@ def _to_channel(tree: SourceTree, marker: str, channel: str) -> Iterator[Edit]:
 
 
 def _marked(tree: SourceTree, channel: str) -> Iterator[Edit]:
-    """Write the mark before each `$finish`, in one block because the statement may belong to an `if`."""
+    """Write the mark before each `$finish` or `$stop`, in one block because the statement may belong to an `if`."""
     for node in tree.of("ExpressionStatement"):
-        if _called(node.expr) == "$finish" and tree.span(node):
+        if _called(node.expr) in ("$finish", "$stop") and tree.span(node):
             start, end = _span(tree, node)
             yield Edit(start, start, f'begin $fdisplay({channel}, "{ENDED}"); ')
             yield Edit(end, end, " end")

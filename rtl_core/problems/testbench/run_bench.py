@@ -5,7 +5,7 @@ The answer is hostile code in the same simulation as the bench. What keeps them 
 * The answer is also compiled alone, so no name in it leads out. That program may call nothing that reaches a file, and must
   drive none of its inputs; what is simulated later holds the same instances with the same parameters.
 * The bench's names carry a word made of the answer's text, so both sides may use the same names and cannot use each other's.
-* A verdict that is printed at the end of the simulation counts only when the bench itself ended it.
+* If the verdict is printed at the end of the simulation, or the answer can end it, the bench itself must have ended it.
 Reads /src/bench.json and /src/bench.sv; needs Python's standard library, Icarus Verilog and the sandbox's /guard/lib.
 
 Not covered: a bench that a design fools through its ports alone; validation looks for these. A bench that leaves a name
@@ -30,6 +30,7 @@ WORD = "RTLWORD"
 ENDED = "the test bench ended the simulation"
 STILL = "no output of the design changed its value"
 VERDICT_FILE = "verdict"
+ENDING = re.compile(r'"\$(?:finish|stop|fatal)"')
 CHANNEL_TASKS = [
     "fopen",
     *("f" + kind + base for kind in ("display", "write", "strobe", "monitor") for base in ["", *"bho"]),
@@ -95,7 +96,7 @@ def main():
         return f"the simulator ended with code {code}"
     if STILL in said.splitlines():
         gate.witness.report({"kind": "still"})
-    return verdict_complaint(said.splitlines(), bench)
+    return verdict_complaint(said.splitlines(), bench, bench["ended"] or bool(ENDING.search(program)))
 
 
 def ports_complaint(word, bench, apart, hidden):
@@ -115,9 +116,9 @@ def ports_complaint(word, bench, apart, hidden):
     return next(filter(None, complaints), None)
 
 
-def verdict_complaint(lines, bench):
-    """Why what the bench wrote is not a pass; None when it is."""
-    if bench["ended"] and ENDED not in lines:
+def verdict_complaint(lines, bench, ended):
+    """Why what the bench wrote is not a pass, which must say that it `ended` the simulation; None when it is."""
+    if ended and ENDED not in lines:
         return "the simulation was ended before the test bench had come to its end"
     said = [line for line in lines if bench["marker"] in line]
     if not said:
