@@ -27,6 +27,9 @@ _OF_PORTS = (MismatchKind.MISSING_PORT, MismatchKind.WRONG_DIRECTION, MismatchKi
 _VECTORS = ("vector", "signed vector")
 _SIGNED = re.compile(r"\b(?:un)?signed\b|complement|\bnegative\b", re.I)
 _DECLARING = re.compile(r"\b(?:module|input|pullup|pulldown)\b[^;]*;")
+_SINK = re.compile(r"\b(?:wire|logic)\s+(\w*unused\w*)\s*=[^;]*;", re.I)
+"""A net that only shows a linter that signals are unused, if nothing else has its name."""
+_PACKED = ("struct packed{", "union packed{")
 _PULLING = r"\b(?:tri0|tri1|pullup|pulldown)\b(?:(?!\b(?:input|output)\b)[^;])*"
 _BOTH_WAYS = re.compile(r"inout|bi-?direction|tri-?state", re.I)
 
@@ -65,7 +68,8 @@ def _port_differences(expected: Interface, got: Interface, answer: Mapping[str, 
             yield _differs(MismatchKind.WRONG_DIRECTION, port.name, port.direction, other.direction)
         if port.width and other.width and port.width != other.width:
             yield _differs(MismatchKind.WRONG_WIDTH, port.name, in_bits(port.width), in_bits(other.width))
-        if port.form and other.form and port.form not in (other.form, f"signed {other.form}"):
+        packed = port.form in _VECTORS and (other.form or "").startswith(_PACKED)
+        if port.form and other.form and port.form not in (other.form, f"signed {other.form}") and not packed:
             yield _differs(MismatchKind.WRONG_TYPE, port.name, port.form, other.form)
     if expected.exact:
         wanted = {port.name for port in expected.ports}
@@ -160,7 +164,8 @@ def certain_differences(
 def _is_read_open(name: str, answer: Mapping[str, str]) -> bool:
     """Whether an answer reads an input that nobody connects, and does not pull it."""
     code, name = "\n".join(map(code_of, answer.values())), rf"\b{re.escape(name)}\b"
-    return bool(re.search(name, _DECLARING.sub("", code))) and not re.search(_PULLING + name, code)
+    used = _SINK.sub(lambda sink: sink[0] if code.count(sink[1]) > 1 else "", _DECLARING.sub("", code))
+    return bool(re.search(name, used)) and not re.search(_PULLING + name, code)
 
 
 def _is_certain(expected: Interface, use: HarnessUse) -> bool:
