@@ -105,6 +105,13 @@ def test_what_is_not_certain_does_not_fail_an_answer(grader, given, text):
     assert verdict.passed, verdict.reasons
 
 
+def test_a_wrong_answer_is_blamed_although_it_lacks_a_port_that_nobody_names(grader):
+    golden = FIXED.replace("output [7:0] y);", "output [7:0] y, output odd); assign odd = a[0];")
+    problem = weak_problem(golden, prompt="Copy a to y.")
+    assert graded(grader, problem, FIXED).passed
+    assert graded(grader, problem, FIXED.replace("= a", "= ~a")).outcome is Outcome.INTERFACE_MISMATCH
+
+
 def test_an_answer_of_inputs_alone_is_not_paid_if_no_name_of_an_output_is_known(grader):
     test = TEST.replace("dut.y", 'getattr(dut, "".join("y"))')
     assert not graded(grader, weak_problem(test=test), WITHOUT_OUTPUT["a wire"]).passed
