@@ -9,7 +9,7 @@ parameters that the harness sets follows them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from rtl_core.grading.requirements import python_of
 from rtl_core.problems.harness_use import HarnessUse, harness_use
@@ -121,7 +121,7 @@ def unnamed_ports(problem: Problem) -> list[str]:
 
 
 def certain_differences(
-    problem: Problem, mismatches: Iterable[InterfaceMismatch], got: Iterable[Port], answer: Mapping[str, str]
+    problem: Problem, mismatches: Collection[InterfaceMismatch], got: Iterable[Port], answer: Mapping[str, str]
 ) -> Iterator[InterfaceMismatch]:
     """Yield the differences that fail an answer although it passes its harness, which may read an inner object by the name of
     a port. An answer without a demanded input can also set what the harness reads back.
@@ -135,8 +135,12 @@ def certain_differences(
     expected = problem.interface
     if expected is None:
         return
-    use, text = harness_use(problem.harness), specification(problem)
-    if _is_certain(expected, use):
+    use = harness_use(problem.harness)
+    is_certain = _is_certain(expected, use)
+    if is_certain and not mismatches:
+        return
+    text = specification(problem)
+    if is_certain:
         words = set(re.findall(r"\w+", "\n".join([text, *problem.harness.values()])))
         told = [m for m in mismatches if m.name in words or m.kind is not MismatchKind.MISSING_PORT]
         signs = _SIGNED.search(text)
