@@ -21,11 +21,11 @@ _WORD = re.compile(
     r"|[\d.]+[munpf]?s|\$(?:s?time|realtime|u?random\w*|(?:test|value)\$plusargs)|(?!always)\S+ @|always(?! @)) "
 )
 _CLEARED = re.compile(
-    r" \(\* .*?\*\)(?= )|(?<= )\\(?=[A-Za-z_]\w* )| \"\S*|(?<= begin) : \S+"
+    r" \(\* .*?\*\)(?= )|(?<= )\\(?=[A-Za-z_]\w* )| \"\S*|(?<= begin) : \S+| time(?:unit|precision) [^;]*(?= ;)"
     r"| \$(?:bits|size|left|right|high|low) \( \S+ \)"
     r"| \$(?:display|write|strobe|monitor|error|info|warning|fatal|readmem)\w*[^;]*(?= ;)"
 )
-"""Attributes, strings, labels, backslashes of plain names, and calls whose arguments do not matter."""
+"""Attributes, strings, labels, units of time, backslashes of plain names, and calls whose arguments do not matter."""
 _DELAY = re.compile(
     r" ((?:assign|always|initial|forever|begin|else|fork|wire|x?n?or|n?and|not|buf\w*|notif\d|[^\w\s\\]\S*)(?= # \()"
     r"|\S+(?= # [^(]))( # (?:\( )?)(\S+)( \))?"
@@ -80,7 +80,7 @@ def unseen(text: str) -> dict[str, str]:
         if not is_usual or not all(map(_SHORT.fullmatch, values)) or _COARSE.search(text):
             found["a delay of"] = value
     paths = _PATH.findall(code)
-    for name in paths:
+    for name in {*paths} - {label.name.valueText for label in tree.of("NamedBlockClause")}:
         if code.count(f" {name} ") == paths.count(name):
             found["a name from outside,"] = name
     for module in tree.of("ModuleDeclaration"):

@@ -53,7 +53,7 @@ _RAISED = re.compile(
 """A traceback; the second group is the exception. Of exceptions that raised each other only the last one matches."""
 _TELLING = re.compile(r"E\s{2,}|FAILED |ERROR |(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Failure|Expired)(?::\s|$)")
 _UNREADABLE = re.compile(
-    r"syntax error|sorry:|Unsupported:|not (?:yet )?supported|Assertion `|word index\?|No function named"
+    r"syntax error|sorry:|Unsupported:|not (?:yet )?supported|Assertion `|failed assertion|word index\?|No function named"
     r"|must be input ports",
     re.I,
 )

@@ -9,7 +9,7 @@ parameters that the harness sets follows them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from rtl_core.grading.requirements import python_of
 from rtl_core.problems.harness_use import HarnessUse, harness_use
@@ -26,7 +26,14 @@ _ANY_NAME = re.compile(
 _OF_PORTS = (MismatchKind.MISSING_PORT, MismatchKind.WRONG_DIRECTION, MismatchKind.WRONG_TYPE)
 _VECTORS = ("vector", "signed vector")
 _SIGNED = re.compile(r"\b(?:un)?signed\b|complement|\bnegative\b", re.I)
+<<<<<<< HEAD
 _DECLARING = re.compile(r"\b(?:module|input|inout|pullup|pulldown)\b[^;]*;")
+=======
+_DECLARING = re.compile(r"\b(?:module|input|pullup|pulldown)\b[^;]*;")
+_SINK = re.compile(r"\b(?:wire|logic)\s+(\w*unused\w*)\s*=[^;]*;", re.I)
+"""A net that only shows a linter that signals are unused, if nothing else has its name."""
+_PACKED = ("struct packed{", "union packed{")
+>>>>>>> honest
 _PULLING = r"\b(?:tri0|tri1|pullup|pulldown)\b(?:(?!\b(?:input|output)\b)[^;])*"
 _BOTH_WAYS = re.compile(r"inout|bi-?direction|tri-?state", re.I)
 
@@ -65,7 +72,8 @@ def _port_differences(expected: Interface, got: Interface, answer: Mapping[str, 
             yield _differs(MismatchKind.WRONG_DIRECTION, port.name, port.direction, other.direction)
         if port.width and other.width and port.width != other.width:
             yield _differs(MismatchKind.WRONG_WIDTH, port.name, in_bits(port.width), in_bits(other.width))
-        if port.form and other.form and port.form not in (other.form, f"signed {other.form}"):
+        packed = port.form in _VECTORS and (other.form or "").startswith(_PACKED)
+        if port.form and other.form and port.form not in (other.form, f"signed {other.form}") and not packed:
             yield _differs(MismatchKind.WRONG_TYPE, port.name, port.form, other.form)
     if expected.exact:
         wanted = {port.name for port in expected.ports}
@@ -117,7 +125,7 @@ def unnamed_ports(problem: Problem) -> list[str]:
 
 
 def certain_differences(
-    problem: Problem, mismatches: Iterable[InterfaceMismatch], got: Iterable[Port], answer: Mapping[str, str]
+    problem: Problem, mismatches: Collection[InterfaceMismatch], got: Iterable[Port], answer: Mapping[str, str]
 ) -> Iterator[InterfaceMismatch]:
     """Yield the differences that fail an answer although it passes its harness, which may read an inner object by the name of
     a port. An answer without a demanded input can also set what the harness reads back.
@@ -131,8 +139,12 @@ def certain_differences(
     expected = problem.interface
     if expected is None:
         return
-    use, text = harness_use(problem.harness), specification(problem)
-    if _is_certain(expected, use):
+    use = harness_use(problem.harness)
+    is_certain = _is_certain(expected, use)
+    if is_certain and not mismatches:
+        return
+    text = specification(problem)
+    if is_certain:
         words = set(re.findall(r"\w+", "\n".join([text, *problem.harness.values()])))
         told = [m for m in mismatches if m.name in words or m.kind is not MismatchKind.MISSING_PORT]
         signs = _SIGNED.search(text)
@@ -160,7 +172,12 @@ def certain_differences(
 def _is_read_open(name: str, answer: Mapping[str, str]) -> bool:
     """Whether an answer reads a port that nobody connects, perhaps by a pasted name, and does not pull it."""
     code, name = "\n".join(map(code_of, answer.values())), rf"\b{re.escape(name)}\b"
+<<<<<<< HEAD
     return bool(re.search(f"``|{name}", _DECLARING.sub("", code))) and not re.search(_PULLING + name, code)
+=======
+    used = _SINK.sub(lambda sink: sink[0] if code.count(sink[1]) > 1 else "", _DECLARING.sub("", code))
+    return bool(re.search(name, used)) and not re.search(_PULLING + name, code)
+>>>>>>> honest
 
 
 def _is_certain(expected: Interface, use: HarnessUse) -> bool:

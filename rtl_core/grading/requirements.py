@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from rtl_core.grading.executors.toolchain import shortcomings
 from rtl_core.problems.harness_use import is_used, parse_python
 
-_VERILATED = re.compile(r"\bverilator\b.*?[\s\"'](--?(?:binary|exe|main|cc))\b", re.S)
+_VERILATED = re.compile(r"verilator\b.*?[\s\"'](--?(?:binary|exe|main|cc))\b", re.S)
 _PROGRAMS = ("yosys", "verilator", "iverilog", "ghdl", "nvc")
 _COCOTB_TEST = re.compile(r"\bcocotb\.test\b|\bTestFactory\b|^[ \t]*@test\b", re.M)
 _HINTS = {
@@ -38,7 +38,8 @@ def draws_random(harness: Mapping[str, str]) -> bool:
 
 def uses_cocotb(harness: Mapping[str, str]) -> bool:
     """Whether the harness has cocotb tests, so that it cannot pass without a simulation."""
-    return bool(_COCOTB_TEST.search(python_of(harness)))
+    python = python_of(harness)
+    return "cocotb" in python and bool(_COCOTB_TEST.search(python))
 
 
 def is_scripted(harness: Mapping[str, str]) -> bool:
@@ -48,7 +49,8 @@ def is_scripted(harness: Mapping[str, str]) -> bool:
 
 def uses_several_tools(harness: Mapping[str, str]) -> bool:
     """Whether a linter or synthesiser reads the design besides Icarus; it may see different text."""
-    return any(re.search(r"\b(?:verilator|yosys)\b", text) for text in harness.values())
+    tools = ((tool, text) for tool in ("verilator", "yosys") for text in harness.values() if tool in text)
+    return any(re.search(rf"\b{tool}\b", text) for tool, text in tools)
 
 
 def missing_requirements(

@@ -105,6 +105,13 @@ def test_what_is_not_certain_does_not_fail_an_answer(grader, given, text):
     assert verdict.passed, verdict.reasons
 
 
+def test_a_wrong_answer_is_blamed_although_it_lacks_a_port_that_nobody_names(grader):
+    golden = FIXED.replace("output [7:0] y);", "output [7:0] y, output odd); assign odd = a[0];")
+    problem = weak_problem(golden, prompt="Copy a to y.")
+    assert graded(grader, problem, FIXED).passed
+    assert graded(grader, problem, FIXED.replace("= a", "= ~a")).outcome is Outcome.INTERFACE_MISMATCH
+
+
 def test_an_answer_of_inputs_alone_is_not_paid_if_no_name_of_an_output_is_known(grader):
     test = TEST.replace("dut.y", 'getattr(dut, "".join("y"))')
     assert not graded(grader, weak_problem(test=test), WITHOUT_OUTPUT["a wire"]).passed
@@ -209,6 +216,13 @@ def test_a_vector_for_a_struct_is_not_paid(grader, text, paid):
     assert verdict.passed is paid, verdict.reasons
 
 
+@pytest.mark.parametrize(("kind", "paid"), [("struct packed", True), ("struct packed signed", False)])
+def test_a_packed_struct_is_a_vector_of_its_width_unless_it_is_signed(grader, kind, paid):
+    text = f"package p; typedef {kind} {{logic [3:0] h; logic [3:0] l;}} t; endpackage\n{FIXED}"
+    text = text.replace("m(", "m import p::*; (").replace("output [7:0]", "output t")
+    assert graded(grader, weak_problem(FIXED), text).passed is paid
+
+
 @pytest.mark.parametrize(
     ("golden", "answer", "prompt", "paid"),
     [
@@ -233,12 +247,25 @@ HELD = "module m(input [7:0] a, DECLARED, output reg [7:0] y); always @* READ y 
     [
         ("input hold", "if (hold !== 1'b1)", False),
         ("input tri1 other, input hold", "if (hold !== 1'b1)", False),
+        ("input hold", "if (unused !== 1'b1) y = a; wire unused = hold; always @*", False),
+        ("input hold", "if (unused !== 1'b1) y = a; wire \\unused = hold; always @*", False),
         ("input hold", "/* hold */", True),
+        ("input hold", "; wire _unused_ok = &{1'b0, hold}; always @*", True),
         ("input tri0 hold", "if (!hold)", True),
         ("input tri0 first, hold", "if (!hold)", True),
         ("input hold", ";\npulldown (hold);\nalways @* if (!hold)", True),
     ],
-    ids=["read", "read beside a pulled one", "not read", "pulled", "pulled in a list", "pulled in the body"],
+    ids=[
+        "read",
+        "read beside a pulled one",
+        "read as unused",
+        "read as unused by another name",
+        "not read",
+        "shown to a linter",
+        "pulled",
+        "pulled in a list",
+        "pulled in the body",
+    ],
 )
 def test_an_input_that_nobody_connects_may_not_be_read_unless_it_is_pulled(grader, declared, read, paid):
     text = HELD.replace("DECLARED", declared).replace("READ", read)
