@@ -26,14 +26,10 @@ _ANY_NAME = re.compile(
 _OF_PORTS = (MismatchKind.MISSING_PORT, MismatchKind.WRONG_DIRECTION, MismatchKind.WRONG_TYPE)
 _VECTORS = ("vector", "signed vector")
 _SIGNED = re.compile(r"\b(?:un)?signed\b|complement|\bnegative\b", re.I)
-<<<<<<< HEAD
 _DECLARING = re.compile(r"\b(?:module|input|inout|pullup|pulldown)\b[^;]*;")
-=======
-_DECLARING = re.compile(r"\b(?:module|input|pullup|pulldown)\b[^;]*;")
 _SINK = re.compile(r"\b(?:wire|logic)\s+(\w*unused\w*)\s*=[^;]*;", re.I)
 """A net that only shows a linter that signals are unused, if nothing else has its name."""
 _PACKED = ("struct packed{", "union packed{")
->>>>>>> honest
 _PULLING = r"\b(?:tri0|tri1|pullup|pulldown)\b(?:(?!\b(?:input|output)\b)[^;])*"
 _BOTH_WAYS = re.compile(r"inout|bi-?direction|tri-?state", re.I)
 
@@ -172,12 +168,8 @@ def certain_differences(
 def _is_read_open(name: str, answer: Mapping[str, str]) -> bool:
     """Whether an answer reads a port that nobody connects, perhaps by a pasted name, and does not pull it."""
     code, name = "\n".join(map(code_of, answer.values())), rf"\b{re.escape(name)}\b"
-<<<<<<< HEAD
-    return bool(re.search(f"``|{name}", _DECLARING.sub("", code))) and not re.search(_PULLING + name, code)
-=======
     used = _SINK.sub(lambda sink: sink[0] if code.count(sink[1]) > 1 else "", _DECLARING.sub("", code))
-    return bool(re.search(name, used)) and not re.search(_PULLING + name, code)
->>>>>>> honest
+    return bool(re.search(f"``|{name}", used)) and not re.search(_PULLING + name, code)
 
 
 def _is_certain(expected: Interface, use: HarnessUse) -> bool:

@@ -37,16 +37,13 @@ SEEN = [
     "struct packed {logic [3:0] hi, lo;} s; assign s = a; assign y = s.hi + s.lo;",
     "function [7:0] f(input [7:0] a); reg [7:0] t; begin t = a; f = t; end endfunction\nreg [7:0] q; always @* q = f(b); assign y = q;",
     "localparam IDLE = 1; reg [7:0] q; always @(a) case (a) IDLE: q = 3; default: q = 4; endcase assign y = q;",
-<<<<<<< HEAD
     "reg [7:0] q; always @* casez (a) 8'b???????1: q = b; 8'b????????: q = a; endcase assign y = q;",
     "reg [7:0] q; always @* case (a[1:0]) 2'd0: q = b; default: q = 8'bx; endcase assign y = q;",
     "`define W 8\n`ifdef SYNTHESIS\nwire [`W-1:0] t = a;\n`else\nwire [`W-1:0] t = a;\n`endif\nassign y = t; initial $display(\"a: %d // b\", a);",
     "reg [7:0] q; always @* casez (a) 8'bzzzzzzz1: q = 1; 8'b??????10: q = 2; default: q = 8'bx; endcase assign y = q;",
     "reg [7:0] n; integer i; always @* begin n = 0; for (i = 0; i < 8; i = i + 1) n = n + a[i]; end assign y = n;",
-=======
     "timeunit 1ns; timeprecision 1ps;\nassign y = a;",
     "if (1) begin : part\nwire [7:0] q = a; end\nassign y = part.q;",
->>>>>>> honest
     "reg [7:0] q; always @(negedge clk) q <= a; reg r = 0; always @(posedge clk) r <= ~r; assign y = r ? q : b;",
 ]  # fmt: skip
 UNSEEN = [
