@@ -16,7 +16,8 @@ from rtl_core.problems.directives import decided, differences, macros_in_use
 from rtl_core.problems.tree import Node, SourceTree, name_of, tokens, walk
 
 _WORD = re.compile(
-    r" (wait|iff|casex|pull(?:up|down)|tri(?:0|1|and|or|reg)|w(?:and|or)|(?:strong|weak|pull|highz)[01]|small|medium|large"
+    r" (wait|iff|casex|pull(?:up|down)"
+    r"|tri(?:0|1|and|or|reg)|w(?:and|or)|(?:strong|weak|pull|highz)[01]|small|medium|large"
     r"|[\d.]+[munpf]?s|\$(?:s?time|realtime|u?random\w*|(?:test|value)\$plusargs)|(?!always)\S+ @|always(?! @)) "
 )
 _CLEARED = re.compile(
