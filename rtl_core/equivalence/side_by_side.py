@@ -60,7 +60,8 @@ _IN_ORDER = _Text("""\
       if (@reset) begin
         n_good = 0; n_got = 0;
         if (in_@clock === 1'b1 && !was && |({good_@valid, @good} ^ {got_@valid, @got}) === 1'b1) begin
-          $display("@nonce different: in reset the outputs are %h, golden %h", {got_@valid, @got}, {good_@valid, @good}); $finish;
+          $display("@nonce different: in reset the outputs are %h, golden %h",
+            {got_@valid, @got}, {good_@valid, @good}); $finish;
         end
       end else if (in_@clock === 1'b1 && !was) begin
 @sides
@@ -77,7 +78,8 @@ _SIDE = _Text("""\
           if (n_@side <= n_@other) begin
             tried = tried + 1; known = known + 1;
             if (queue_good[at] !== queue_got[at]) begin
-              $display("@nonce different: value %0d while @valid is 1 is %h, golden %h", n_@side, queue_got[at], queue_good[at]); $finish;
+              $display("@nonce different: value %0d while @valid is 1 is %h, golden %h",
+                n_@side, queue_got[at], queue_good[at]); $finish;
             end
           end
         end
