@@ -15,7 +15,6 @@ import asyncio
 import hashlib
 import json
 import math
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -30,6 +29,7 @@ from rtl_core.errors import InfrastructureError, ProblemError
 from rtl_core.grading.answer_file import AnswerLine, read_answers
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
+from rtl_core.grading.pool import GraderPool
 from rtl_core.history.records import AuditRecord
 from rtl_core.history.store import History
 from rtl_core.problems.cvdp import read_cvdp
@@ -43,7 +43,6 @@ from rtl_core.rollouts.resumable import (
     problems_as_recorded,
     process_all,
     texts_of,
-    threads_of,
 )
 from rtl_core.rollouts.verdict_records import FileGrading
 from rtl_core.run.graders import executor_of, limits_of
@@ -120,9 +119,8 @@ def audit_run(
     done.without_golden = sum(len(chosen[name]) for name, problem in problems.items() if problem.golden is None)
     if not chosen:
         return done
-    with closing(Grader(executor_of(config), limits=limits_of(config))) as grader:
-        audit = _Audit(history, run, grader, effort, problems, chosen, done)
-        asyncio.run(audit.run_all(jobs or os.cpu_count() or 1))
+    with closing(GraderPool(Grader(executor_of(config), limits=limits_of(config)), jobs)) as pool:
+        asyncio.run(_Audit(history, run, pool, effort, problems, chosen, done).run_all())
     return done
 
 
@@ -130,7 +128,7 @@ def audit_run(
 class _Audit:
     history: History
     run: str
-    grader: Grader
+    pool: GraderPool
     effort: Effort
     problems: dict[str, Problem]
     chosen: dict[str, list[str]]
@@ -138,35 +136,34 @@ class _Audit:
     done: AuditDone
     once: DesignCache = field(default_factory=DesignCache)
 
-    async def run_all(self, jobs: int) -> None:
-        """Audit every answer that has not been audited, then close the executor."""
+    async def run_all(self) -> None:
+        """Audit every answer that has not been audited."""
         tally = Tally("passes", sum(map(len, self.chosen.values())))
         writer = PeriodicWriter[AuditRecord](lambda records: asyncio.to_thread(self.history.record_audits, records))
-        executor = self.grader.executor
-        with threads_of(executor, jobs) as call:
+        pool, grader = self.pool, self.pool.grader
 
-            async def audit(work: _Work) -> None:
-                answers = [files for files, _ in work.answers]
-                try:
-                    comparisons = await call(audit_passes, self.grader, work.problem, answers, self.effort, self.once)
-                except InfrastructureError as error:
-                    self.done.failed[error.message] += work.n_rollouts
-                    return
-                self.done.simulated += len(work.answers)
-                records = [
-                    audit_record(self.run, rollout, work.problem.id, found, executor, work.key)
-                    for (_, rollouts), found in zip(work.answers, comparisons, strict=True)
-                    for rollout in rollouts
-                ]
-                await writer.add(*records)
-
+        async def audit(work: _Work) -> None:
+            answers = [files for files, _ in work.answers]
             try:
-                await process_all(
-                    self._work(tally), audit, tally, concurrency=jobs, name=lambda work: work.problem.id,
-                    size=lambda work: work.n_rollouts,
-                )  # fmt: skip
-            finally:
-                await writer.flush()
+                comparisons = await pool.call(audit_passes, grader, work.problem, answers, self.effort, self.once)
+            except InfrastructureError as error:
+                self.done.failed[error.message] += work.n_rollouts
+                return
+            self.done.simulated += len(work.answers)
+            records = [
+                audit_record(self.run, rollout, work.problem.id, found, grader.executor, work.key)
+                for (_, rollouts), found in zip(work.answers, comparisons, strict=True)
+                for rollout in rollouts
+            ]
+            await writer.add(*records)
+
+        try:
+            await process_all(
+                self._work(tally), audit, tally, concurrency=pool.threads, name=lambda work: work.problem.id,
+                size=lambda work: work.n_rollouts,
+            )  # fmt: skip
+        finally:
+            await writer.flush()
 
     def _work(self, tally: Tally) -> Iterator[_Work]:
         """Yield the distinct answers that have not been audited, problem by problem."""
@@ -193,7 +190,7 @@ class _Audit:
             AUDITOR_VERSION,
             golden_digest(problem) if problem.golden is not None else sorted(answers),
             asdict(self.effort),
-            sorted(self.grader.executor.tools().items()),
+            sorted(self.pool.grader.executor.tools().items()),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -260,11 +257,9 @@ def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) 
         if (line.problem.id, line.sample) in passed:
             by_problem[line.problem.id].append(line)
     found: dict[str, list[Comparison]] = {}
-    with (
-        closing(make_executor(asked.executor)) as executor,
-        closing(Grader(executor, limits=asked.limits, seed=asked.seed)) as grader,
-    ):
-        asyncio.run(_audit_lines(grader, by_problem, found, asked.jobs or os.cpu_count() or 1))
+    grader = Grader(make_executor(asked.executor), limits=asked.limits, seed=asked.seed)
+    with closing(GraderPool(grader, asked.jobs)) as pool:
+        asyncio.run(_audit_lines(pool, by_problem, found))
     rows = [
         {"id": line.problem.id, "sample": line.sample, **asdict(comparison)}
         for name, own in by_problem.items()
@@ -278,14 +273,13 @@ def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) 
 
 
 async def _audit_lines(
-    grader: Grader, lines: dict[str, list[AnswerLine]], found: dict[str, list[Comparison]], concurrency: int
+    pool: GraderPool, lines: dict[str, list[AnswerLine]], found: dict[str, list[Comparison]]
 ) -> None:
     once = DesignCache()
-    with threads_of(grader.executor, concurrency) as call:
 
-        async def audit(name: str) -> None:
-            answers = [line.answer.files for line in lines[name]]
-            found[name] = await call(audit_passes, grader, lines[name][0].problem, answers, THOROUGH, once)
+    async def audit(name: str) -> None:
+        answers = [line.answer.files for line in lines[name]]
+        found[name] = await pool.call(audit_passes, pool.grader, lines[name][0].problem, answers, THOROUGH, once)
 
-        tally = Tally("passes audited", sum(map(len, lines.values())))
-        await process_all(lines, audit, tally, concurrency=concurrency, size=lambda name: len(lines[name]))
+    tally = Tally("passes audited", sum(map(len, lines.values())))
+    await process_all(lines, audit, tally, concurrency=pool.threads, size=lambda name: len(lines[name]))

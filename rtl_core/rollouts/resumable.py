@@ -1,26 +1,21 @@
 """Shared parts of commands that process many items and may be stopped and repeated: `audit`, `grade`, `regrade` and `validate`.
 
 Each skips items that are already done. Shared are the choice among a run's rollouts, limited concurrency, progress lines,
-periodic writes, and the end of threads.
+and periodic writes.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
-from typing import Any, Generic, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Generic, Literal, TypeVar
 
 from attrs import define, field
 from pydantic import BaseModel, ConfigDict, Field
 
 from rtl_core.at_work import AtWork
 from rtl_core.errors import HistoryError, InfrastructureError
-from rtl_core.grading.executors import Executor
 from rtl_core.history.store import History
 from rtl_core.observe.progress import at_intervals, progress
 from rtl_core.rollouts.side_by_side import all_of
@@ -156,16 +151,3 @@ class PeriodicWriter(Generic[Row]):
         rows, self._rows = self._rows, []
         if rows:
             await self.write(rows)
-
-
-@contextmanager
-def threads_of(executor: Executor, most: int) -> Iterator[Callable[..., Awaitable[Any]]]:
-    """Yield `call(function, *arguments)`, which runs a function in one of `most` threads.
-
-    At the end of the block the executor is closed first, which ends the simulations that the threads wait for.
-    """
-    with ThreadPoolExecutor(most) as pool:
-        try:
-            yield partial(asyncio.get_running_loop().run_in_executor, pool)
-        finally:
-            executor.close()

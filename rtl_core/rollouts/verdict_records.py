@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,10 @@ from rich.table import Table as RichTable
 from rtl_core.errors import HistoryError, ProblemError
 from rtl_core.grading.answer_file import AnswerLine, read_answers
 from rtl_core.grading.cache import cache_key
-from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader, seeds_for
 from rtl_core.grading.limits import KnownGood, Limits
+from rtl_core.grading.pool import GraderPool
 from rtl_core.grading.verdict_file import VerdictFile, named
 from rtl_core.grading.verdict_record import (
     Conditions,
@@ -45,7 +45,7 @@ from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.blocks import Table
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.text import counted
-from rtl_core.rollouts.resumable import Tally, problems_as_recorded, process_all, threads_of
+from rtl_core.rollouts.resumable import Tally, problems_as_recorded, process_all
 from rtl_core.run.folder import config_of
 from rtl_core.run.graders import limits_of
 from rtl_core.types.problem import Problem
@@ -120,9 +120,9 @@ def grade_file(asked: FileGrading) -> GradedFile:
     started = time.monotonic()
     with (
         closing(make_executor(asked.executor)) as executor,
-        closing(Grader(executor, limits=asked.limits, seed=asked.seed, seeds=asked.seeds, until=asked.until)) as grader,
         closing(VerdictFile(asked.output)) as stored,
     ):
+        grader = Grader(executor, limits=asked.limits, seed=asked.seed, seeds=asked.seeds, until=asked.until)
         keys = [key_of(grader, line, asked.repeat) for line in lines]
         records = {index: named(known, lines[index]) for index, key in enumerate(keys) if (known := stored.get(key))}
         reused, others = len(records), stored.unusable + len(stored) - len({keys[index] for index in records})
@@ -132,7 +132,8 @@ def grade_file(asked: FileGrading) -> GradedFile:
             tell(f"{others} lines replaced (failed gradings, other answers or other settings)")
             stored.replace(records.values())
         try:
-            asyncio.run(_grade_rest(grader, lines, keys, records, stored, asked))
+            with closing(GraderPool(grader, asked.jobs)) as pool:
+                asyncio.run(_grade_rest(pool, lines, keys, records, stored, asked.repeat))
         except KeyboardInterrupt as interrupt:
             raise KeyboardInterrupt(f"{len(records)} of {len(lines)} verdicts are written") from interrupt
         in_order = [records[index] for index in range(len(lines))]
@@ -145,38 +146,36 @@ def grade_file(asked: FileGrading) -> GradedFile:
 
 
 async def _grade_rest(
-    grader: Grader,
+    pool: GraderPool,
     lines: list[AnswerLine],
     keys: list[str],
     records: dict[int, dict[str, Any]],
     stored: VerdictFile,
-    asked: FileGrading,
+    repeat: int,
 ) -> None:
     """Grade the lines that have no record yet, and add theirs to `records`, which maps the index of a line to its record."""
     for index, record in records.items():
         if record["passed"]:
-            grader.known_good.learn(lines[index].problem, lines[index].answer, record["cpu_s"])
+            pool.grader.known_good.learn(lines[index].problem, lines[index].answer, record["cpu_s"])
     equal: dict[str, list[int]] = defaultdict(list)
     for index, key in enumerate(keys):
         if index not in records:
             equal[key].append(index)
-    jobs = asked.jobs or os.cpu_count() or 1
-    with threads_of(grader.executor, jobs) as call:
 
-        async def grade(indices: list[int]) -> None:
-            record = await call(graded_record, grader, lines[indices[0]], keys[indices[0]], asked.repeat)
-            for index in indices:
-                records[index] = named(record, lines[index])
-                stored.add(records[index])
+    async def grade(indices: list[int]) -> None:
+        record = await pool.call(graded_record, pool.grader, lines[indices[0]], keys[indices[0]], repeat)
+        for index in indices:
+            records[index] = named(record, lines[index])
+            stored.add(records[index])
 
-        await process_all(
-            equal.values(),
-            grade,
-            Tally("answers graded", len(lines), len(records)),
-            concurrency=jobs,
-            name=lambda indices: f"{lines[indices[0]].problem.id} sample {lines[indices[0]].sample}",
-            size=len,
-        )
+    await process_all(
+        equal.values(),
+        grade,
+        Tally("answers graded", len(lines), len(records)),
+        concurrency=pool.threads,
+        name=lambda indices: f"{lines[indices[0]].problem.id} sample {lines[indices[0]].sample}",
+        size=len,
+    )
 
 
 def key_of(grader: Grader, line: AnswerLine, repeat: int = 1) -> str:
@@ -224,8 +223,9 @@ def reproduce(path: Path, problems: Sequence[Problem], executor: str | None = No
     claims = read_claims(path)
     usable = [(claim, claim.record) for claim in claims if claim.record is not None]
     named = Counter(record.executor for _, record in usable).most_common(1)
-    with closing(make_executor(executor or (named[0][0] if named else "bubblewrap"))) as chosen, ExitStack() as stack:
-        known, graders = KnownGood(), dict[str, Grader]()
+    chosen = make_executor(executor or (named[0][0] if named else "bubblewrap"))
+    with closing(GraderPool(Grader(chosen), jobs)) as pool:
+        graders: dict[str, Grader] = {}
         by_name = {**{p.id: p for p in problems}, **{p.fingerprint: p for p in problems}}
         work: list[tuple[Claim, AnswerLine, Grader]] = []
         for claim, record in usable:
@@ -236,13 +236,13 @@ def reproduce(path: Path, problems: Sequence[Problem], executor: str | None = No
             line = AnswerLine(claim.line, problem, record.sample, record.answer)
             asked, name = record.conditions, record.conditions.model_dump_json()
             if name not in graders:
-                grader = Grader(
-                    chosen, limits=asked.limits, seed=asked.seed, seeds=asked.seeds, until=asked.until, known_good=known
+                # What a harness does may depend on the conditions, so facts about problems are not shared.
+                graders[name] = pool.grader.but(
+                    limits=asked.limits, seed=asked.seed, seeds=asked.seeds, until=asked.until, _known={}
                 )
-                graders[name] = stack.enter_context(closing(grader))
-            _learn(known, line, record)
+            _learn(pool.grader.known_good, line, record)
             work.append((claim, line, graders[name]))
-        asyncio.run(_grade_all(chosen, work, jobs or os.cpu_count() or 1))
+        asyncio.run(_grade_all(pool, work))
     return claims
 
 
@@ -285,14 +285,12 @@ def _learn(known: KnownGood, line: AnswerLine, record: VerdictRecord) -> None:
         known.passing[name] = max(good_s, known.passing.get(name, 0.0))
 
 
-async def _grade_all(executor: Executor, work: list[tuple[Claim, AnswerLine, Grader]], jobs: int) -> None:
-    with threads_of(executor, jobs) as call:
+async def _grade_all(pool: GraderPool, work: list[tuple[Claim, AnswerLine, Grader]]) -> None:
+    async def grade(item: tuple[Claim, AnswerLine, Grader]) -> None:
+        item[0].found += await pool.call(_compare, *item)
 
-        async def grade(item: tuple[Claim, AnswerLine, Grader]) -> None:
-            item[0].found += await call(_compare, *item)
-
-        tally = Tally("verdicts graded again", len(work))
-        await process_all(work, grade, tally, concurrency=jobs, name=lambda item: item[0].name)
+    tally = Tally("verdicts graded again", len(work))
+    await process_all(work, grade, tally, concurrency=pool.threads, name=lambda item: item[0].name)
 
 
 def _compare(claim: Claim, line: AnswerLine, grader: Grader) -> list[tuple[str, str]]:

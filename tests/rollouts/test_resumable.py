@@ -2,13 +2,16 @@
 
 import asyncio
 import threading
+from contextlib import closing
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from rtl_core.grading.executors import Executor
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.pool import GraderPool
 from rtl_core.rollouts import resumable
-from rtl_core.rollouts.resumable import PeriodicWriter, Tally, process_all, threads_of
+from rtl_core.rollouts.resumable import PeriodicWriter, Tally, process_all
 from rtl_core.run.graders import ConversationPool
 
 
@@ -68,17 +71,14 @@ def test_rows_are_written_periodically_and_the_rest_at_the_end(monkeypatch):
 def test_a_hanging_call_ends_with_its_executor():
     closed = threading.Event()
 
-    class Hangs:
-        def close(self):
-            closed.set()
+    grader = SimpleNamespace(close=lambda: None, executor=SimpleNamespace(close=closed.set))
 
     async def go():
-        with threads_of(cast(Executor, Hangs()), 2) as call:
-            assert await call(lambda word: word * 2, "two") == "twotwo"
-            async with asyncio.timeout(0.05):
-                await call(closed.wait)
+        assert await pool.call(lambda word: word * 2, "two") == "twotwo"
+        async with asyncio.timeout(0.05):
+            await pool.call(closed.wait)
 
-    with pytest.raises(TimeoutError):
+    with closing(GraderPool(cast(Grader, grader), 2)) as pool, pytest.raises(TimeoutError):
         asyncio.run(go())
     assert closed.is_set()
 
