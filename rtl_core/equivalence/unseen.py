@@ -1,8 +1,9 @@
 """Constructs of a design that a proof does not see as a simulator does: the proof's front end ignores or completes them.
 
 Delays and waits; values of time or chance; sensitivity lists that lack a signal; variables that are read before they are
-assigned; races between processes; strengths, switches and primitives; real numbers; Z, and X that is compared; names from outside the
-design. A nonblocking assignment after a short constant delay is not one of them: its value is there when a clock cycle ends.
+assigned; races between processes; strengths, switches and primitives; real numbers; Z, and X that is compared; names from
+outside the design. A nonblocking assignment after a short constant delay is not one of them: its value is there when a
+clock cycle ends.
 
 Patterns are matched in preprocessed text with a space between all tokens; names are compared within a module.
 """
@@ -140,6 +141,8 @@ def _in_module(module: Node, is_inner: bool) -> Iterator[tuple[str, str]]:
             for name in early.keys() - assigned.keys():
                 yield label, name
         elif "edge " in control:
+            if "[" in control or (len(events) == 1 and events[0].split()[-1] in early):
+                yield "an edge of data,", control.strip()
             clocks |= {event.split()[-1] for event in events} - early.keys()
             registers |= assigned.keys() - own
             readers.append(set(early))

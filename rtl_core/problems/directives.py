@@ -49,7 +49,7 @@ _TIME = re.compile(
     r"|(?<![\w'$.])(?P<value>\d[\d._]*[munpf]?s)\b",
     re.A,
 )
-"""A literal of time. Its value depends on the time unit, which only some tools are given; as a delay it means no more than that."""
+"""A literal of time. Its value depends on the time unit, which only some tools are given, except as a delay."""
 _CONTROL = re.compile(r"[\0-\x08\x0b\x0e-\x1f\x7f]")
 
 
