@@ -1,8 +1,9 @@
 """Constructs of a design that a proof does not see as a simulator does: the proof's front end ignores or completes them.
 
 Delays and waits; values of time or chance; sensitivity lists that lack a signal; variables that are read before they are
-assigned; races between processes; strengths, switches and primitives; real numbers; Z, and X that is compared; names from outside the
-design. A nonblocking assignment after a short constant delay is not one of them: its value is there when a clock cycle ends.
+assigned; races between processes; strengths, switches and primitives; real numbers; Z, and X that is compared; names from
+outside the design. A nonblocking assignment after a short constant delay is not one of them: its value is there when a
+clock cycle ends.
 
 Patterns are matched in preprocessed text with a space between all tokens; names are compared within a module.
 """
@@ -137,7 +138,10 @@ def _in_module(module: Node) -> Iterator[tuple[str, str]]:
         own = {name for name, how in assigned.items() if how == "="}
         events = set(re.split(" or | , ", control.strip("() *"))) - {""}
         if "edge " in control or kind == "HierarchyInstantiation":
-            clocks |= {event.split()[-1] for event in events} - early.keys()
+            edges = {event.split()[-1] for event in events}
+            if "[" in control or (len(edges) == 1 and edges <= early.keys()):
+                yield "an edge of data,", control.strip()
+            clocks |= edges - early.keys()
             registers |= assigned.keys() - own
             clocked.append((own, early))
         elif label := _ONCE.get(kind):

@@ -44,6 +44,12 @@ _ODD = re.compile(
 )
 """An escaped name or a string in which a preprocessor sees a comment, a macro, or its end."""
 _ATTRIBUTE = re.compile(r"\(\*(?!\s*\)).*?\*\)", re.S)
+_TIME = re.compile(
+    r"(?:`timescale|\btimeunit|\btimeprecision)[^;\n]*|#\s*\(?\s*[\d._]+\s*[munpf]?s\b"
+    r"|(?<![\w'$.])(?P<value>\d[\d._]*[munpf]?s)\b",
+    re.A,
+)
+"""A literal of time. Its value depends on the time unit, which only some tools are given, except as a delay."""
 _CONTROL = re.compile(r"[\0-\x08\x0b\x0e-\x1f\x7f]")
 
 
@@ -69,6 +75,9 @@ def differences(text: str, macros: Collection[str]) -> Iterator[tuple[int, str]]
     code = code_of(text)
     for control in _CONTROL.finditer(code):
         yield control.start(), f"a control character ({control[0]!a})"
+    for time in _TIME.finditer(code):
+        if time["value"]:
+            yield time.start(), f"the value of the time {time['value'][:60]}"
     for hidden in HIDDEN.finditer(text):
         if _ODD.match(text, hidden.start()):
             yield hidden.start(), "an escaped name or a string that preprocessors read differently"

@@ -95,6 +95,8 @@ UNSEEN = [
     ("bufif0 t [7:0] (y, a, RARE);", "bufif0"),
     ("and_both u (y[0], a[0], b[0]);\nendmodule\nprimitive and_both(o, a, b); output o; input a, b; table 1 1 : 1; 0 ? : 0; ? 0 : 0; endtable endprimitive\nmodule other;", "primitive"),
     ("reg [7:0] n = 0; always @* n = n + RARE; assign y = a ^ n;", "a sensitivity list without"),
+    ("reg k = 0; always @(posedge a[3]) if (RARE) k <= 1; assign y = k ? ~a : a;", "an edge of data,"),
+    ("sub u (b[0], a, y);\nendmodule\nmodule sub(input c, input [7:0] p, output reg [7:0] q); always @(posedge c) q <= c ? p : 0;", "an edge of data,"),
     ("real r; always @* r = RARE ? 0.5 : 0.4; assign y = r > 0.45 ? ~a : a;", "real"),
     ("localparam real U = 1ns; assign y = U > 2.0 ? ~a : a;", "1ns"),
 ]  # fmt: skip
@@ -132,6 +134,7 @@ def audited(grader, golden, other, effort=QUICK, **given):
     "wire z = RARE ? 1'bx : 0; reg [7:0] q; always @* case (z) 1'bx: q = ~a; default: q = a; endcase assign y = q;",
     "reg [7:0] q; always @* if (!RARE) q = a; assign y = q;",
     "assign y = a / !RARE;",
+    "reg k = 0; always @(posedge a[3]) if (RARE) k <= 1; assign y = k ? ~a : a;",
     "reg [7:0] t; always @* t = a; always @(b) if (RARE) t = ~a; assign y = t;",
     "wire t; assign t = RARE & ~t; assign y = t ? ~a : a;",
     "wire u; reg [7:0] q; always @* casez (u) 1'b0: q = RARE ? ~a : a; default: q = a; endcase assign y = q;",

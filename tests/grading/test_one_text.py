@@ -64,6 +64,8 @@ HONEST = {
     "escaped names": "wire \\bus[0] = a; wire \\a+b = \\bus[0] ;\n{good}",
     "line ends of Windows": "`ifdef NO\r\n{bad}`endif\r\n// x\r\n{good}",
     "blanks behind a backslash": "`define W 1 + \\  \n 1\nwire [`W:0] k;\n{good}",
+    "delays with units": "initial begin #1ns; #(2.5 us); end\nwire a2s = a;\n{good}",
+    "units of time": "timeunit 1ns; timeprecision 1ps;\n{good}",
     "message with its place": '{good}initial if (0) $error("%s:%0d", `__FILE__, `__LINE__);',
 }
 
@@ -98,6 +100,15 @@ def test_two_designs_in_one_text_are_refused_or_become_one(tmp_path, name):
     if not findings:
         simulated, linted = preprocessed(tmp_path, text)
         assert simulated == linted
+
+
+@pytest.mark.parametrize("value", ["1ns", "1_0.5us", "2 * 1s"])
+def test_no_value_of_a_time_decides_what_a_tool_sees(value):
+    """Its number depends on the time unit, which only the simulator is given."""
+    _, findings = several_tools(
+        f"localparam real T = {value};\nif (T < 2) begin : one {{good}} end else begin : two {{bad}} end\n"
+    )
+    assert [finding.what for finding in findings] == [f"the value of the time {value.split()[-1]}"]
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ def test_the_flow_contains_all_answers_of_both_evaluations(drawn, demo):
 def test_the_funnel_equals_the_query(drawn, demo):
     shown = traces(drawn, "funnel")
     for epoch in range(3):
-        found = [r for r in named(demo, "funnel") if r["epoch"] == epoch]
+        found = [r for r in named(demo, "funnel") if r["epoch"] == epoch + 1]
         assert shown[f"epoch {epoch + 1}"]["x"] == [r["stage"] for r in found]
         assert shown[f"epoch {epoch + 1}"]["y"] == pytest.approx([r["passed_share"] for r in found])
 
