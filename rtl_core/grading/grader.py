@@ -154,7 +154,7 @@ class Grader:
         return verdict.model_copy(update={"reasons": (*verdict.reasons, said)})
 
     def _raise_if_the_harness_failed(self, grading: Grading, verdict: Verdict) -> None:
-        """Blame the harness if an answer that no model wrote fails alike, or if it needs a port that the specification does not name."""
+        """Blame the harness if it fails the stand-in alike, or needs a port that the specification does not name."""
         problem = grading.problem
         missing = {m.name for m in grading.mismatches if m.kind is MismatchKind.MISSING_PORT}
         unnamed = missing.intersection(unnamed_ports(problem))
