@@ -152,20 +152,8 @@ class Grader:
         return verdict.model_copy(update={"reasons": (*verdict.reasons, said)})
 
     def _raise_if_the_harness_failed(self, grading: Grading, verdict: Verdict) -> None:
-<<<<<<< HEAD
         """Blame the harness if an answer that no model wrote fails alike."""
         faults = [fault for fault in grading.faults if fault in self._faults(grading.problem)]
-=======
-        """Blame the harness if it fails the stand-in alike, or needs a port that the specification does not name."""
-        problem = grading.problem
-        missing = {m.name for m in grading.mismatches if m.kind is MismatchKind.MISSING_PORT}
-        unnamed = missing.intersection(unnamed_ports(problem))
-        needed = unnamed.intersection(re.findall(r"\w+", "\n".join(problem.harness.values())))
-        if needed and unnamed == missing:
-            faults = [f"the specification does not name the port {', '.join(sorted(needed))}"]
-        else:
-            faults = [fault for fault in grading.faults if fault in self._faults(problem)]
->>>>>>> honest
         if faults and self.excuses_answers:
             faults[:0] = (reason for reason in verdict.reasons if TOO_OLD in reason)
             raise InfrastructureError(f"{HARNESS_FAILED}: {'; '.join(faults[:3])}")
