@@ -29,6 +29,8 @@ _SIGNED = re.compile(r"\b(?:un)?signed\b|complement|\bnegative\b", re.I)
 _DECLARING = re.compile(r"\b(?:module|input|inout|pullup|pulldown)\b[^;]*;")
 _SINK = re.compile(r"\b(?:wire|logic)\s+(\w*unused\w*)\s*=[^;]*;", re.I)
 """A net that only shows a linter that signals are unused, if nothing else has its name."""
+CLOCK_OR_RESET = re.compile(r"^(?!o_)\w*?(?:clk|clock|rst|reset)(?:_async)?(?:_?n|_b|_i|_in)?$", re.I)
+"""Names of clocks and resets, which are inputs of one bit."""
 _PACKED = ("struct packed{", "union packed{")
 _PULLING = r"\b(?:tri0|tri1|pullup|pulldown)\b(?:(?!\b(?:input|output)\b)[^;])*"
 _BOTH_WAYS = re.compile(r"inout|bi-?direction|tri-?state", re.I)
@@ -151,7 +153,7 @@ def certain_differences(
     guess = expected.source is InterfaceSource.HARNESS
     theirs = {port.name: port.direction or "output" for port in got}
     ways = ("output", "inout" if _BOTH_WAYS.search(text) else "output")
-    others = [port for port in expected.ports if port.direction != "input" and port.name in use.names]
+    others = [port for port in expected.ports if port.name in use.names and likely_direction(port, text) != "input"]
     inner = [port for port in others if theirs.get(port.name) not in ways]
     if not others and {*theirs.values()} == {"input"}:
         yield _differs(MismatchKind.MISSING_PORT, expected.module, "an output", "nothing")
@@ -163,6 +165,12 @@ def certain_differences(
             wrong = port in inner and (port.direction == "output" or inner == others or _is_output(port.name, text))
         if wrong:
             yield _differs(MismatchKind.WRONG_DIRECTION, port.name, port.direction or "output", have or "no port")
+
+
+def likely_direction(port: Port, text: str) -> str:
+    """Direction of a port; if it is unknown, an input by its name or the specification's `text`, else an output."""
+    is_input = CLOCK_OR_RESET.search(port.name) or is_described_as(port.name, "input", text)
+    return port.direction or ("input" if is_input else "output")
 
 
 def _is_read_open(name: str, answer: Mapping[str, str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from rtl_core.grading.interface_check import is_described_as, specification
+from rtl_core.grading.interface_check import CLOCK_OR_RESET, likely_direction, specification
 from rtl_core.grading.jobs import SOURCE_SUFFIXES
 from rtl_core.grading.requirements import python_of
 from rtl_core.problems.harness_use import harness_use
@@ -14,8 +14,6 @@ from rtl_core.problems.tree import SourceTree, tokens
 from rtl_core.problems.verilog_text import module_names
 from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Port, Problem
 
-_ONE_BIT = re.compile(r"^(?!o_)\w*?(?:clk|clock|rst|reset)(?:_async)?(?:_?n|_b|_i|_in)?$", re.I)
-"""Names of clocks and resets."""
 VALUE = 8
 """Default of parameters whose default is unknown."""
 
@@ -53,9 +51,12 @@ def render_module(interface: Interface, body: str = "") -> str:
 def completed(interface: Interface, problem: Problem) -> Interface:
     """Return the interface with a direction and width for every port, and all parameters that the harness may set.
 
-    A port of unknown direction is an output unless its name or the specification says that it is an input.
+    A port of unknown direction is an output unless its name or the specification says that it is an input. Without an output,
+    there is one that the harness does not name.
     """
     ports = tuple(_known(port, problem) for port in interface.ports)
+    if not any(port.direction == "output" for port in ports):
+        ports += (Port(name="unnamed_output", direction="output", width=1),)
     taken = {interface.module, *(port.name for port in ports), *(known.name for known in interface.parameters)}
     names = sorted(name for name in _possible_parameters(problem.harness) - taken if _is_identifier(name))
     parameters = (*interface.parameters, *(Parameter(name=name) for name in names))
@@ -64,9 +65,8 @@ def completed(interface: Interface, problem: Problem) -> Interface:
 
 def _known(port: Port, problem: Problem) -> Port:
     """The port with a direction and width."""
-    single = _ONE_BIT.search(port.name)
-    is_input = single or is_described_as(port.name, "input", specification(problem))
-    direction = port.direction or ("input" if is_input else "output")
+    single = CLOCK_OR_RESET.search(port.name)
+    direction = likely_direction(port, specification(problem))
     # Any number that a harness writes fits into a wide input.
     width = port.width or (1 if single else 1024 if direction == "input" else 32)
     return port.model_copy(update={"direction": direction, "width": width})

@@ -31,7 +31,8 @@ def test_the_time_is_a_share_of_the_grading_time(grader, planted):
     grader.grade(problem, Answer(files=RIGHT))
     assert doubts.look(grader, problem, [RIGHT], 10.0) == [None], "no answer of a step was graded"
     doubts.graded_s += 1.0
-    (found,) = doubts.look(grader, problem, [RIGHT], 0.01)
+    other = {"rtl/inv.sv": inverter("4'd15 - a")}
+    (found,) = doubts.look(grader, problem, [other], 0.01)
     assert found is not None
     assert doubts.spent_s > 0.01
     assert doubts.look(grader, problem, [WRONG], 0.01) == [None], "the share is used up"

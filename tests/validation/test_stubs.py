@@ -82,7 +82,6 @@ def test_without_a_golden_answer_a_stub_is_written_from_the_interface(tmp_path):
     ("interface", "reason"),
     [
         (None, "not known"),
-        (Interface(module="old", source=InterfaceSource.HARNESS, ports=(Port(name="rst_n"),)), "no output"),
     ],
 )
 def test_without_stubs_there_is_a_reason(interface, reason):
