@@ -41,7 +41,6 @@ def changed(before, after):
         ("cvdp_copilot_lfsr_0001", lambda problem: stubs(problem).files["one step"]),
         ("cvdp_agentic_fixed_arbiter_0001", changed(*INDEX_NOT_RESET)),
         ("cvdp_agentic_fixed_arbiter_0001", changed(*LOWEST_OF_OVERRIDE)),
-        ("rtllm_sequence_detector", lambda problem: stubs(problem).files["unknown"]),
     ],
 )
 def test_a_wrong_answer_that_a_weak_harness_pays_is_doubtful(problems, grader, name, wrong):
