@@ -115,6 +115,9 @@ class Launcher:
         """Read one request and fork the simulator; return its process id, or None if there was no request."""
         try:
             data, descriptors, _, _ = socket.recv_fds(requests, MAX_MESSAGE, 2)
+            while data and data[-1:] != b"\n":  # a long request comes in parts
+                part = requests.recv(MAX_MESSAGE)
+                data = data + part if part else b""
         except ConnectionResetError:  # the program was killed before it read its last simulator's exit code
             return None
         if not data:
@@ -322,10 +325,11 @@ class _Simulations:
             return None
         environment = {str(key): str(value) for key, value in (named.get("env") or os.environ).items()}
         plan = {"design": design, "plus": plus, "env": environment, "cwd": str(named.get("cwd") or os.getcwd())}
-        data = json.dumps(plan).encode()
+        data = json.dumps(plan).encode() + b"\n"
         if len(data) > MAX_MESSAGE // 8:
             return None
-        socket.send_fds(self.requests, [data], [out, error])
+        sent = socket.send_fds(self.requests, [data], [out, error])
+        self.requests.sendall(data[sent:])
         answer = self.requests.recv(64)
         return int(answer) if answer else -signal.SIGKILL
 
