@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from jinja2 import Environment, FileSystemLoader
+
 from rtl_core.errors import ProblemError
 from rtl_core.interop.exported import TASKS, instruction, messages, read_tasks
 from rtl_core.types.problem import Problem
@@ -58,19 +60,11 @@ def _harbor_task(problem: Problem, folder: Path) -> None:
         shutil.rmtree(folder / "solution")
     else:
         _write(folder / "solution/files", problem.golden)
-    about = {"category": problem.category, "difficulty": problem.difficulty, "source": problem.source}
-    address = {name: f"${{{name}}}" for name in ("RTL_DISTILL_GRADER_URL", "RTL_DISTILL_GRADER_TOKEN")}
-    tables = {
-        "task": {"name": f"rtl-distill/{problem.id}"},
-        "metadata": about,
-        "verifier": {"environment_mode": "separate"},
-        "verifier.env": address,
-    }
-    lines = ['schema_version = "1.4"', f"artifacts = {json.dumps([f'/workspace/{path}' for path in problem.targets])}"]
-    for name, values in tables.items():
-        # A basic string of TOML is written as in JSON.
-        lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
-    (folder / "task.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    # A basic string of TOML is written as in JSON.
+    templates = Environment(loader=FileSystemLoader(FORMATS), keep_trailing_newline=True)
+    templates.filters.update(json=json.dumps)
+    settings = templates.get_template("harbor_task.toml.jinja").render(problem=problem)
+    (folder / "task.toml").write_text(settings, encoding="utf-8")
 
 
 def _write(root: Path, files: Mapping[str, str]) -> None:
