@@ -69,21 +69,15 @@ _UNREAD = re.compile(_NAMES_ERROR.pattern + r"(?!.*(?:Assertion|TestFailure|Time
 _UNOPENED = re.compile(r"\$readmem[bh]: Unable to open \S+")
 
 
-def has_failing_test(result: StepResult) -> bool:
-    """Whether a test of this service failed; a service may fail without one."""
-    return any(test["status"] == "failed" for session in result.sessions for test in session.tests)
-
-
 def count_tests(results: Sequence[StepResult]) -> tuple[int, int]:
     """(passed, all) tests that were not skipped.
 
     A service that passed without a simulation, or failed without a failing test, counts as one test.
     """
-    run = [test for result in results for session in result.sessions for test in session.tests]
-    passed = sum(test["status"] == "passed" for test in run)
-    total = sum(test["status"] != "skipped" for test in run)
+    statuses = [test["status"] for result in results for test in result.tests]
+    passed, total = statuses.count("passed"), len(statuses) - statuses.count("skipped")
     passed_alone = sum(result.exit_code == 0 and not result.sessions for result in results)
-    failed_alone = sum(result.exit_code != 0 and not has_failing_test(result) for result in results)
+    failed_alone = sum(result.exit_code != 0 and not result.failed_tests for result in results)
     return passed + passed_alone, total + passed_alone + failed_alone
 
 
@@ -180,12 +174,10 @@ def overrun_reason(step: StepResult, limits: Limits, budget: Budget | None) -> s
 
 def compile_reasons(text: str) -> tuple[str, ...]:
     """Error lines of a compiler's output, with paths relative to the workspace."""
-    lines = [line.strip().replace("/code/", "") for line in _NOISE.sub("", text).splitlines() if line.strip()]
+    lines = _lines(text.replace("/code/", ""))
     # A warning about a file or port named error_x is no error.
-    telling = [
-        line for line in lines if "warning:" not in line and _COMPILE_ERROR.search(_PLACE.sub("", line))
-    ] or lines
-    return _shortened(telling) or ("the compiler failed without a word",)
+    telling = [line for line in lines if "warning:" not in line and _COMPILE_ERROR.search(_PLACE.sub("", line))]
+    return _shortened(telling or lines) or ("the compiler failed without a word",)
 
 
 def is_unreadable(output: str) -> bool:
@@ -195,8 +187,8 @@ def is_unreadable(output: str) -> bool:
 
 def test_reasons(step: StepResult) -> tuple[str, ...]:
     """The failed tests of a step with their messages; else the last output of pytest or the program."""
-    last = [line for line in _NOISE.sub("", step.output).splitlines() if line.strip()][-3:]
-    return _shortened(_complaints(step) or last or [f"{step.name} ended with exit code {step.exit_code}"])
+    told = _complaints(step) or _lines(step.output)[-3:]
+    return _shortened(told or [f"{step.name} ended with exit code {step.exit_code}"])
 
 
 def own_faults(results: Sequence[StepResult], problem: Problem) -> list[str]:
@@ -211,9 +203,8 @@ def own_faults(results: Sequence[StepResult], problem: Problem) -> list[str]:
     nothing_ran = cocotb and all(result.reach < 2 for result in results)
     usual = _NAMES_ERROR if problem.golden else _SURROUNDINGS
     for step in (result for result in results if result.exit_code):
-        failed = [test for session in step.sessions for test in session.tests if test["status"] == "failed"]
-        at_once = [test["name"] for test in failed if test["ns"] in ("0", "0.0")]
-        before_tests = cocotb and step.reach > 1 and not failed
+        at_once = [test["name"] for test in step.failed_tests if test["ns"] in ("0", "0.0")]
+        before_tests = cocotb and step.reach > 1 and not step.failed_tests
         for line in test_reasons(step):
             kind = _UNREAD if before_tests or line.partition(": ")[0] in at_once else usual
             if nothing_ran or kind.search(line):
@@ -225,17 +216,17 @@ def _complaints(step: StepResult) -> list[str]:
     """Failed tests with their messages; if there are none, the lines of the output that name errors."""
     text = _NOISE.sub("", step.output)
     raised = [exception for _, exception in _RAISED.findall(text)]
-    failed = [
-        f"{test['name']}: {test['message'] or 'failed'}"
-        for session in step.sessions
-        for test in session.tests
-        if test["status"] == "failed"
-    ]
+    failed = [f"{test['name']}: {test['message'] or 'failed'}" for test in step.failed_tests]
     if failed:
         # cocotb 1 writes the message only to the log.
         raised = raised if "Test failed with RANDOM_SEED" in failed[0] else []
         return [*_UNOPENED.findall(text), *raised, *failed]
-    return [*raised, *(line.strip() for line in text.splitlines() if _TELLING.match(line.strip()))]
+    return [*raised, *filter(_TELLING.match, _lines(text))]
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of an output without noise, indentation and empty lines."""
+    return list(filter(None, map(str.strip, _NOISE.sub("", text).splitlines())))
 
 
 def _shortened(lines: list[str]) -> tuple[str, ...]:

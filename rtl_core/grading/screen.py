@@ -23,7 +23,7 @@ from pyslang import parsing as slang_parsing
 
 from rtl_core.grading.inside.lib.compiled import ALLOWED_TASKS, TIMING_CHECKS, WAVES
 from rtl_core.problems.directives import differences, macros_in_use
-from rtl_core.problems.interface import HDL_SUFFIXES, compilation_options, syntax_tree
+from rtl_core.problems.interface import HDL_SUFFIXES, compilation_options, hdl_files, syntax_tree
 from rtl_core.problems.verilog_text import code_of
 
 MAX_FILE_CHARS = 1_000_000
@@ -81,7 +81,7 @@ def screen(
     found = [finding for path, text in answer.items() for finding in _unreadable(path, text)]
     if found:
         return found
-    hdl = {path: text for path, text in answer.items() if path.endswith(HDL_SUFFIXES)}
+    hdl = hdl_files(answer)
     given = {path.rsplit("/", 1)[-1] for path in (*answer, *context)}
     macros = macros_in_use(hdl.values(), context.values(), ()) if several_tools else ()
     rules = _Rules(given, harness, several_tools, macros)

@@ -95,20 +95,18 @@ def _read(harness: Mapping[str, str], *, everything: bool) -> HarnessUse:
                 wanted.add(node.name)
         waiting.append((tree, false, frozenset({"dut"})))
     found: dict[_Kind, dict[str, set[str]]] = {kind: {} for kind in get_args(_Kind)}
-    done: set[str] = set()
     while True:
         for body in waiting:
             uses, mentioned = _uses(*body)
             wanted |= mentioned
             for kind, name, given in uses:
                 found[kind].setdefault(name, set()).add(given)
-        left = (wanted & definitions.keys()) - done
+        left = wanted & definitions.keys()
         if not left:
             break
-        done.add(min(left))
         waiting = [
             (node, false, frozenset({"dut", *(a.arg for a in node.args.args[:1] if _is_cocotb_test(node))}))
-            for node, false in definitions[min(left)]
+            for node, false in definitions.pop(min(left))
             if not _is_skipped(node)
         ]
     driven, touched = found["drives"], found["touches"]

@@ -81,7 +81,7 @@ def syntax_tree(sources: Mapping[str, str]) -> tuple[slang_syntax.SyntaxTree, py
 
     Includes are followed only when every one of them names one of `sources`, so no file of this machine is ever read.
     """
-    hdl = {path: text.replace("\0", " ") for path, text in _hdl(sources).items()}
+    hdl = {path: text.replace("\0", " ") for path, text in hdl_files(sources).items()}
     # Includes find files by base name, as with one include path for all. The second file of a name keeps its whole path.
     names = {path.rsplit("/", 1)[-1]: path for path in reversed(hdl)}
     included = {name for text in hdl.values() for name in _INCLUDE.findall(text)}
@@ -116,15 +116,15 @@ def derive_interface(
     """
     targets = tuple(targets)
     use = harness_use(harness)
-    documents = [prompt, *(text for path, text in context.items() if not path.endswith(HDL_SUFFIXES))]
-    by_harness = {*use.parameters, *use.names, *_words(code_of(text) for text in _hdl(harness).values())}
-    by_documents = _words(documents)
+    texts = documents(prompt, context)
+    by_harness = {*use.parameters, *use.names, *_words(code_of(text) for text in hdl_files(harness).values())}
+    by_documents = _words(texts)
 
     def is_public(name: str, in_header: bool) -> bool:
         # A parameter of the body may be a constant such as a state's code, and a document may name the state.
         return name in by_harness or (in_header and name in by_documents)
 
-    fixed = {**macro_file(harness), **{path: text for path, text in _hdl(context).items() if path not in targets}}
+    fixed = {**macro_file(harness), **{path: text for path, text in hdl_files(context).items() if path not in targets}}
     for top in _demanded_modules(targets, harness, fixed, golden):
         in_context = _from_context(top, context, targets, use, parameters)
         in_golden = None
@@ -133,7 +133,7 @@ def derive_interface(
         found = (
             in_golden
             or (in_context if in_context and in_context.exact else None)
-            or _from_specification(top, documents, parameters)
+            or _from_specification(top, texts, parameters)
             or in_context
             or _from_harness(top, use)
         )
@@ -184,7 +184,7 @@ def _demanded_modules(
     golden: Mapping[str, str] | None,
 ) -> list[str]:
     """Candidate names of the top module, best first: the harness' top levels and the targets' names, unless the problem gives them."""
-    given = {name for text in (*fixed.values(), *_hdl(harness).values()) for name in module_names(text)}
+    given = {name for text in (*fixed.values(), *hdl_files(harness).values()) for name in module_names(text)}
     names = [top for top in top_levels(harness) if top not in given]
     names += [stem for stem in (path.rsplit("/", 1)[-1].split(".")[0] for path in targets) if stem not in given]
     if golden and not names:
@@ -203,7 +203,7 @@ def _from_context(
     use: HarnessUse,
     parameters: Mapping[str, int] | None,
 ) -> Interface | None:
-    holders = [path for path, text in _hdl(context).items() if top in module_names(text)]
+    holders = [path for path, text in hdl_files(context).items() if top in module_names(text)]
     if not holders:
         return None
     found = parse_interface(context, top, InterfaceSource.CONTEXT, parameters)
@@ -222,8 +222,8 @@ def _from_context(
     )
 
 
-def _from_specification(top: str, documents: list[str], parameters: Mapping[str, int] | None) -> Interface | None:
-    for document in documents:
+def _from_specification(top: str, texts: list[str], parameters: Mapping[str, int] | None) -> Interface | None:
+    for document in texts:
         for block in _FENCE.findall(document.replace("\r\n", "\n")):
             if top not in module_names(block):
                 continue
@@ -244,7 +244,13 @@ def _from_harness(top: str, use: HarnessUse) -> Interface | None:
     return Interface(module=top, ports=tuple(ports), source=InterfaceSource.HARNESS, exact=False) if ports else None
 
 
-def _hdl(files: Mapping[str, str]) -> dict[str, str]:
+def documents(prompt: str, context: Mapping[str, str]) -> list[str]:
+    """The prompt, and the files of the context that are no HDL."""
+    return [prompt, *(text for path, text in context.items() if not path.endswith(HDL_SUFFIXES))]
+
+
+def hdl_files(files: Mapping[str, str]) -> dict[str, str]:
+    """Those of `files` (path -> text) that are HDL."""
     return {path: text for path, text in files.items() if path.endswith(HDL_SUFFIXES)}
 
 
