@@ -117,7 +117,7 @@ def changed_parameters(
     `demanded` maps a build's settings to the right values of the parameters that are only read and to the ports' widths
     (interface_check.py).
     """
-    found: dict[tuple[MismatchKind, str, str, str], None] = {}
+    found = []
     for build in (build for result in results for build in result.builds if build["parameters"]):
         settings = _settings(build["argv"])
         numbers = {name: int(value) for name, value in settings.items() if _NUMBER.fullmatch(value)}
@@ -125,10 +125,12 @@ def changed_parameters(
         for name, wanted, got in build["parameters"]:
             values = [] if name in settings else [str(value) for value in right.get(name, ())]
             if wanted and got not in values:
-                found[MismatchKind.WRONG_PARAMETER, name, values[0] if values else wanted, got] = None
+                kind, expected = MismatchKind.WRONG_PARAMETER, values[0] if values else wanted
+                found.append(InterfaceMismatch(kind=kind, name=name, expected=expected, got=got))
             elif values and not wanted and int(got) < int(values[0]):
-                found[MismatchKind.WRONG_WIDTH, name, in_bits(values[0]), in_bits(got)] = None
-    return tuple(InterfaceMismatch(kind=kind, name=name, expected=wanted, got=got) for kind, name, wanted, got in found)
+                kind, expected = MismatchKind.WRONG_WIDTH, in_bits(values[0])
+                found.append(InterfaceMismatch(kind=kind, name=name, expected=expected, got=in_bits(got)))
+    return tuple(dict.fromkeys(found))
 
 
 def refused_parameters(build: Mapping[str, Any]) -> tuple[InterfaceMismatch, ...]:
@@ -186,9 +188,16 @@ def is_unreadable(output: str) -> bool:
 
 
 def test_reasons(step: StepResult) -> tuple[str, ...]:
-    """The failed tests of a step with their messages; else the last output of pytest or the program."""
-    told = _complaints(step) or _lines(step.output)[-3:]
-    return _shortened(told or [f"{step.name} ended with exit code {step.exit_code}"])
+    """The failed tests of a step with their messages; else lines of its output: those that name errors, or the last."""
+    lines, text = _lines(step.output), _NOISE.sub("", step.output)
+    raised = [exception for _, exception in _RAISED.findall(text)]
+    failed = [f"{test['name']}: {test['message'] or 'failed'}" for test in step.failed_tests]
+    if not failed:
+        reasons = [*raised, *filter(_TELLING.match, lines)]
+        return _shortened(reasons or lines[-3:] or [f"{step.name} ended with exit code {step.exit_code}"])
+    # cocotb 1 writes the message only to the log.
+    raised = raised if "Test failed with RANDOM_SEED" in failed[0] else []
+    return _shortened([*_UNOPENED.findall(text), *raised, *failed])
 
 
 def own_faults(results: Sequence[StepResult], problem: Problem) -> list[str]:
@@ -210,18 +219,6 @@ def own_faults(results: Sequence[StepResult], problem: Problem) -> list[str]:
             if nothing_ran or kind.search(line):
                 faults.append(line)
     return faults
-
-
-def _complaints(step: StepResult) -> list[str]:
-    """Failed tests with their messages; if there are none, the lines of the output that name errors."""
-    text = _NOISE.sub("", step.output)
-    raised = [exception for _, exception in _RAISED.findall(text)]
-    failed = [f"{test['name']}: {test['message'] or 'failed'}" for test in step.failed_tests]
-    if failed:
-        # cocotb 1 writes the message only to the log.
-        raised = raised if "Test failed with RANDOM_SEED" in failed[0] else []
-        return [*_UNOPENED.findall(text), *raised, *failed]
-    return [*raised, *filter(_TELLING.match, _lines(text))]
 
 
 def _lines(text: str) -> list[str]:

@@ -59,7 +59,7 @@ def compare(expected: Interface, got: Interface | None, answer: Mapping[str, str
 def _port_differences(expected: Interface, got: Interface, answer: Mapping[str, str]) -> Iterator[InterfaceMismatch]:
     theirs = {port.name: port for port in got.ports}
     for port in expected.ports:
-        other = theirs.get(port.name)
+        other = theirs.pop(port.name, None)
         if other is None:
             if expected.source is not InterfaceSource.HARNESS or not _declared(port.name, answer):
                 yield _differs(MismatchKind.MISSING_PORT, port.name, _describe(port), "nothing")
@@ -71,11 +71,8 @@ def _port_differences(expected: Interface, got: Interface, answer: Mapping[str, 
         packed = port.form in _VECTORS and (other.form or "").startswith(_PACKED)
         if port.form and other.form and port.form not in (other.form, f"signed {other.form}") and not packed:
             yield _differs(MismatchKind.WRONG_TYPE, port.name, port.form, other.form)
-    if expected.exact:
-        wanted = {port.name for port in expected.ports}
-        for port in got.ports:
-            if port.name not in wanted:
-                yield _differs(MismatchKind.EXTRA_PORT, port.name, "nothing", _describe(port))
+    for port in theirs.values() if expected.exact else ():
+        yield _differs(MismatchKind.EXTRA_PORT, port.name, "nothing", _describe(port))
 
 
 def _parameter_differences(expected: Interface, got: Interface) -> Iterator[InterfaceMismatch]:
@@ -103,8 +100,7 @@ def is_fatal(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str, st
 
 def is_hopeless(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str, str]) -> bool:
     """Whether the harness' executed code uses a port that the answer lacks, so that one failing test is enough."""
-    missing = names_of(MismatchKind.MISSING_PORT, mismatches)
-    return bool(missing) and not missing.isdisjoint(harness_use(harness).names)
+    return not names_of(MismatchKind.MISSING_PORT, mismatches).isdisjoint(harness_use(harness).names)
 
 
 def names_of(kind: MismatchKind, mismatches: Iterable[InterfaceMismatch]) -> set[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from posixpath import basename
 from typing import Any, NamedTuple
 
 import pyslang  # the module only: classes held by our globals would be reported as leaked at exit
@@ -82,7 +83,7 @@ def screen(
     if found:
         return found
     hdl = hdl_files(answer)
-    given = {path.rsplit("/", 1)[-1] for path in (*answer, *context)}
+    given = {basename(path) for path in (*answer, *context)}
     macros = macros_in_use(hdl.values(), context.values(), ()) if several_tools else ()
     rules = _Rules(given, harness, several_tools, macros)
     for path, text in hdl.items():
@@ -163,7 +164,7 @@ class _File:
     def _is_outside(self, task: str, literal: str) -> bool:
         if task == "dumpfile":
             return not WAVES.fullmatch(literal)
-        name = literal.rsplit("/", 1)[-1]
+        name = basename(literal)
         return name not in self.rules.given and (
             _is_outside_path(literal) or ".." in literal or name in self.rules.harness
         )
@@ -191,7 +192,7 @@ class _File:
     def _directive(self, node: Any) -> None:
         if node.kind.name == "IncludeDirective":
             name = str(node.fileName).strip().strip('"<>')
-            if name.rsplit("/", 1)[-1] not in self.rules.given or _is_outside_path(name):
+            if basename(name) not in self.rules.given or _is_outside_path(name):
                 line = _line(self.manager, node.sourceRange.start)
                 self._add(f"an include of what was not given ({name[:60]})", line)
 
@@ -208,12 +209,12 @@ def _hierarchical(sources: Mapping[str, str], top: str | None) -> Iterator[Scree
         options.compilationOptions = compilation_options(top, {})
     compilation = slang_ast.Compilation(options)
     compilation.addSyntaxTree(tree)
-    paths = {path.rsplit("/", 1)[-1]: path for path in sources}
+    paths = {basename(path): path for path in sources}
     for diagnostic in compilation.getSemanticDiagnostics():
         if diagnostic.code != pyslang.Diags.UndeclaredIdentifier:
             continue
         place = manager.getFullyOriginalLoc(diagnostic.location)
-        path = paths[manager.getFileName(place).rsplit("/", 1)[-1]]
+        path = paths[basename(manager.getFileName(place))]
         name = str(diagnostic.args[0])
         behind = sources[path].encode()[place.offset :][: len(name) + 60].decode(errors="replace").lstrip("\\")
         if re.match(rf"{re.escape(name)}\s*\.", behind):

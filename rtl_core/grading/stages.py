@@ -263,7 +263,7 @@ class Grading:
         harness, step = check
         (result,) = self._run((step,), harness=harness)
         compiled = all(build["exit_code"] == 0 for build in result.builds)
-        return not compiled or any(t["status"] == "passed" for session in result.sessions for t in session.tests)
+        return not compiled or any(test["status"] == "passed" for test in result.tests)
 
     def _overrun(self, result: StepResult) -> str:
         return overrun_reason(result, self.grader.limits, self._budget)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from posixpath import basename
 from typing import Any
 
 import pyslang  # the module: pyslang reports classes held by our globals as leaked when the process ends
@@ -83,7 +84,7 @@ def syntax_tree(sources: Mapping[str, str]) -> tuple[slang_syntax.SyntaxTree, py
     """
     hdl = {path: text.replace("\0", " ") for path, text in hdl_files(sources).items()}
     # Includes find files by base name, as with one include path for all. The second file of a name keeps its whole path.
-    names = {path.rsplit("/", 1)[-1]: path for path in reversed(hdl)}
+    names = {basename(path): path for path in reversed(hdl)}
     included = {name for text in hdl.values() for name in _INCLUDE.findall(text)}
     manager = pyslang.SourceManager()
     preprocessor = slang_parsing.PreprocessorOptions()
@@ -117,7 +118,7 @@ def derive_interface(
     targets = tuple(targets)
     use = harness_use(harness)
     texts = documents(prompt, context)
-    by_harness = {*use.parameters, *use.names, *_words(code_of(text) for text in hdl_files(harness).values())}
+    by_harness = {*use.parameters, *use.names, *_words(map(code_of, hdl_files(harness).values()))}
     by_documents = _words(texts)
 
     def is_public(name: str, in_header: bool) -> bool:
@@ -172,7 +173,7 @@ def top_levels(harness: Mapping[str, str]) -> list[str]:
     """Values of TOPLEVEL in the harness' env files, without duplicates, in the order of the files."""
     found = []
     for path in sorted(harness):
-        if ".env" in path.rsplit("/", 1)[-1]:
+        if ".env" in basename(path):
             found += re.findall(r"^[ \t]*TOPLEVEL[ \t]*=[ \t]*[\"']?([A-Za-z_]\w*)", harness[path], re.M)
     return list(dict.fromkeys(found))
 
@@ -185,10 +186,10 @@ def _demanded_modules(
 ) -> list[str]:
     """Candidate names of the top module, best first: the harness' top levels and the targets' names, unless the problem gives them."""
     given = {name for text in (*fixed.values(), *hdl_files(harness).values()) for name in module_names(text)}
-    names = [top for top in top_levels(harness) if top not in given]
-    names += [stem for stem in (path.rsplit("/", 1)[-1].split(".")[0] for path in targets) if stem not in given]
+    stems = (basename(path).split(".")[0] for path in targets)
+    names = [name for name in (*top_levels(harness), *stems) if name not in given]
     if golden and not names:
-        names += [name for path in targets for name in module_names(golden.get(path, ""))]
+        names = [name for path in targets for name in module_names(golden.get(path, ""))]
     return list(dict.fromkeys(names))
 
 
@@ -213,12 +214,12 @@ def _from_context(
     # widths, types, parameter defaults or other ports.
     ports = [p for p in found.ports if p.name in use.names or not use.names]
     used = [p for p in found.parameters if p.name in use.parameters]
-    return found.model_copy(
-        update={
-            "ports": tuple(p.model_copy(update={"width": None, "form": None}) for p in ports),
-            "parameters": tuple(p.model_copy(update={"default": None}) for p in used),
-            "exact": False,
-        }
+    return Interface(
+        module=top,
+        ports=tuple(Port(name=p.name, direction=p.direction) for p in ports),
+        parameters=tuple(Parameter(name=p.name, is_type=p.is_type) for p in used),
+        source=InterfaceSource.CONTEXT,
+        exact=False,
     )
 
 
@@ -274,7 +275,11 @@ def _port(symbol: Any) -> Port:
     direction = getattr(symbol, "direction", None)
     bits = 0 if kind is None or kind.isError else int(kind.bitWidth or kind.bitstreamWidth)
     known = None if direction is None else _DIRECTIONS.get(direction.name)
-    form = _interface_form(symbol) if kind is None else None if kind.isError else _form(kind.canonicalType)
+    form: str | None = None
+    if kind is None:  # an interface: its name, modport and dimensions
+        form = f"{getattr(symbol.interfaceDef, 'name', 'interface')}.{symbol.modport}{symbol.declaredRange or ''}"
+    elif not kind.isError:
+        form = _form(kind.canonicalType)
     if known == "output" and form == "vector" and kind.isSigned:
         form = "signed vector"
     return Port(name=symbol.name, direction=known, width=bits if bits > 0 else None, form=form)
@@ -288,11 +293,6 @@ def _form(kind: Any) -> str:
     if kind.isUnpackedArray:
         return "array " + text.rpartition("$")[2]
     return "vector" if kind.isIntegral and not text.startswith(("struct", "union")) else text
-
-
-def _interface_form(symbol: Any) -> str:
-    """An interface's name, modport and dimensions."""
-    return f"{getattr(symbol.interfaceDef, 'name', 'interface')}.{symbol.modport}{symbol.declaredRange or ''}"
 
 
 def _parameter(symbol: Any) -> Parameter:

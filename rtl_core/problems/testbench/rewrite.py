@@ -78,7 +78,7 @@ def rewritten(
     calls = [call for tree in trees.values() for call in _verdicts(tree, marker)]
     if not calls:
         raise ValueError(f"its test bench never prints {marker!r}")
-    ended = any(_inside(call, "FinalBlock") for call in calls)
+    ended = any(map(_at_end, calls))
     finishes = [call for tree in trees.values() for call in _statements(tree, _ENDING)]
     parts = []
     for name, tree in trees.items():
@@ -244,8 +244,9 @@ def _arguments(tree: SourceTree, call: Node) -> list[str]:
     return [tree.text(child) for child in inner if not is_token(child) and tree.text(child)]
 
 
-def _inside(node: Node, kind: str) -> bool:
-    while node is not None and name_of(node) != kind:
+def _at_end(node: Node) -> bool:
+    """Whether a node is in a `final` block."""
+    while node is not None and name_of(node) != "FinalBlock":
         node = node.parent
     return node is not None
 

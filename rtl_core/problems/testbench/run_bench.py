@@ -89,14 +89,14 @@ def main():
     gate.stop_if_refused(["sim"], {"RTL_TASKS": ",".join([*bench["tasks"], *CHANNEL_TASKS])})
     with open("log", "wb") as log:
         code = subprocess.call([simulator(), "-n", "sim", "-none"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    said = read(VERDICT_FILE) if os.path.isfile(VERDICT_FILE) else ""
+    lines = read(VERDICT_FILE).splitlines() if os.path.isfile(VERDICT_FILE) else []
     print(read("log").replace("_" + word, "")[-8000:])
-    print("\n".join(line for line in said.splitlines() if line != ENDED)[-2000:])
+    print("\n".join(line for line in lines if line != ENDED)[-2000:])
     if code:
         return f"the simulator ended with code {code}"
-    if STILL in said.splitlines():
+    if STILL in lines:
         gate.witness.report({"kind": "still"})
-    return verdict_complaint(said.splitlines(), bench, bench["ended"] or bool(ENDING.search(program)))
+    return verdict_complaint(lines, bench, bench["ended"] or bool(ENDING.search(program)))
 
 
 def ports_complaint(word, bench, apart, hidden):

@@ -223,7 +223,7 @@ def _file_name(task, text, harness):
 def _file_names(program):
     """Index -> base name, from the table at the program's end."""
     _, _, table = program.rpartition("\n:file_names ")
-    return {n: posixpath.basename(line.strip().rstrip(";").strip('"')) for n, line in enumerate(table.split("\n")[1:])}
+    return {n: posixpath.basename(line.strip('\t ";')) for n, line in enumerate(table.split("\n")[1:])}
 
 
 def changed_parameters(program, top, settings):
