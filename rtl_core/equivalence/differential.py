@@ -26,7 +26,7 @@ from rtl_core.grading.grader import Grader
 from rtl_core.grading.jobs import Watched
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.vcd import read_vcd
-from rtl_core.problems.interface import HDL_SUFFIXES
+from rtl_core.problems.interface import documents
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Interface, Problem
 
@@ -166,10 +166,9 @@ def _shortest(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
 
 def other_values(problem: Problem, interface: Interface) -> list[Values]:
     """The non-default values that the harness or the specification gives to each parameter, one at a time."""
-    documents = [text for path, text in problem.context.items() if not path.endswith(HDL_SUFFIXES)]
     defaults = {p.name: p.default for p in interface.parameters if p.default is not None and 0 < p.default < MAX_VALUE}
     found: list[Values] = []
-    for texts in ([text for _, text in sorted(problem.harness.items())], [problem.prompt, *documents]):
+    for texts in ([text for _, text in sorted(problem.harness.items())], documents(problem.prompt, problem.context)):
         given = {name: _set_by(texts, name, value) for name, value in defaults.items()}
         turns = range(max((len(values) for values in given.values()), default=0))
         found += [{name: values[turn]} for turn in turns for name, values in given.items() if turn < len(values)]

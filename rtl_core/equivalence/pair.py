@@ -7,6 +7,7 @@ import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from posixpath import basename
 from typing import Literal
 
 from rtl_core.equivalence.side_by_side import Effort, Trace, Values, bench, hidden, replay
@@ -184,7 +185,7 @@ def _given(problem: Problem) -> dict[str, str]:
     """A time scale, the harness' macros, and the problem's own files in the order in which the harness names them."""
     named = "\n".join(problem.harness.values())
     given = [path for path in problem.context if path.startswith("rtl/") and path not in problem.targets]
-    given.sort(key=lambda path: named.find(path.rsplit("/", 1)[-1]) % sys.maxsize)
+    given.sort(key=lambda path: named.find(basename(path)) % sys.maxsize)
     macros = "`timescale 1ns/1ps\n" + "".join(macro_file(problem.harness).values())
     return {"macros.sv": macros, **{path: problem.context[path] for path in given}}
 
@@ -197,7 +198,7 @@ def _units(text: str) -> list[str]:
 
 def _with_includes(files: Mapping[str, str]) -> dict[str, str]:
     """The files with those of the same answer that they include, found by base name. Raises IncomparableError if they get too long."""
-    paths = {path.rsplit("/", 1)[-1]: path for path in files}
+    paths = {basename(path): path for path in files}
     done: dict[str, str] = {}
 
     def whole(path: str, depth: int = 0) -> str:
@@ -209,7 +210,7 @@ def _with_includes(files: Mapping[str, str]) -> dict[str, str]:
         parts: list[str] = []
         code, at, size = code_of(text), 0, len(text)
         for found in _INCLUDE.finditer(text):
-            other = paths.get(found[1].rsplit("/", 1)[-1])
+            other = paths.get(basename(found[1]))
             if other is not None and code[found.start()] == "`":
                 parts += [text[at : found.start()], whole(other, depth + 1)]
                 at, size = found.end(), size + len(parts[-1])

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from posixpath import basename
 
 from rtl_core.grading.requirements import uses_several_tools
 from rtl_core.grading.screen import MAX_FILE_CHARS
@@ -164,7 +165,7 @@ def _may_begin_after(gap: str) -> bool:
 
 def _names_in(problem: Problem) -> set[str]:
     """Names of modules that the problem asks for, and all words in the HDL beside the answer and in the harness."""
-    names = {*demanded_modules(problem), *(path.rsplit("/", 1)[-1].rsplit(".", 1)[0] for path in problem.targets)}
+    names = {*demanded_modules(problem), *(basename(path).rsplit(".", 1)[0] for path in problem.targets)}
     given = [text for path, text in problem.context.items() if path.endswith(_HDL) and path not in problem.targets]
     for path, text in problem.harness.items():
         if path.endswith(".py"):

@@ -69,21 +69,15 @@ _UNREAD = re.compile(_NAMES_ERROR.pattern + r"(?!.*(?:Assertion|TestFailure|Time
 _UNOPENED = re.compile(r"\$readmem[bh]: Unable to open \S+")
 
 
-def has_failing_test(result: StepResult) -> bool:
-    """Whether a test of this service failed; a service may fail without one."""
-    return any(test["status"] == "failed" for session in result.sessions for test in session.tests)
-
-
 def count_tests(results: Sequence[StepResult]) -> tuple[int, int]:
     """(passed, all) tests that were not skipped.
 
     A service that passed without a simulation, or failed without a failing test, counts as one test.
     """
-    run = [test for result in results for session in result.sessions for test in session.tests]
-    passed = sum(test["status"] == "passed" for test in run)
-    total = sum(test["status"] != "skipped" for test in run)
+    statuses = [test["status"] for result in results for test in result.tests]
+    passed, total = statuses.count("passed"), len(statuses) - statuses.count("skipped")
     passed_alone = sum(result.exit_code == 0 and not result.sessions for result in results)
-    failed_alone = sum(result.exit_code != 0 and not has_failing_test(result) for result in results)
+    failed_alone = sum(result.exit_code != 0 and not result.failed_tests for result in results)
     return passed + passed_alone, total + passed_alone + failed_alone
 
 
@@ -123,7 +117,7 @@ def changed_parameters(
     `demanded` maps a build's settings to the right values of the parameters that are only read and to the ports' widths
     (interface_check.py).
     """
-    found: dict[tuple[MismatchKind, str, str, str], None] = {}
+    found = []
     for build in (build for result in results for build in result.builds if build["parameters"]):
         settings = _settings(build["argv"])
         numbers = {name: int(value) for name, value in settings.items() if _NUMBER.fullmatch(value)}
@@ -131,10 +125,12 @@ def changed_parameters(
         for name, wanted, got in build["parameters"]:
             values = [] if name in settings else [str(value) for value in right.get(name, ())]
             if wanted and got not in values:
-                found[MismatchKind.WRONG_PARAMETER, name, values[0] if values else wanted, got] = None
+                kind, expected = MismatchKind.WRONG_PARAMETER, values[0] if values else wanted
+                found.append(InterfaceMismatch(kind=kind, name=name, expected=expected, got=got))
             elif values and not wanted and int(got) < int(values[0]):
-                found[MismatchKind.WRONG_WIDTH, name, in_bits(values[0]), in_bits(got)] = None
-    return tuple(InterfaceMismatch(kind=kind, name=name, expected=wanted, got=got) for kind, name, wanted, got in found)
+                kind, expected = MismatchKind.WRONG_WIDTH, in_bits(values[0])
+                found.append(InterfaceMismatch(kind=kind, name=name, expected=expected, got=in_bits(got)))
+    return tuple(dict.fromkeys(found))
 
 
 def refused_parameters(build: Mapping[str, Any]) -> tuple[InterfaceMismatch, ...]:
@@ -180,12 +176,10 @@ def overrun_reason(step: StepResult, limits: Limits, budget: Budget | None) -> s
 
 def compile_reasons(text: str) -> tuple[str, ...]:
     """Error lines of a compiler's output, with paths relative to the workspace."""
-    lines = [line.strip().replace("/code/", "") for line in _NOISE.sub("", text).splitlines() if line.strip()]
+    lines = _lines(text.replace("/code/", ""))
     # A warning about a file or port named error_x is no error.
-    telling = [
-        line for line in lines if "warning:" not in line and _COMPILE_ERROR.search(_PLACE.sub("", line))
-    ] or lines
-    return _shortened(telling) or ("the compiler failed without a word",)
+    telling = [line for line in lines if "warning:" not in line and _COMPILE_ERROR.search(_PLACE.sub("", line))]
+    return _shortened(telling or lines) or ("the compiler failed without a word",)
 
 
 def is_unreadable(output: str) -> bool:
@@ -194,9 +188,16 @@ def is_unreadable(output: str) -> bool:
 
 
 def test_reasons(step: StepResult) -> tuple[str, ...]:
-    """The failed tests of a step with their messages; else the last output of pytest or the program."""
-    last = [line for line in _NOISE.sub("", step.output).splitlines() if line.strip()][-3:]
-    return _shortened(_complaints(step) or last or [f"{step.name} ended with exit code {step.exit_code}"])
+    """The failed tests of a step with their messages; else lines of its output: those that name errors, or the last."""
+    lines, text = _lines(step.output), _NOISE.sub("", step.output)
+    raised = [exception for _, exception in _RAISED.findall(text)]
+    failed = [f"{test['name']}: {test['message'] or 'failed'}" for test in step.failed_tests]
+    if not failed:
+        reasons = [*raised, *filter(_TELLING.match, lines)]
+        return _shortened(reasons or lines[-3:] or [f"{step.name} ended with exit code {step.exit_code}"])
+    # cocotb 1 writes the message only to the log.
+    raised = raised if "Test failed with RANDOM_SEED" in failed[0] else []
+    return _shortened([*_UNOPENED.findall(text), *raised, *failed])
 
 
 def own_faults(results: Sequence[StepResult], problem: Problem) -> list[str]:
@@ -211,9 +212,8 @@ def own_faults(results: Sequence[StepResult], problem: Problem) -> list[str]:
     nothing_ran = cocotb and all(result.reach < 2 for result in results)
     usual = _NAMES_ERROR if problem.golden else _SURROUNDINGS
     for step in (result for result in results if result.exit_code):
-        failed = [test for session in step.sessions for test in session.tests if test["status"] == "failed"]
-        at_once = [test["name"] for test in failed if test["ns"] in ("0", "0.0")]
-        before_tests = cocotb and step.reach > 1 and not failed
+        at_once = [test["name"] for test in step.failed_tests if test["ns"] in ("0", "0.0")]
+        before_tests = cocotb and step.reach > 1 and not step.failed_tests
         for line in test_reasons(step):
             kind = _UNREAD if before_tests or line.partition(": ")[0] in at_once else usual
             if nothing_ran or kind.search(line):
@@ -221,21 +221,9 @@ def own_faults(results: Sequence[StepResult], problem: Problem) -> list[str]:
     return faults
 
 
-def _complaints(step: StepResult) -> list[str]:
-    """Failed tests with their messages; if there are none, the lines of the output that name errors."""
-    text = _NOISE.sub("", step.output)
-    raised = [exception for _, exception in _RAISED.findall(text)]
-    failed = [
-        f"{test['name']}: {test['message'] or 'failed'}"
-        for session in step.sessions
-        for test in session.tests
-        if test["status"] == "failed"
-    ]
-    if failed:
-        # cocotb 1 writes the message only to the log.
-        raised = raised if "Test failed with RANDOM_SEED" in failed[0] else []
-        return [*_UNOPENED.findall(text), *raised, *failed]
-    return [*raised, *(line.strip() for line in text.splitlines() if _TELLING.match(line.strip()))]
+def _lines(text: str) -> list[str]:
+    """The lines of an output without noise, indentation and empty lines."""
+    return list(filter(None, map(str.strip, _NOISE.sub("", text).splitlines())))
 
 
 def _shortened(lines: list[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import copy
 import re
 import time
 from collections.abc import Callable, Mapping
+from posixpath import basename
 from typing import Any, TypeVar
 
 from rtl_core.errors import InfrastructureError
@@ -224,8 +225,8 @@ class Grader:
                 },
                 top=problem.interface.module if problem.interface else None,
                 # Testbenches that no harness compiles are not screened.
-                design=tuple(p for p in files if p.startswith("rtl/") or p.rsplit("/", 1)[-1] in python),
-                harness=tuple(path.rsplit("/", 1)[-1] for path in problem.harness),
+                design=tuple(p for p in files if p.startswith("rtl/") or basename(p) in python),
+                harness=tuple(basename(path) for path in problem.harness),
                 several_tools=uses_several_tools(problem.harness),
             )
         )

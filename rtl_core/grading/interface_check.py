@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from rtl_core.grading.requirements import python_of
 from rtl_core.problems.harness_use import HarnessUse, harness_use
-from rtl_core.problems.interface import HDL_SUFFIXES, derive_interface, parse_interface, top_levels
+from rtl_core.problems.interface import derive_interface, documents, hdl_files, parse_interface, top_levels
 from rtl_core.problems.verilog_text import code_of, module_names
 from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_core.types.verdict import FRAGMENT, MOST_CHARS, InterfaceMismatch, MismatchKind
@@ -23,7 +23,7 @@ _ANY_NAME = re.compile(
     r"getattr\(\s*[\w.]+\s*,\s*(?![\"']\w+[\"']\s*[,)])|\bin\s+[\w.]*dut\b|\bdut\[|__getattr__|\b_id\(|_handles\b"
 )
 """Python code that may read an object of the design without naming it."""
-_OF_PORTS = (MismatchKind.MISSING_PORT, MismatchKind.WRONG_DIRECTION, MismatchKind.WRONG_TYPE)
+_OF_PORTS = (MismatchKind.WRONG_DIRECTION, MismatchKind.WRONG_TYPE)
 _VECTORS = ("vector", "signed vector")
 _SIGNED = re.compile(r"\b(?:un)?signed\b|complement|\bnegative\b", re.I)
 _DECLARING = re.compile(r"\b(?:module|input|inout|pullup|pulldown)\b[^;]*;")
@@ -61,7 +61,7 @@ def compare(expected: Interface, got: Interface | None, answer: Mapping[str, str
 def _port_differences(expected: Interface, got: Interface, answer: Mapping[str, str]) -> Iterator[InterfaceMismatch]:
     theirs = {port.name: port for port in got.ports}
     for port in expected.ports:
-        other = theirs.get(port.name)
+        other = theirs.pop(port.name, None)
         if other is None:
             if expected.source is not InterfaceSource.HARNESS or not _declared(port.name, answer):
                 yield _differs(MismatchKind.MISSING_PORT, port.name, _describe(port), "nothing")
@@ -73,11 +73,8 @@ def _port_differences(expected: Interface, got: Interface, answer: Mapping[str, 
         packed = port.form in _VECTORS and (other.form or "").startswith(_PACKED)
         if port.form and other.form and port.form not in (other.form, f"signed {other.form}") and not packed:
             yield _differs(MismatchKind.WRONG_TYPE, port.name, port.form, other.form)
-    if expected.exact:
-        wanted = {port.name for port in expected.ports}
-        for port in got.ports:
-            if port.name not in wanted:
-                yield _differs(MismatchKind.EXTRA_PORT, port.name, "nothing", _describe(port))
+    for port in theirs.values() if expected.exact else ():
+        yield _differs(MismatchKind.EXTRA_PORT, port.name, "nothing", _describe(port))
 
 
 def _parameter_differences(expected: Interface, got: Interface) -> Iterator[InterfaceMismatch]:
@@ -99,17 +96,18 @@ def is_fatal(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str, st
     `sources` are the texts of all design files. Every other mismatch is only advice, since the demand was derived from a
     specification or the harness' code; running the harness decides.
     """
-    missing = [m.name for m in mismatches if m.kind is MismatchKind.WRONG_MODULE]
-    named = set(top_levels(harness))
-    return any(name in named for name in missing) and not any(
-        name in module_names(text) for name in missing for text in sources
-    )
+    missing = names_of(MismatchKind.WRONG_MODULE, mismatches).intersection(top_levels(harness))
+    return bool(missing) and missing.isdisjoint(name for text in sources for name in module_names(text))
 
 
 def is_hopeless(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str, str]) -> bool:
     """Whether the harness' executed code uses a port that the answer lacks, so that one failing test is enough."""
-    missing = {m.name for m in mismatches if m.kind is MismatchKind.MISSING_PORT}
-    return bool(missing) and not missing.isdisjoint(harness_use(harness).names)
+    return not names_of(MismatchKind.MISSING_PORT, mismatches).isdisjoint(harness_use(harness).names)
+
+
+def names_of(kind: MismatchKind, mismatches: Iterable[InterfaceMismatch]) -> set[str]:
+    """Names of modules, ports or parameters with a difference of this kind."""
+    return {mismatch.name for mismatch in mismatches if mismatch.kind is kind}
 
 
 def unnamed_ports(problem: Problem) -> list[str]:
@@ -117,7 +115,7 @@ def unnamed_ports(problem: Problem) -> list[str]:
     interface = problem.interface
     if interface is None or interface.source is not InterfaceSource.GOLDEN:
         return []
-    words = set(re.findall(r"\w+", "\n".join([problem.prompt, *problem.context.values()])))
+    words = _words(problem.prompt, *problem.context.values())
     names = [port.name for port in interface.ports if port.name not in words]
     return names if len(names) < len(interface.ports) else []
 
@@ -138,17 +136,18 @@ def certain_differences(
     if expected is None:
         return
     use = harness_use(problem.harness)
-    is_certain = _is_certain(expected, use)
-    if is_certain and not mismatches:
-        return
     text = specification(problem)
-    if is_certain:
-        words = set(re.findall(r"\w+", "\n".join([text, *problem.harness.values()])))
-        told = [m for m in mismatches if m.name in words or m.kind is not MismatchKind.MISSING_PORT]
-        signs = _SIGNED.search(text)
-        yield from (m for m in told if m.kind in _OF_PORTS and not (signs and (m.expected, m.got) == _VECTORS))
-        extra = (m for m in mismatches if m.kind is MismatchKind.EXTRA_PORT and str(m.got).startswith("in"))
-        yield from (m for m in extra if _is_read_open(m.name, answer))
+    if _is_certain(expected, use):
+        words = _words(text, *problem.harness.values()) if mismatches else set()
+        for m in mismatches:
+            if m.kind is MismatchKind.EXTRA_PORT:
+                counts = str(m.got).startswith("in") and _is_read_open(m.name, answer)
+            elif m.kind is MismatchKind.MISSING_PORT:
+                counts = m.name in words
+            else:
+                counts = m.kind in _OF_PORTS and ((m.expected, m.got) != _VECTORS or not _SIGNED.search(text))
+            if counts:
+                yield m
         return
     guess = expected.source is InterfaceSource.HARNESS
     theirs = {port.name: port.direction or "output" for port in got}
@@ -175,7 +174,7 @@ def likely_direction(port: Port, text: str) -> str:
 
 def _is_read_open(name: str, answer: Mapping[str, str]) -> bool:
     """Whether an answer reads a port that nobody connects, perhaps by a pasted name, and does not pull it."""
-    code, name = "\n".join(map(code_of, answer.values())), rf"\b{re.escape(name)}\b"
+    code, name = _code(answer), rf"\b{re.escape(name)}\b"
     used = _SINK.sub(lambda sink: sink[0] if code.count(sink[1]) > 1 else "", _DECLARING.sub("", code))
     return bool(re.search(f"``|{name}", used)) and not re.search(_PULLING + name, code)
 
@@ -209,8 +208,11 @@ def _is_read(name: str, harness: Mapping[str, str]) -> bool:
 
 def specification(problem: Problem) -> str:
     """The prompt and all documents of a problem as one text."""
-    documents = [problem.prompt, *(t for path, t in problem.context.items() if not path.endswith(HDL_SUFFIXES))]
-    return "\n".join(documents)
+    return "\n".join(documents(problem.prompt, problem.context))
+
+
+def _words(*texts: str) -> set[str]:
+    return set(re.findall(r"\w+", "\n".join(texts)))
 
 
 def _is_output(name: str, text: str) -> bool:
@@ -226,7 +228,11 @@ def is_described_as(name: str, direction: str, text: str) -> bool:
 
 
 def _declared(name: str, answer: Mapping[str, str]) -> bool:
-    return any(re.search(rf"\b{re.escape(name)}\b", code_of(text)) for text in answer.values())
+    return bool(re.search(rf"\b{re.escape(name)}\b", _code(answer)))
+
+
+def _code(answer: Mapping[str, str]) -> str:
+    return "\n".join(map(code_of, answer.values()))
 
 
 def _differs(kind: MismatchKind, name: str, expected: str | None, got: str | None) -> InterfaceMismatch:
@@ -254,9 +260,9 @@ def demanded_values(problem: Problem, settings: Mapping[str, int] | None = None)
     """
     if problem.interface is None:
         return {}
-    use, module, demand = harness_use(problem.harness), problem.interface.module, problem.interface
+    use, demand, settings = harness_use(problem.harness), problem.interface, settings or {}
     # Some harnesses do not call the design `dut`, or guard their reads.
-    read = use.parameters & set(re.findall(r"\.(\w+)", python_of(problem.harness)))
+    read = use.parameters.intersection(re.findall(r"\.(\w+)", python_of(problem.harness)))
     if settings:
         again = derive_interface(
             prompt=problem.prompt,
@@ -270,16 +276,15 @@ def demanded_values(problem: Problem, settings: Mapping[str, int] | None = None)
     vectors = demand.ports if _is_certain(demand, use) else ()
     right = {port.name: [port.width] for port in vectors if port.width and port.form in _VECTORS}
     for port, variables in use.measured.items():
-        named = [value for name, value in (settings or {}).items() if name.lower().endswith(tuple(variables))]
+        named = [value for name, value in settings.items() if name.lower().endswith(tuple(variables))]
         if len(named) == 1:
             right[port] = named
     if not read:
         return right
-    given = {path: text for path, text in problem.context.items() if path.endswith(HDL_SUFFIXES)}
-    before = parse_interface(given, module, InterfaceSource.CONTEXT, settings) if given else None
-    known = (*(before.parameters if before else ()), *demand.parameters)
+    given = hdl_files(problem.context)
+    before = parse_interface(given, demand.module, InterfaceSource.CONTEXT, settings) if given else None
     lines = problem.prompt.splitlines()
-    for parameter in known:
+    for parameter in (*(before.parameters if before else ()), *demand.parameters):
         name = parameter.name
         if name in read and parameter.default is not None:
             told = [n for line in lines if re.search(rf"\b{name}\b", line) for n in _NUMBER.findall(line)]

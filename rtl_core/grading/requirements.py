@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from rtl_core.grading.executors.toolchain import shortcomings
 from rtl_core.problems.harness_use import is_used, parse_python
 
 _VERILATED = re.compile(r"verilator\b.*?[\s\"'](--?(?:binary|exe|main|cc))\b", re.S)
 _PROGRAMS = ("yosys", "verilator", "iverilog", "ghdl", "nvc")
+_PROGRAM = f"({'|'.join(_PROGRAMS)})"
 _COCOTB_TEST = re.compile(r"\bcocotb\.test\b|\bTestFactory\b|^[ \t]*@test\b", re.M)
 _HINTS = {
     "cocotb_bus": "pip install cocotb-bus",
@@ -49,8 +50,7 @@ def is_scripted(harness: Mapping[str, str]) -> bool:
 
 def uses_several_tools(harness: Mapping[str, str]) -> bool:
     """Whether a linter or synthesiser reads the design besides Icarus; it may see different text."""
-    tools = ((tool, text) for tool in ("verilator", "yosys") for text in harness.values() if tool in text)
-    return any(re.search(rf"\b{tool}\b", text) for tool, text in tools)
+    return bool(re.search(r"\b(?:verilator|yosys)\b", "\n".join(harness.values())))
 
 
 def missing_requirements(
@@ -62,16 +62,17 @@ def missing_requirements(
     are optional.
     """
     lacking = []
+    files = (parse_python(text) for path, text in harness.items() if path.endswith(".py") and is_used(path, harness))
+    trees = list(filter(None, files))
     older = "cocotb1" in available and cocotb_generation(harness) == 1
-    for module in _imported(harness):
-        if older and module.split(".")[0] == "cocotb":
+    for module in _imported(trees, harness):
+        package = module.split(".")[0]
+        if package in sys.stdlib_module_names or (older and package == "cocotb") or has_module(module):
             continue
-        if module.split(".")[0] not in sys.stdlib_module_names and not has_module(module):
-            hint = _HINTS.get(module) or _HINTS.get(module.split(".")[0])
-            lacking.append(f"the Python module {module}" + (f" ({hint})" if hint else ""))
-    for program in _PROGRAMS:
-        if program not in available and _calls(program, harness):
-            lacking.append(f"the program {program}")
+        hint = _HINTS.get(module) or _HINTS.get(package)
+        lacking.append(f"the Python module {module}" + (f" ({hint})" if hint else ""))
+    programs = _programs(trees, harness).difference(available)
+    lacking += [f"the program {program}" for program in _PROGRAMS if program in programs]
     if option := next(filter(None, map(_VERILATED.search, harness.values())), None):
         lacking.append(f"a proof that Verilator's program ({option[1]}) ran its tests to the end; use cocotb")
     old = shortcomings(available).get("verilator")
@@ -88,37 +89,27 @@ def simulator(harness: Mapping[str, str]) -> str | None:
     return match and match[1]
 
 
-def _imported(harness: Mapping[str, str]) -> list[str]:
-    own = {path.rsplit("/", 1)[-1].split(".")[0] for path in harness}
-    own |= {part for path in harness for part in path.split("/")[:-1]}
-    found: dict[str, None] = {}
-    for path, text in harness.items():
-        if not path.endswith(".py") or not is_used(path, harness):
-            continue
-        tree = parse_python(text)
-        names: list[str] = []
-        for node in tree.body if tree else []:
-            if isinstance(node, ast.Import):
-                names += [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                names.append(node.module)
-        found.update(dict.fromkeys(name for name in names if name.split(".")[0] not in own))
-    return list(found)
+def _imported(trees: Iterable[ast.Module], harness: Iterable[str]) -> list[str]:
+    """Modules that Python files import, without the harness' own files and folders."""
+    own = {part.split(".")[0] for path in harness for part in path.split("/")}
+    names: list[str] = []
+    for node in (node for tree in trees for node in tree.body):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.append(node.module)
+    return [name for name in dict.fromkeys(names) if name.split(".")[0] not in own]
 
 
-def _calls(program: str, harness: Mapping[str, str]) -> bool:
-    """Whether the harness runs the program: named in a Python string, a compose command, or SIM of an env file."""
-    word = re.compile(rf"(?<![\w./-]){program}(?![\w./-])")
+def _programs(trees: Iterable[ast.Module], harness: Mapping[str, str]) -> set[str]:
+    """Programs that the harness runs: named in a Python string, a compose command, or SIM of an env file."""
+    constants = (node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    first_words = (re.match(rf"\s*{_PROGRAM}(?!\S)", value) for value in constants if isinstance(value, str))
+    found = {word[1] for word in first_words if word}
     for path, text in harness.items():
-        if path.endswith(".py"):
-            if program not in text or not is_used(path, harness):
-                continue
-            tree = parse_python(text)
-            strings = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)) if tree else ()
-            if any(isinstance(s, str) and re.match(rf"\s*{program}(\s|$)", s) for s in strings):
-                return True
-        elif (path.endswith(("docker-compose.yml", ".sh")) and re.search(rf"command\s*:.*{word.pattern}", text)) or (
-            ".env" in path and re.search(rf"^\s*SIM\s*=\s*{program}\s*$", text, re.M)
-        ):
-            return True
-    return False
+        if path.endswith(("docker-compose.yml", ".sh")):
+            commands = "\n".join(re.findall(r"command\s*:(.*)", text))
+            found.update(re.findall(rf"(?<![\w./-]){_PROGRAM}(?![\w./-])", commands))
+        elif ".env" in path:
+            found.update(re.findall(rf"^\s*SIM\s*=\s*{_PROGRAM}\s*$", text, re.M))
+    return found

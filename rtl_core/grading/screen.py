@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from posixpath import basename
 from typing import Any, NamedTuple
 
 import pyslang  # the module only: classes held by our globals would be reported as leaked at exit
@@ -23,7 +24,7 @@ from pyslang import parsing as slang_parsing
 
 from rtl_core.grading.inside.lib.compiled import ALLOWED_TASKS, TIMING_CHECKS, WAVES
 from rtl_core.problems.directives import differences, macros_in_use
-from rtl_core.problems.interface import HDL_SUFFIXES, compilation_options, syntax_tree
+from rtl_core.problems.interface import HDL_SUFFIXES, compilation_options, hdl_files, syntax_tree
 from rtl_core.problems.verilog_text import code_of
 
 MAX_FILE_CHARS = 1_000_000
@@ -81,8 +82,8 @@ def screen(
     found = [finding for path, text in answer.items() for finding in _unreadable(path, text)]
     if found:
         return found
-    hdl = {path: text for path, text in answer.items() if path.endswith(HDL_SUFFIXES)}
-    given = {path.rsplit("/", 1)[-1] for path in (*answer, *context)}
+    hdl = hdl_files(answer)
+    given = {basename(path) for path in (*answer, *context)}
     macros = macros_in_use(hdl.values(), context.values(), ()) if several_tools else ()
     rules = _Rules(given, harness, several_tools, macros)
     for path, text in hdl.items():
@@ -163,7 +164,7 @@ class _File:
     def _is_outside(self, task: str, literal: str) -> bool:
         if task == "dumpfile":
             return not WAVES.fullmatch(literal)
-        name = literal.rsplit("/", 1)[-1]
+        name = basename(literal)
         return name not in self.rules.given and (
             _is_outside_path(literal) or ".." in literal or name in self.rules.harness
         )
@@ -191,7 +192,7 @@ class _File:
     def _directive(self, node: Any) -> None:
         if node.kind.name == "IncludeDirective":
             name = str(node.fileName).strip().strip('"<>')
-            if name.rsplit("/", 1)[-1] not in self.rules.given or _is_outside_path(name):
+            if basename(name) not in self.rules.given or _is_outside_path(name):
                 line = _line(self.manager, node.sourceRange.start)
                 self._add(f"an include of what was not given ({name[:60]})", line)
 
@@ -208,12 +209,12 @@ def _hierarchical(sources: Mapping[str, str], top: str | None) -> Iterator[Scree
         options.compilationOptions = compilation_options(top, {})
     compilation = slang_ast.Compilation(options)
     compilation.addSyntaxTree(tree)
-    paths = {path.rsplit("/", 1)[-1]: path for path in sources}
+    paths = {basename(path): path for path in sources}
     for diagnostic in compilation.getSemanticDiagnostics():
         if diagnostic.code != pyslang.Diags.UndeclaredIdentifier:
             continue
         place = manager.getFullyOriginalLoc(diagnostic.location)
-        path = paths[manager.getFileName(place).rsplit("/", 1)[-1]]
+        path = paths[basename(manager.getFileName(place))]
         name = str(diagnostic.args[0])
         behind = sources[path].encode()[place.offset :][: len(name) + 60].decode(errors="replace").lstrip("\\")
         if re.match(rf"{re.escape(name)}\s*\.", behind):

@@ -34,6 +34,7 @@ from rtl_core.grading.interface_check import (
     demanded_values,
     is_fatal,
     is_hopeless,
+    names_of,
     unnamed_ports,
 )
 from rtl_core.grading.jobs import (
@@ -46,7 +47,7 @@ from rtl_core.grading.jobs import (
 )
 from rtl_core.grading.limits import Budget
 from rtl_core.grading.requirements import cocotb_generation, is_scripted
-from rtl_core.problems.interface import HDL_SUFFIXES
+from rtl_core.problems.interface import hdl_files
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Port, Problem
 from rtl_core.types.verdict import (
@@ -113,8 +114,7 @@ class Grading:
         if self.until is Stage.INTERFACE:
             return self._not_tested()
         files = {**self.problem.context, **self.files, **self.problem.harness}
-        design = [text for path, text in files.items() if path.endswith(HDL_SUFFIXES)]
-        if is_fatal(self.mismatches, self.problem.harness, design):
+        if is_fatal(self.mismatches, self.problem.harness, hdl_files(files).values()):
             self._compile()
             return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
         if self.until is Stage.SYNTAX:
@@ -142,7 +142,7 @@ class Grading:
         else:
             self.ports = found.interface.ports if found.interface else ()
             self.mismatches = compare(expected, found.interface, self.files)
-            missing = {m.name for m in self.mismatches if m.kind is MismatchKind.MISSING_PORT}
+            missing = names_of(MismatchKind.MISSING_PORT, self.mismatches)
             unnamed = missing.intersection(unnamed_ports(self.problem)) if missing else ()
             contradictions = (f"the specification does not name the port {name}" for name in sorted(unnamed))
             reasons = (*contradictions, *map(str, self.mismatches))
@@ -227,7 +227,7 @@ class Grading:
         failed = [result for result in results if result.exit_code != 0]
         overrun = next((result for result in failed if result.overrun), None)
         simulated = any(result.sessions for result in results)
-        self.failed_tests = overrun is None and not hopeless and any(map(evidence.has_failing_test, failed))
+        self.failed_tests = overrun is None and not hopeless and any(result.failed_tests for result in failed)
         if not simulated and not self._compiled(failed, overrun):
             if self.mismatches:
                 return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
@@ -263,7 +263,7 @@ class Grading:
         harness, step = check
         (result,) = self._run((step,), harness=harness)
         compiled = all(build["exit_code"] == 0 for build in result.builds)
-        return not compiled or any(t["status"] == "passed" for session in result.sessions for t in session.tests)
+        return not compiled or any(test["status"] == "passed" for test in result.tests)
 
     def _overrun(self, result: StepResult) -> str:
         return overrun_reason(result, self.grader.limits, self._budget)

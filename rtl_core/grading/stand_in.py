@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from posixpath import basename
 
 from rtl_core.grading.interface_check import CLOCK_OR_RESET, likely_direction, specification
 from rtl_core.grading.jobs import SOURCE_SUFFIXES
@@ -33,7 +34,7 @@ def stand_in(problem: Problem) -> dict[str, str]:
     designs = [text for path, text in problem.context.items() if path.startswith("rtl/")]
     given = {name for text in (*designs, *files.values()) for name in module_names(text)}
     for top in (completed(top, problem) for top in tops if top.module not in given and files):
-        place = next((path for path in files if path.rsplit("/", 1)[-1].split(".")[0] == top.module), None)
+        place = next((path for path in files if basename(path).split(".")[0] == top.module), None)
         place = place or next((path for path, text in files.items() if not text.strip()), next(iter(files)))
         outputs = (port.name for port in top.ports if port.direction == "output")
         files[place] += render_module(top, "".join(f"  assign {name} = ~0;\n" for name in outputs))

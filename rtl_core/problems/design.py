@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from posixpath import basename
 
 from rtl_core.problems.verilog_text import code_of, modules
 from rtl_core.types.problem import Problem
@@ -44,7 +45,7 @@ def cvdp_design(problem: Problem) -> Design:
     found = _CVDP_ID.match(problem.id)
     if found is None:
         return Design(problem.id)
-    asked = {path.rsplit("/", 1)[-1].rsplit(".", 1)[0] for path in problem.targets if _is_rtl(path)}
+    asked = {basename(path).rsplit(".", 1)[0] for path in problem.targets if _is_rtl(path)}
     names = {name.lower() for name in asked | {name for name, _ in shown_modules(problem)}}
     return Design(f"cvdp {found['ip'].lower()}", frozenset(names - _CONVENTIONS))
 

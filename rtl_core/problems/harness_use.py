@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from posixpath import basename
 from typing import Literal, get_args
 
 _parsing = threading.Lock()
@@ -23,7 +24,7 @@ _DEFINE = re.compile(r"['\"](\w+)['\"]\s*:\s*(?:['\"](\w*)['\"]|(\d\w*)|None|Tru
 _DEFINES = re.compile(r"\bdefines\s*=\s*\{([^}]*)\}")
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _ANY_CHANGE = {"Edge", "ValueChange"}
-_EDGES = {"RisingEdge", "FallingEdge", "ClockCycles"} | _ANY_CHANGE
+_WAITS = {"Clock", "RisingEdge", "FallingEdge", "ClockCycles", *_ANY_CHANGE}
 _CATCHES = {"AttributeError", "Exception", "BaseException"}
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -95,20 +96,18 @@ def _read(harness: Mapping[str, str], *, everything: bool) -> HarnessUse:
                 wanted.add(node.name)
         waiting.append((tree, false, frozenset({"dut"})))
     found: dict[_Kind, dict[str, set[str]]] = {kind: {} for kind in get_args(_Kind)}
-    done: set[str] = set()
     while True:
         for body in waiting:
             uses, mentioned = _uses(*body)
             wanted |= mentioned
             for kind, name, given in uses:
                 found[kind].setdefault(name, set()).add(given)
-        left = (wanted & definitions.keys()) - done
+        left = wanted & definitions.keys()
         if not left:
             break
-        done.add(min(left))
         waiting = [
             (node, false, frozenset({"dut", *(a.arg for a in node.args.args[:1] if _is_cocotb_test(node))}))
-            for node, false in definitions[min(left)]
+            for node, false in definitions.pop(min(left))
             if not _is_skipped(node)
         ]
     driven, touched = found["drives"], found["touches"]
@@ -161,9 +160,7 @@ def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
             yield from _drives(left, duts, right)
         case ast.Call(ast.Attribute(target, "setimmediatevalue" | "set"), arguments):
             yield from _drives(target, duts, arguments[0] if arguments else None)
-        case ast.Call(ast.Attribute(attr=called) | ast.Name(called), [first, *_]) if (
-            called == "Clock" or called in _EDGES
-        ):
+        case ast.Call(ast.Attribute(attr=called) | ast.Name(called), [first, *_]) if called in _WAITS:
             # Waiting for an edge says nothing about the direction: it may be an output's.
             if called == "Clock":
                 yield from _drives(first, duts)
@@ -238,8 +235,6 @@ def macro_file(harness: Mapping[str, str]) -> dict[str, str]:
     They are in `defines=` of a build, and after `-D` or `+define+` in a command. Computed values are not followed.
     """
     text = "\n".join(harness.values())
-    if not any(mark in text for mark in ("defines", "-D", "+define+")):
-        return {}
     given = _DEFINE.findall(" ".join(_DEFINES.findall(text))) + _MACRO.findall(text)
     lines = [f"`define {name} {word or number or 1}\n" for name, word, number in given]
     return {"macros.sv": "".join(lines)} if lines else {}
@@ -247,7 +242,7 @@ def macro_file(harness: Mapping[str, str]) -> dict[str, str]:
 
 def is_used(path: str, harness: Mapping[str, str]) -> bool:
     """Whether another file of the harness names this one, as a module, in its environment or in a command."""
-    word = re.compile(rf"(?<!\w){re.escape(path.rsplit('/', 1)[-1].removesuffix('.py'))}(?!\w)")
+    word = re.compile(rf"(?<!\w){re.escape(basename(path).removesuffix('.py'))}(?!\w)")
     return len(harness) == 1 or any(word.search(text) for other, text in harness.items() if other != path)
 
 
@@ -304,8 +299,9 @@ def _hasattr_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 def _catches(handler: ast.ExceptHandler) -> bool:
     """Whether a handler catches a missing name."""
-    caught = ast.walk(handler.type) if handler.type else ()
-    return handler.type is None or any(isinstance(node, ast.Name) and node.id in _CATCHES for node in caught)
+    if handler.type is None:
+        return True
+    return any(isinstance(node, ast.Name) and node.id in _CATCHES for node in ast.walk(handler.type))
 
 
 def _is_dut(node: ast.expr, duts: frozenset[str]) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from posixpath import basename
 from typing import Any
 
 import pyslang  # the module: pyslang reports classes held by our globals as leaked when the process ends
@@ -81,9 +82,9 @@ def syntax_tree(sources: Mapping[str, str]) -> tuple[slang_syntax.SyntaxTree, py
 
     Includes are followed only when every one of them names one of `sources`, so no file of this machine is ever read.
     """
-    hdl = {path: text.replace("\0", " ") for path, text in _hdl(sources).items()}
+    hdl = {path: text.replace("\0", " ") for path, text in hdl_files(sources).items()}
     # Includes find files by base name, as with one include path for all. The second file of a name keeps its whole path.
-    names = {path.rsplit("/", 1)[-1]: path for path in reversed(hdl)}
+    names = {basename(path): path for path in reversed(hdl)}
     included = {name for text in hdl.values() for name in _INCLUDE.findall(text)}
     manager = pyslang.SourceManager()
     preprocessor = slang_parsing.PreprocessorOptions()
@@ -116,15 +117,15 @@ def derive_interface(
     """
     targets = tuple(targets)
     use = harness_use(harness)
-    documents = [prompt, *(text for path, text in context.items() if not path.endswith(HDL_SUFFIXES))]
-    by_harness = {*use.parameters, *use.names, *_words(code_of(text) for text in _hdl(harness).values())}
-    by_documents = _words(documents)
+    texts = documents(prompt, context)
+    by_harness = {*use.parameters, *use.names, *_words(map(code_of, hdl_files(harness).values()))}
+    by_documents = _words(texts)
 
     def is_public(name: str, in_header: bool) -> bool:
         # A parameter of the body may be a constant such as a state's code, and a document may name the state.
         return name in by_harness or (in_header and name in by_documents)
 
-    fixed = {**macro_file(harness), **{path: text for path, text in _hdl(context).items() if path not in targets}}
+    fixed = {**macro_file(harness), **{path: text for path, text in hdl_files(context).items() if path not in targets}}
     for top in _demanded_modules(targets, harness, fixed, golden):
         in_context = _from_context(top, context, targets, use, parameters)
         in_golden = None
@@ -133,7 +134,7 @@ def derive_interface(
         found = (
             in_golden
             or (in_context if in_context and in_context.exact else None)
-            or _from_specification(top, documents, parameters)
+            or _from_specification(top, texts, parameters)
             or in_context
             or _from_harness(top, use)
         )
@@ -172,7 +173,7 @@ def top_levels(harness: Mapping[str, str]) -> list[str]:
     """Values of TOPLEVEL in the harness' env files, without duplicates, in the order of the files."""
     found = []
     for path in sorted(harness):
-        if ".env" in path.rsplit("/", 1)[-1]:
+        if ".env" in basename(path):
             found += re.findall(r"^[ \t]*TOPLEVEL[ \t]*=[ \t]*[\"']?([A-Za-z_]\w*)", harness[path], re.M)
     return list(dict.fromkeys(found))
 
@@ -184,11 +185,11 @@ def _demanded_modules(
     golden: Mapping[str, str] | None,
 ) -> list[str]:
     """Candidate names of the top module, best first: the harness' top levels and the targets' names, unless the problem gives them."""
-    given = {name for text in (*fixed.values(), *_hdl(harness).values()) for name in module_names(text)}
-    names = [top for top in top_levels(harness) if top not in given]
-    names += [stem for stem in (path.rsplit("/", 1)[-1].split(".")[0] for path in targets) if stem not in given]
+    given = {name for text in (*fixed.values(), *hdl_files(harness).values()) for name in module_names(text)}
+    stems = (basename(path).split(".")[0] for path in targets)
+    names = [name for name in (*top_levels(harness), *stems) if name not in given]
     if golden and not names:
-        names += [name for path in targets for name in module_names(golden.get(path, ""))]
+        names = [name for path in targets for name in module_names(golden.get(path, ""))]
     return list(dict.fromkeys(names))
 
 
@@ -203,7 +204,7 @@ def _from_context(
     use: HarnessUse,
     parameters: Mapping[str, int] | None,
 ) -> Interface | None:
-    holders = [path for path, text in _hdl(context).items() if top in module_names(text)]
+    holders = [path for path, text in hdl_files(context).items() if top in module_names(text)]
     if not holders:
         return None
     found = parse_interface(context, top, InterfaceSource.CONTEXT, parameters)
@@ -213,17 +214,17 @@ def _from_context(
     # widths, types, parameter defaults or other ports.
     ports = [p for p in found.ports if p.name in use.names or not use.names]
     used = [p for p in found.parameters if p.name in use.parameters]
-    return found.model_copy(
-        update={
-            "ports": tuple(p.model_copy(update={"width": None, "form": None}) for p in ports),
-            "parameters": tuple(p.model_copy(update={"default": None}) for p in used),
-            "exact": False,
-        }
+    return Interface(
+        module=top,
+        ports=tuple(Port(name=p.name, direction=p.direction) for p in ports),
+        parameters=tuple(Parameter(name=p.name, is_type=p.is_type) for p in used),
+        source=InterfaceSource.CONTEXT,
+        exact=False,
     )
 
 
-def _from_specification(top: str, documents: list[str], parameters: Mapping[str, int] | None) -> Interface | None:
-    for document in documents:
+def _from_specification(top: str, texts: list[str], parameters: Mapping[str, int] | None) -> Interface | None:
+    for document in texts:
         for block in _FENCE.findall(document.replace("\r\n", "\n")):
             if top not in module_names(block):
                 continue
@@ -244,7 +245,13 @@ def _from_harness(top: str, use: HarnessUse) -> Interface | None:
     return Interface(module=top, ports=tuple(ports), source=InterfaceSource.HARNESS, exact=False) if ports else None
 
 
-def _hdl(files: Mapping[str, str]) -> dict[str, str]:
+def documents(prompt: str, context: Mapping[str, str]) -> list[str]:
+    """The prompt, and the files of the context that are no HDL."""
+    return [prompt, *(text for path, text in context.items() if not path.endswith(HDL_SUFFIXES))]
+
+
+def hdl_files(files: Mapping[str, str]) -> dict[str, str]:
+    """Those of `files` (path -> text) that are HDL."""
     return {path: text for path, text in files.items() if path.endswith(HDL_SUFFIXES)}
 
 
@@ -268,7 +275,11 @@ def _port(symbol: Any) -> Port:
     direction = getattr(symbol, "direction", None)
     bits = 0 if kind is None or kind.isError else int(kind.bitWidth or kind.bitstreamWidth)
     known = None if direction is None else _DIRECTIONS.get(direction.name)
-    form = _interface_form(symbol) if kind is None else None if kind.isError else _form(kind.canonicalType)
+    form: str | None = None
+    if kind is None:  # an interface: its name, modport and dimensions
+        form = f"{getattr(symbol.interfaceDef, 'name', 'interface')}.{symbol.modport}{symbol.declaredRange or ''}"
+    elif not kind.isError:
+        form = _form(kind.canonicalType)
     if known == "output" and form == "vector" and kind.isSigned:
         form = "signed vector"
     return Port(name=symbol.name, direction=known, width=bits if bits > 0 else None, form=form)
@@ -282,11 +293,6 @@ def _form(kind: Any) -> str:
     if kind.isUnpackedArray:
         return "array " + text.rpartition("$")[2]
     return "vector" if kind.isIntegral and not text.startswith(("struct", "union")) else text
-
-
-def _interface_form(symbol: Any) -> str:
-    """An interface's name, modport and dimensions."""
-    return f"{getattr(symbol.interfaceDef, 'name', 'interface')}.{symbol.modport}{symbol.declaredRange or ''}"
 
 
 def _parameter(symbol: Any) -> Parameter:

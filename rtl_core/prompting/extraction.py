@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from posixpath import basename
 
 from rtl_core.problems.interface import HDL_SUFFIXES
 from rtl_core.prompting.offers import MAX_LABEL_CHARS, Source, fenced_blocks, json_texts
@@ -98,7 +99,7 @@ def _chosen(
     offers: Sequence[Source], free: Sequence[Source], target: str, demanded: Sequence[str], *, alone: bool
 ) -> Source | None:
     """Return the text for a target among those that name it and the `free` ones, which name none."""
-    stem = target.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    stem = basename(target).rsplit(".", 1)[0]
     own = [offer for offer in offers if offer.target == target]
     names = [stem, *demanded]
     if alone:
@@ -134,7 +135,7 @@ def _target_of(lines: Iterable[str], targets: Sequence[str]) -> str | None:
             if target in words or f"./{target}" in words or f"/code/{target}" in words:
                 return target
         for target in targets:
-            if target.rsplit("/", 1)[-1] in words:
+            if basename(target) in words:
                 return target
     return None
 

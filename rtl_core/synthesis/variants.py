@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from posixpath import basename
 from typing import Any, Literal, get_args
 
 from rtl_core.errors import ProblemError
@@ -136,7 +137,7 @@ def _with_source(problem: Problem, shim: str) -> dict[str, str]:
     """Add the adapter to the harness' sources."""
     harness, found = dict(problem.harness), 0
     for path, text in problem.harness.items():
-        if ".env" in path.rsplit("/", 1)[-1]:
+        if ".env" in basename(path):
             harness[path], count = _SOURCES.subn(lambda m: f"{m[1]}{m[2].strip()} /{SHIM}", text)
             found += count
     if not found:

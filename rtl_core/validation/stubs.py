@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from posixpath import basename
 from typing import Literal, get_args
 
 from rtl_core.grading.stand_in import completed, render_module
@@ -94,7 +95,7 @@ def stubs(problem: Problem) -> Stubs:
         else:
             if interface.source == "golden" or not targets:
                 return Stubs({}, f"no target file holds module {interface.module} in a form that can be emptied")
-            path = next((p for p in targets if p.rsplit("/", 1)[-1].split(".")[0] == interface.module), targets[0])
+            path = next((p for p in targets if basename(p).split(".")[0] == interface.module), targets[0])
             text = render_module(interface, body)
         found[stub] = {**rest, path: _timed(text) if stub == "blip" else text}
     if problem.golden is not None:

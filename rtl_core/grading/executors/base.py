@@ -126,6 +126,16 @@ class StepResult:
     """Whether a rewritten test bench saw no output change."""
 
     @property
+    def tests(self) -> list[dict[str, Any]]:
+        """The tests of all sessions, see `Session.tests`."""
+        return [test for session in self.sessions for test in session.tests]
+
+    @property
+    def failed_tests(self) -> list[dict[str, Any]]:
+        """Those that failed; a service may fail without one."""
+        return [test for test in self.tests if test["status"] == "failed"]
+
+    @property
     def is_attested(self) -> bool:
         """Whether cocotb brought each simulation to an end: what a design prints and when it ends prove nothing."""
         return sum(self.started) <= sum(session.complete for session in self.sessions)

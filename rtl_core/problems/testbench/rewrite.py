@@ -14,7 +14,7 @@ Nothing else changes. Expansions of the bench's macros are not covered.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 
@@ -33,6 +33,8 @@ final if (!moved_RTLWORD) $fdisplay(CHANNEL, "no output of the design changed it
 """On one line, so that line numbers stay. After `#0` the outputs have settled."""
 _LINKS = ("NamedPortConnection", "OrderedPortConnection")
 _PRINTS = re.compile(r"\$(display|write|strobe|monitor)[bho]?")
+_ENDING = re.compile(r"\$(?:finish|stop)")
+_DUMPING = re.compile(r"\$dump.*")
 _LEXEME = re.compile(rf"{HIDDEN.pattern}|[$`]?[A-Za-z_][\w$]*", re.A)
 
 
@@ -76,20 +78,20 @@ def rewritten(
     calls = [call for tree in trees.values() for call in _verdicts(tree, marker)]
     if not calls:
         raise ValueError(f"its test bench never prints {marker!r}")
-    ended = any(_inside(call, "FinalBlock") for call in calls)
-    parts, finishes = [], 0
+    ended = any(map(_at_end, calls))
+    finishes = [call for tree in trees.values() for call in _statements(tree, _ENDING)]
+    parts = []
     for name, tree in trees.items():
-        marks = list(_marked(tree, channel))
-        finishes += len(marks)
         prints = _to_channel(tree, marker, channel)
-        more = (*_opened(tree, top), *_without_waves(tree), *_watched(tree, dut, ports, channel))
-        edited = tree.edited((*prints, *_seeded(tree, home), *more, *marks))
+        more = (*_opened(tree, top), *_watched(tree, dut, ports, channel))
+        edited = tree.edited((*prints, *_seeded(tree, home), *more, *_marked(tree, channel), *_without_waves(tree)))
         # Only identifiers get the suffix, not words in comments and strings.
         suffixed = _LEXEME.sub(lambda match: f"{match[0]}_{WORD}" if match[0] in hidden else match[0], edited)
         parts += [f'`line 1 "{name}" 0', suffixed]
     if ended and not finishes:
         raise ValueError("its test bench prints the verdict at the end of a simulation that it does not end itself")
     whole = "\n".join(sources.values())
+    linked = [node for instance in _instances(trees.values(), dut) for node in walk(instance)]
     text = "\n".join([*parts, *(f"`undef {name}" for name in macros_of(whole)), ""])
     return Rewritten(
         text=text,
@@ -97,8 +99,8 @@ def rewritten(
         ended=ended,
         tasks=_tasks(text, trees.values()),
         timescale=_timescale(whole),
-        overridden=_overridden(trees.values(), dut),
-        connected=_connected(trees.values(), dut),
+        overridden=_overridden(linked, trees.values()),
+        connected=_connected({name_of(node) for node in linked}),
     )
 
 
@@ -122,29 +124,25 @@ def _to_channel(tree: SourceTree, marker: str, channel: str) -> Iterator[Edit]:
 
 def _marked(tree: SourceTree, channel: str) -> Iterator[Edit]:
     """Write the mark before each `$finish` or `$stop`, in one block because the statement may belong to an `if`."""
-    for node in tree.of("ExpressionStatement"):
-        if _called(node.expr) in ("$finish", "$stop") and tree.span(node):
-            start, end = _span(tree, node)
-            yield Edit(start, start, f'begin $fdisplay({channel}, "{ENDED}"); ')
-            yield Edit(end, end, " end")
+    for start, end in _statements(tree, _ENDING):
+        yield Edit(start, start, f'begin $fdisplay({channel}, "{ENDED}"); ')
+        yield Edit(end, end, " end")
 
 
 def _without_waves(tree: SourceTree) -> Iterator[Edit]:
     """Remove dump calls: nobody reads the waves, and the calls take time to compile."""
-    for node in tree.of("ExpressionStatement"):
-        if _called(node.expr).startswith("$dump") and tree.span(node):
-            yield Edit(*_span(tree, node), ";")
+    return (Edit(start, end, ";") for start, end in _statements(tree, _DUMPING))
 
 
 def _seeded(tree: SourceTree, home: str) -> Iterator[Edit]:
     """Draw random numbers from a variable of the bench, with the initial value of the simulator's shared generator."""
-    for node in tree.of("InvocationExpression", "SystemName"):
-        name = _called(node)
-        if name_of(node) == "SystemName" and name_of(node.parent) == "InvocationExpression":
-            continue
+    for system in tree.of("SystemName"):
+        name = system.systemIdentifier.rawText
+        is_call = name_of(system.parent) == "InvocationExpression"
+        node = system.parent if is_call else system
         if name not in ("$random", "$urandom", "$urandom_range") or not tree.span(node):
             continue
-        given = [] if name_of(node) == "SystemName" else _arguments(tree, node)
+        given = _arguments(tree, node) if is_call else []
         seed = f"{home}.{'seed' if name == '$random' else 'useed'}_{WORD}"
         if name == "$urandom_range" and given:
             first, second = (*given, "0")[:2]
@@ -193,8 +191,9 @@ def _hidden(trees: Collection[SourceTree]) -> set[str]:
 
 def _tasks(text: str, trees: Collection[SourceTree]) -> tuple[str, ...]:
     found = set(re.findall(r"\$([A-Za-z_][\w$]*)", code_of(text)))
-    words = {token.rawText for tree in trees for token in tokens(tree.root)}
-    return tuple(sorted(found | ({"force"} if words & {"force", "release"} else set())))
+    if any(tree.of("ProceduralForceStatement", "ProceduralReleaseStatement") for tree in trees):
+        found.add("force")
+    return tuple(sorted(found))
 
 
 def _timescale(text: str) -> str:
@@ -209,28 +208,32 @@ def _instances(trees: Collection[SourceTree], dut: str) -> Iterator[Node]:
                 yield node
 
 
-def _overridden(trees: Collection[SourceTree], dut: str) -> tuple[str, ...]:
-    found: dict[str, None] = {"*": None} if any(tree.of("DefParam") for tree in trees) else {}
-    for instance in _instances(trees, dut):
-        for node in walk(instance):
-            if name_of(node) == "NamedParamAssignment":
-                found[node.name.rawText] = None
-            elif name_of(node) == "OrderedParamAssignment":
-                found["*"] = None
-    return tuple(found)
+def _overridden(linked: Iterable[Node], trees: Iterable[SourceTree]) -> tuple[str, ...]:
+    found = ["*" for tree in trees if tree.of("DefParam")]
+    for node in linked:
+        if name_of(node) == "NamedParamAssignment":
+            found.append(node.name.rawText)
+        elif name_of(node) == "OrderedParamAssignment":
+            found.append("*")
+    return tuple(dict.fromkeys(found))
 
 
-def _connected(trees: Collection[SourceTree], dut: str) -> str:
-    kinds = {name_of(node) for instance in _instances(trees, dut) for node in walk(instance)}
+def _connected(kinds: set[str]) -> str:
     if "WildcardPortConnection" in kinds:
         return "wildcard"
     return "positional" if "OrderedPortConnection" in kinds else "named"
 
 
+def _statements(tree: SourceTree, task: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+    """Yield the spans of the statements that call a system task."""
+    for node in tree.of("ExpressionStatement"):
+        span = tree.span(node)
+        if span and task.fullmatch(_called(node.expr)):
+            yield span
+
+
 def _called(node: Node) -> str:
     """Name of the system task or function that an expression calls, else an empty string."""
-    if is_token(node):
-        return ""
     if name_of(node) == "InvocationExpression":
         node = node.left
     return node.systemIdentifier.rawText if name_of(node) == "SystemName" else ""
@@ -241,8 +244,9 @@ def _arguments(tree: SourceTree, call: Node) -> list[str]:
     return [tree.text(child) for child in inner if not is_token(child) and tree.text(child)]
 
 
-def _inside(node: Node, kind: str) -> bool:
-    while node is not None and name_of(node) != kind:
+def _at_end(node: Node) -> bool:
+    """Whether a node is in a `final` block."""
+    while node is not None and name_of(node) != "FinalBlock":
         node = node.parent
     return node is not None
 

@@ -60,20 +60,20 @@ def main():
     both = compiler("sim", bench["top"].replace(WORD, word), "bench.sv", "design.sv")
     # Two compilers at a time, unless the one has to show the parameters that the other is given.
     apart = None if bench["overridden"] else alone(word, bench, [""])
-    said, code = finished(both)
+    said, code = finished(both, word)
     if code:
         if apart:
-            finished(apart)
-        return said.replace("_" + word, "")
+            finished(apart, word)
+        return said
     beside = read("sim")
     together = instances(beside, bench["dut"])
     if not together:
         return f"the test bench holds no module {bench['dut']} of the answer"
     if apart is None:
         apart = alone(word, bench, [parameters(instance, bench["overridden"]) for instance in together])
-    said, code = finished(apart)
+    said, code = finished(apart, word)
     if code:
-        return "the answer does not compile without the test bench:\n" + said.replace("_" + word, "")
+        return "the answer does not compile without the test bench:\n" + said
     if os.path.exists("included") and read("included").strip():
         return "the answer includes a file, which is not allowed here"
     program = read("alone")
@@ -89,14 +89,14 @@ def main():
     gate.stop_if_refused(["sim"], {"RTL_TASKS": ",".join([*bench["tasks"], *CHANNEL_TASKS])})
     with open("log", "wb") as log:
         code = subprocess.call([simulator(), "-n", "sim", "-none"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    said = read(VERDICT_FILE) if os.path.isfile(VERDICT_FILE) else ""
+    lines = read(VERDICT_FILE).splitlines() if os.path.isfile(VERDICT_FILE) else []
     print(read("log").replace("_" + word, "")[-8000:])
-    print("\n".join(line for line in said.splitlines() if line != ENDED)[-2000:])
+    print("\n".join(line for line in lines if line != ENDED)[-2000:])
     if code:
         return f"the simulator ended with code {code}"
-    if STILL in said.splitlines():
+    if STILL in lines:
         gate.witness.report({"kind": "still"})
-    return verdict_complaint(said.splitlines(), bench, bench["ended"] or bool(ENDING.search(program)))
+    return verdict_complaint(lines, bench, bench["ended"] or bool(ENDING.search(program)))
 
 
 def ports_complaint(word, bench, apart, hidden):
@@ -106,7 +106,7 @@ def ports_complaint(word, bench, apart, hidden):
     """
     texts = [instance[0].text for instance in apart]
     if hidden and len(apart) == 1:
-        finished(alone(word, bench, [parameters(apart[0], bench["overridden"])], PORT.findall(texts[0])))
+        finished(alone(word, bench, [parameters(apart[0], bench["overridden"])], PORT.findall(texts[0])), word)
         texts = [scope.text for scope in scopes(read("alone")) if scope.name == "alone_" + word]
     program = read("alone")
     complaints = (
@@ -149,10 +149,10 @@ def compiler(output, top, *words):
     )
 
 
-def finished(process):
-    """(what a process said, its exit code)"""
+def finished(process, word):
+    """(what a process said, without the word of this run; its exit code)"""
     said = process.communicate()[0].decode(errors="replace")
-    return said, process.returncode
+    return said.replace("_" + word, ""), process.returncode
 
 
 def simulator():

@@ -79,6 +79,15 @@ class Parameter(namedtuple("Parameter", "label kind name local value")):
         match = _NUMBER.fullmatch(self.value)
         return match and (bool(match[1]), match[2])
 
+    @property
+    def readings(self):
+        """The bits as an unsigned number and in two's complement; empty if there are none or some are unknown."""
+        _, bits = self.number or (False, "x")
+        if not set(bits) <= {"0", "1"}:
+            return ()
+        unsigned = int(bits, 2)
+        return unsigned, unsigned - (int(bits[0]) << len(bits))
+
 
 def scopes(program):
     """All scopes of a program, each after the enclosing one."""
@@ -133,8 +142,7 @@ def refusals(program, more=frozenset(), harness=frozenset()):
     if _reaches_unnamed(program):
         found.append("a name that leads into an unnamed block of another module")
     names = _file_names(program)
-    values = {p.label: _TEXT.fullmatch(p.value) for p in parameters(program) if p.kind == "str"}
-    texts = {label: match[1] for label, match in values.items() if match}
+    strings = {p.label: _TEXT.fullmatch(p.value) for p in parameters(program) if p.kind == "str"}
     for call in calls:
         number, line, task, text, other = call.groups()
         place = f"{names.get(int(number), 'the design')}:{line}: "
@@ -142,8 +150,9 @@ def refusals(program, more=frozenset(), harness=frozenset()):
         if name not in ALLOWED_TASKS and name not in more and not _METHOD.fullmatch(name):
             found.append(f"{place}the system task ${name[:60]}")
         elif name in _FILE_TASKS:
-            text = texts.get(other) if text is None else text
-            complaint = _file_name(name, text, harness) if other is not None or text is not None else None
+            if string := strings.get(other):
+                text = string[1]
+            complaint = _file_name(name, text, harness) if (text, other) != (None, None) else None
             if complaint and name not in more:
                 found.append(place + complaint)
     return list(dict.fromkeys(found))
@@ -186,14 +195,15 @@ def _without_wave_dumper(program):
     for scope in scopes(program):
         if scope.parent in own if scope.parent else scope.name == _RUNNERS:
             own.add(scope.label)
-    parts = _IN_SCOPE.split(program)
-    dumper = "".join(text for scope, text in zip(parts[1::2], parts[2::2], strict=True) if scope in own)
+    head, *parts = _IN_SCOPE.split(program)
+    pieces = list(zip(parts[::2], parts[1::2], strict=True))
+    dumper = "".join(text for scope, text in pieces if scope in own)
     calls = [call[3].lstrip("$") for call in _CALL.finditer(dumper)]
     if len(calls) != len(_CALL_WORD.findall(dumper)) or not _DUMPS.issuperset(calls):
         return program
-    code = [parts[0], *(text for scope, text in zip(parts[1::2], parts[2::2], strict=True) if scope not in own)]
+    code = (text for scope, text in pieces if scope not in own)
     # The table of file names follows the last piece of code.
-    return "\n".join([*code, program[program.rfind("\n:file_names ") :]])
+    return "\n".join([head, *code, program[program.rfind("\n:file_names ") :]])
 
 
 def _file_name(task, text, harness):
@@ -203,19 +213,17 @@ def _file_name(task, text, harness):
     path = _ESCAPE.sub(lambda match: chr(int(match[1], 8)) if len(match[1]) == 3 else match[1], text)
     if task == "dumpfile":
         return None if WAVES.fullmatch(path) else f"a $dumpfile that is no plain wave file ({path[:60]})"
-    if not path:
-        return None
     full = posixpath.normpath(posixpath.join("/code/rundir/sim_build", path))
     inside = full.startswith("/code/") and not full.startswith("/code/src/")
-    if not inside or posixpath.basename(full) in harness:
-        return f"${task} of a file that was not given ({path[:60]})"
-    return None
+    if not path or (inside and posixpath.basename(full) not in harness):
+        return None
+    return f"${task} of a file that was not given ({path[:60]})"
 
 
 def _file_names(program):
     """Index -> base name, from the table at the program's end."""
     _, _, table = program.rpartition("\n:file_names ")
-    return {n: posixpath.basename(line.strip().rstrip(";").strip('"')) for n, line in enumerate(table.split("\n")[1:])}
+    return {n: posixpath.basename(line.strip('\t ";')) for n, line in enumerate(table.split("\n")[1:])}
 
 
 def changed_parameters(program, top, settings):
@@ -250,19 +258,14 @@ def _arrived(wanted, parameter):
     if parameter.number is None:
         return parameter.kind != "str" or wanted.strip().strip('"') == parameter.value.strip('"')
     try:
-        set_to = int(wanted)
+        return int(wanted) in parameter.readings
     except ValueError:
         return True
-    _, bits = parameter.number
-    if set(bits) - {"0", "1"}:
-        return False
-    width = len(bits)
-    return -(1 << (width - 1)) <= set_to < (1 << width) and (set_to - int(bits, 2)) % (1 << width) == 0
 
 
 def _readable(parameter):
-    if parameter.number is None or set(parameter.number[1]) - {"0", "1"}:
+    if not parameter.readings:
         return parameter.value[:60]
     signed, bits = parameter.number
-    negative = signed and bits[0] == "1" and len(bits) > 1
-    return str(int(bits, 2) - ((1 << len(bits)) if negative else 0))
+    unsigned, complement = parameter.readings
+    return str(complement if signed and len(bits) > 1 else unsigned)
