@@ -50,7 +50,8 @@ def is_scripted(harness: Mapping[str, str]) -> bool:
 
 def uses_several_tools(harness: Mapping[str, str]) -> bool:
     """Whether a linter or synthesiser reads the design besides Icarus; it may see different text."""
-    return bool(re.search(r"\b(?:verilator|yosys)\b", "\n".join(harness.values())))
+    text = "\n".join(harness.values())
+    return any(re.search(rf"\b{tool}\b", text) for tool in ("verilator", "yosys") if tool in text)
 
 
 def missing_requirements(

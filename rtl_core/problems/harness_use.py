@@ -235,6 +235,8 @@ def macro_file(harness: Mapping[str, str]) -> dict[str, str]:
     They are in `defines=` of a build, and after `-D` or `+define+` in a command. Computed values are not followed.
     """
     text = "\n".join(harness.values())
+    if not any(mark in text for mark in ("defines", "-D", "+define+")):
+        return {}
     given = _DEFINE.findall(" ".join(_DEFINES.findall(text))) + _MACRO.findall(text)
     lines = [f"`define {name} {word or number or 1}\n" for name, word, number in given]
     return {"macros.sv": "".join(lines)} if lines else {}
