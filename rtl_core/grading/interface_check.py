@@ -128,9 +128,8 @@ def certain_differences(
 
     Certain is the interface of the golden answer, as far as a document or the harness names its ports, and a header in the
     specification if it has all ports that the harness drives: `mismatches` about ports count, and further inputs that the
-    answer reads, which stay open. Otherwise the harness' ports
-    count: those that it moves are inputs; those that it uses are outputs by an older version or by the documents, which may
-    also mention bidirectional ports; and at least one is an output.
+    answer reads, which stay open. Otherwise the harness' ports count: those that it moves are inputs; those that it uses are
+    outputs by an older version or by the documents, which may also mention bidirectional ports; and at least one is an output.
     """
     expected = problem.interface
     if expected is None:
@@ -152,7 +151,10 @@ def certain_differences(
     guess = expected.source is InterfaceSource.HARNESS
     theirs = {port.name: port.direction or "output" for port in got}
     ways = ("output", "inout" if _BOTH_WAYS.search(text) else "output")
-    others = [port for port in expected.ports if port.name in use.names and likely_direction(port, text) != "input"]
+    # What the harness uses and the answer does not contain is no port but, for example, a method of a class around the design.
+    own = _words(_code(answer))
+    named = [port for port in expected.ports if port.name in use.names and (port.name in own or not guess)]
+    others = [port for port in named if likely_direction(port, text) != "input"]
     inner = [port for port in others if theirs.get(port.name) not in ways]
     if not others and {*theirs.values()} == {"input"}:
         yield _differs(MismatchKind.MISSING_PORT, expected.module, "an output", "nothing")

@@ -6,6 +6,7 @@ The harness reads names of the design, so a register, a wire or a parameter in a
 import pytest
 
 from rtl_core.problems.interface import parse_interface
+from rtl_core.problems.starter import starter_problems
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import InterfaceSource
 from rtl_core.types.verdict import MismatchKind, Outcome, Stage
@@ -271,3 +272,11 @@ def test_an_input_that_nobody_connects_may_not_be_read_unless_it_is_pulled(grade
     text = HELD.replace("DECLARED", declared).replace("READ", read)
     verdict = graded(grader, weak_problem(FIXED), text)
     assert verdict.passed is paid, verdict.reasons
+
+
+def test_methods_of_a_class_around_the_design_are_no_ports(grader):
+    """The starter set's harnesses use the design through an object of their own; without a golden answer they tell no ports."""
+    known = starter_problems("train", 1, seed=0)[0]
+    problem = read_problem(prompt="As specified.", targets=known.targets, harness=known.harness)
+    assert problem.interface.source is InterfaceSource.HARNESS
+    assert grader.grade(problem, Answer(files=known.golden)).passed
