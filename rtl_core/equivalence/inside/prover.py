@@ -151,19 +151,8 @@ def read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
 
         def attempt(way: tuple[str, ...] = way) -> tuple[list[str], list[tuple[str, bool]]]:
             design = ys.Design()
-            run(
-                design,
-                *way,
-                "proc",
-                "flatten",
-                "opt_clean",
-                "check",
-                *_AS_SIMULATED,
-                "memory_map",
-                "setundef -undriven -undef",
-                "opt_expr -keepdc",
-                "opt_clean",
-            )
+            run(design, *way, "proc", "flatten", "opt_clean", "check", *_AS_SIMULATED)
+            run(design, "memory_map", "setundef -undriven -undef", "opt_expr -keepdc", "opt_clean")
             run(design, "check", f"write_rtlil {name}.il")
             doubts = [words for warning, words in _REFUSED.items() if warning in _logged()]
             return doubts, sorted(_clocks(design))
