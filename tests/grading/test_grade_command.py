@@ -245,7 +245,7 @@ def test_only_verdicts_on_the_same_problem_answer_and_settings_are_reused(files,
 
 
 @pytest.mark.slow
-def test_answers_that_passed_before_an_interrupt_set_the_budget_of_the_rest(files, tmp_path):
+def test_a_right_answer_sets_the_budget_of_the_rest_after_an_interrupt(files, tmp_path):
     problems, (right, *_), _ = files
     answers, output = write(tmp_path / "answers.jsonl", [{**right, "sample": 0}]), tmp_path / "verdicts.jsonl"
     limits = Limits(wall_s=600, cpu_s=600, cpu_floor_s=0.5)
@@ -253,7 +253,7 @@ def test_answers_that_passed_before_an_interrupt_set_the_budget_of_the_rest(file
     text = right["response"].replace("logic q1,", "integer i; initial while (1) i = i + 1; logic q1,")
     write(answers, [{**right, "sample": 0}, {**right, "response": text, "sample": 1}])
     assert "1 verdicts reused" in graded(problems, answers, output, limits=limits)
-    assert "answers that pass take at most" in read(output)[1]["reasons"][0]
+    assert "the known-good answer takes" in read(output)[1]["reasons"][0]
 
 
 def test_equal_answers_are_graded_once(files, tmp_path):

@@ -39,6 +39,7 @@ def ports(text, top="m", **further):
         ("interface bus; endinterface\nmodule m(bus b, input c); endmodule", [("b", None, None), ("c", "input", 1)]),
         ("module m(input unknown_t u); endmodule", [("u", "input", None)]),
         ("module m(input [W-1:0] u); endmodule", [("u", "input", None)]),
+        ("module m(input [W-1:0] u); parameter W = 8; endmodule", [("u", "input", 8)]),
         ('`include "nowhere.svh"\nmodule m(input [`W:0] u); endmodule', [("u", "input", None)]),
     ],
 )
