@@ -157,7 +157,7 @@ class Grader:
         faults = [fault for fault in grading.faults if fault in self._faults(grading.problem)]
         if faults and self.excuses_answers:
             faults[:0] = (reason for reason in verdict.reasons if TOO_OLD in reason)
-            raise InfrastructureError(f"{HARNESS_FAILED}: {'; '.join(faults[:3])}")
+            raise InfrastructureError(f"{HARNESS_FAILED}: {'; '.join(faults[:8])}")
 
     def _faults(self, problem: Problem) -> list[str]:
         """The harness' possible faults (`own_faults`) with a stand-in for the answer; cached per problem."""

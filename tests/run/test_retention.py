@@ -1,7 +1,6 @@
 """Which saved weights are kept."""
 
 import asyncio
-import logging
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +9,7 @@ from rtl_core.config import load_config
 from rtl_core.errors import BackendUnavailableError, PolicyError, WeightsGoneError
 from rtl_core.history.records import EvaluationRecord, RunRecord, StepPlan, StepRecord, StepState
 from rtl_core.history.store import History
+from rtl_core.observe.progress import progress
 from rtl_core.reporting.evaluations import own_evaluations
 from rtl_core.run.retention import Retention, best_steps, keep_final_weights, kept_steps
 
@@ -76,7 +76,7 @@ def test_the_newest_step_milestones_and_the_earlier_of_equally_good_weights_are_
     ],
     ids=["gone", "a service without expiries", "not implemented"],
 )
-def test_the_final_weights_are_kept_even_if_the_expiry_of_others_cannot_be_removed(tmp_path, caplog, error):
+def test_the_final_weights_are_kept_even_if_the_expiry_of_others_cannot_be_removed(tmp_path, error):
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r", config={"problems": {"sources": [{"kind": "starter"}]}}))
     history.plan_epoch("r", 0, [StepPlan(step=step, problem_ids=("p",)) for step in range(3)])
@@ -104,8 +104,9 @@ def test_the_final_weights_are_kept_even_if_the_expiry_of_others_cannot_be_remov
         loaded=SimpleNamespace(heldout=[]),
         policy=SimpleNamespace(backend=Service()),
     )
-    with caplog.at_level(logging.INFO, "rtl_distill"):
-        asyncio.run(keep_final_weights(session))
+    lines = []
+    before = progress.set(SimpleNamespace(line=lines.append))
+    asyncio.run(keep_final_weights(session))
+    progress.reset(before)
     assert found == {"tinker://t/weights/2", "tinker://t/sampler_weights/2"}
-    assert "the weights after 1 step " in caplog.text
-    assert error.message in caplog.text
+    assert any("the weights after 1 step " in line and error.message in line for line in lines)
