@@ -161,7 +161,7 @@ class Grader:
 
     def _faults(self, problem: Problem) -> list[str]:
         """The harness' possible faults (`own_faults`) with a stand-in for the answer; cached per problem."""
-        if problem.fingerprint in self.known_good.golden:
+        if self.known_good.golden.get(problem.fingerprint, NO_BUDGET) != NO_BUDGET:
             return []
         grading = Grading(self, problem, Answer(files=stand_in(problem)), Stage.TESTS, self.seed)
         return self._once("faults", problem, grading.trial)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from rtl_core.grading.executors.toolchain import shortcomings
 from rtl_core.problems.harness_use import is_used, parse_python
 
-_VERILATED = re.compile(r"verilator\b.*?[\s\"'](--?(?:binary|exe|main|cc))\b", re.S)
+_VERILATED = re.compile(r"verilator\b.{0,300}?[\s\"'](--?(?:binary|exe|main|cc))\b", re.S)
+"""A command that makes a program; its options may stand on several lines."""
 _PROGRAMS = ("yosys", "verilator", "iverilog", "ghdl", "nvc")
 _PROGRAM = f"({'|'.join(_PROGRAMS)})"
 _COCOTB_TEST = re.compile(r"\bcocotb\.test\b|\bTestFactory\b|^[ \t]*@test\b", re.M)

@@ -75,9 +75,10 @@ def hides_inputs(instance, program):
 def port_complaint(instance, text, program, expected, connected):
     """Return why an instance could reach through its ports into a bench; None if it cannot.
 
-    `text` is that of a scope which has a net of each port's name, and no other connection. `expected` are the (name, direction) of a right design's ports, in order, and may be empty; `connected` tells how the
-    bench connects them: `named`, `positional` or `wildcard`. Nothing in the design may drive an input or join it with
-    another: Icarus merges a port and its connection into one net.
+    `text` is that of a scope which has a net of each port's name, and no other connection. `expected` are the (name,
+    direction) of a right design's ports, in order, and may be empty; `connected` tells how the bench connects them: `named`,
+    `positional` or `wildcard`. Nothing in the design may drive an input or join it with another: Icarus merges a port and its
+    connection into one net.
     """
     ports = PORT.findall(instance[0].text)
     if len({name for _, _, name in ports}) < len(ports):

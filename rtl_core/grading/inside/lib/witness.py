@@ -157,8 +157,8 @@ def _witness_results(module):
 class _Ports:
     """Watches whether the top level's outputs change while its inputs change.
 
-    `watch` is the JSON text of [inputs, outputs]. Outputs are sampled when an input changes (rises, if it is a single bit), just before
-    the change and at the end of its time step. The first input with `ENOUGH` changes becomes the pacer, and only samples at
+    `watch` is the JSON text of [inputs, outputs]. Outputs are sampled when an input changes (rises, if it is a single bit),
+    just before the change and at the end of its time step. The first input with `ENOUGH` changes becomes the pacer, and only samples at
     its changes count. It is usually the clock: copies of it and pulses between its edges do not count as behaviour. An output
     has moved when two samples of one kind differ and have no unknown bits; then watching ends.
     """
