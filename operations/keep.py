@@ -3,7 +3,8 @@
     python -m rtl_distill.operations.keep PID_FILE LOG COMMAND ...
 
 Like systemd's `Restart=always` and compose's `restart: always`, for machines and containers that have neither. SIGTERM and SIGINT stop the
-command and its children, then this process; its end by SIGKILL ends the command too. The children of a command that crashed live on, like the runs of a worker.
+command and its children, then this process; its end by SIGKILL ends the command too. The children of a command that crashed live on,
+like the runs of a worker.
 """
 
 from __future__ import annotations
@@ -46,8 +47,13 @@ def keep(pid_file: Path, log: Path, command: list[str]) -> None:
         while not stopping:
             with log.open("ab") as output:
                 process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, preexec_fn=_die_with_parent,
-                )  # fmt: skip
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    preexec_fn=_die_with_parent,
+                )
             if stopping:  # the signal came before the process was known
                 stop()
             process.wait()

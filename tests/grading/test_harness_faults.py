@@ -4,6 +4,7 @@ import pytest
 
 from rtl_core.grading.evidence import test_reasons as reasons_of
 from rtl_core.grading.executors.base import Session, StepResult
+from rtl_core.grading.limits import NO_BUDGET
 from rtl_core.grading.requirements import missing_requirements
 from rtl_core.problems.sources.verilog_eval import read_verilog_eval
 from rtl_core.types.answer import Answer
@@ -125,6 +126,9 @@ def test_an_answer_is_not_blamed_for_what_the_golden_answer_fails_in_too(grader)
         verdict = grade(grader, problem(then=then, golden=RIGHT), text)
         assert verdict.outcome is Outcome.INFRASTRUCTURE_ERROR
         assert "the bench is wrong" in verdict.reasons[0]
+    broken = problem(then=then, golden=RIGHT)
+    grader.known_good.golden[broken.fingerprint] = NO_BUDGET  # as after an answer that ran out of CPU time
+    assert grade(grader, broken, WRONG).outcome is Outcome.INFRASTRUCTURE_ERROR
     assert grade(grader, problem(golden=RIGHT), WRONG).outcome is Outcome.TESTS_FAILED
     record = validate_problem(problem(then=then, golden=RIGHT), grader, level=Level("quick", 0, (1,), ("zeros",)))
     assert record.status == "broken"
