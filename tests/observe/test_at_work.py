@@ -19,8 +19,9 @@ from rtl_core.run import session, stopping
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that tests advance."""
+    """A clock that tests advance, for a service that was never paused."""
     now = SimpleNamespace(s=1000.0)
+    monkeypatch.setattr(session, "service_pause", Pause())
     monkeypatch.setattr(at_work, "time", SimpleNamespace(monotonic=lambda: now.s))
     return now
 
