@@ -153,8 +153,8 @@ def certain_differences(
     ways = ("output", "inout" if _BOTH_WAYS.search(text) else "output")
     # What the harness uses and the answer does not contain is no port but, for example, a method of a class around the design.
     own = _words(_code(answer))
-    named = [port for port in expected.ports if port.name in use.names and (port.name in own or not guess)]
-    others = [port for port in named if likely_direction(port, text) != "input"]
+    names = own.intersection(use.names) if guess else use.names
+    others = [port for port in expected.ports if port.name in names and likely_direction(port, text) != "input"]
     inner = [port for port in others if theirs.get(port.name) not in ways]
     if not others and {*theirs.values()} == {"input"}:
         yield _differs(MismatchKind.MISSING_PORT, expected.module, "an output", "nothing")

@@ -32,6 +32,8 @@ _CONDITION = re.compile(r"(`(?:ifdef|ifndef|elsif)[ \t]+)(?!__ICARUS__\b)([A-Za-
 _ICARUS = re.compile(r"`(ifdef|ifndef)([ \t]+)__ICARUS__\b", re.A)
 _NEVER = "RTL_NO_TOOL"
 """A macro that is never defined."""
+_DEAD = re.compile(rf"^[ \t]*`ifdef[ \t]+{_NEVER}[ \t]*\n((?:(?!`(?:if|els|endif))[\s\S])*)(?=`els|`endif)", re.M)
+"""A branch that no tool reads, without conditions in it and outside of definitions."""
 _SPACED = re.compile(r"\\[ \t\f]+\n")
 """A backslash that continues a line for Icarus only."""
 _DEFINITION = re.compile(r"`define(?:\\\n|[^\n])*+")
@@ -65,9 +67,17 @@ def macros_in_use(files: Iterable[str], context: Iterable[str], harness: Iterabl
 
 
 def decided(text: str, macros: Collection[str]) -> str:
-    """The text with conditions on macros that only a tool may define decided as in Icarus; `macros` are the others."""
+    """The text with conditions on macros that only a tool may define decided as in Icarus; `macros` are the others.
+
+    Branches that no tool reads are left empty, so that nobody has to judge what is in them.
+    """
     text = _CONDITION.sub(lambda m: m[0] if m[2] in macros else f"{m[1]}{_NEVER}", _SPACED.sub("\\\\\n", text))
-    return _ICARUS.sub(lambda m: f"`{'ifndef' if m[1] == 'ifdef' else 'ifdef'}{m[2]}{_NEVER}", text)
+    text = _ICARUS.sub(lambda m: f"`{'ifndef' if m[1] == 'ifdef' else 'ifdef'}{m[2]}{_NEVER}", text)
+    parts, at = [], 0
+    for dead in _DEAD.finditer(code_of(text)):
+        parts += [text[at : dead.start(1)], "\n" * text.count("\n", *dead.span(1))]
+        at = dead.end(1)
+    return "".join([*parts, text[at:]])
 
 
 def differences(text: str, macros: Collection[str]) -> Iterator[tuple[int, str]]:

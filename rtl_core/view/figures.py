@@ -36,7 +36,7 @@ def held_out(sources: list[Source]) -> Figure:
         steps = [e.step for e in mine]
         data += _evaluations(steps, mine, source.run, line(i), markers=True)
         for teacher in [e for e in done if e.policy == "teacher"][-1:]:
-            ends = [0, max([1, *steps])]
+            ends = [0, max(1, *steps)]
             data += _evaluations(ends, [teacher, teacher], f"{source.run}: teacher", "@teacher", dash="dot")[1:]
     return Figure(
         "held-out",

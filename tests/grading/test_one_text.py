@@ -49,6 +49,8 @@ HONEST = {
     "formal properties": "{good}`ifdef FORMAL\n`ifndef YOSYS\nassert property (y == a);\n`endif\n`endif",
     "dump": '`ifdef COCOTB_SIM\ninitial begin $dumpfile("m.vcd"); $dumpvars(0, m); end\n`endif\n{good}',
     "delay that only some simulations have": "`ifdef DELAY\nassign #`DELAY y = a;\n`else\n{good}`endif",
+    "a file in a branch that no tool reads": '`ifdef DEBUG\ninteger f;\ninitial f = $fopen("x");\n`endif\n{good}',
+    "condition in a comment": "// `ifdef DEBUG\n{good}// `endif\n",
     "include guard": "`ifndef M_SV\n`define M_SV\n`endif\n{good}",
     "option of its own": "`define FAST\n`ifdef FAST\n{good}`else\n{bad}`endif\n`undef FAST",
     "macro with arguments": "`define REG(n, w = 1) \\\n  wire [w-1:0] r_``n``_q; \\\n  wire n``_d;\n`REG(x)\n{good}",
