@@ -9,8 +9,7 @@ from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 from rtl_core.problems.problem_set import LoadedProblems
-from rtl_core.problems.sources import load_problems
-from rtl_core.run.folder import check_unchanged, config_of, run_record
+from rtl_core.run.folder import check_unchanged, run_record
 from rtl_core.run.session import open_session
 
 TOOLS = {"iverilog": "13.0", "cocotb": "2.0.1", "image": "sha256:1"}
@@ -74,25 +73,6 @@ def split_when_opened(config: RunConfig) -> tuple[str, dict[str, str]]:
         "SELECT problem_id, split FROM run_problems WHERE run = $run", {"run": config.run.name}
     )
     return how, {row["problem_id"]: row["split"] for row in rows.to_pylist()}
-
-
-@pytest.mark.slow
-def test_a_run_started_before_splits_by_design_resumes_with_the_same_split(data, tmp_path):
-    config = on_agentic_problems(data, tmp_path)
-    before = load_problems(config.problems.sources, config.run.seed, "id")
-    record = run_record(config, before, {})
-    stored = record.config | {"problems": {k: v for k, v in record.config["problems"].items() if k != "split"}}
-    history = History(config.run.history)
-    history.start_run(record.model_copy(update={"config": stored}))
-
-    sides = {p.id: "train" for p in before.train} | {p.id: "heldout" for p in before.heldout}
-    assert split_when_opened(config) == ("id", sides)
-    assert config_of(history, config.run.name).problems.split == "id"
-    assert 'split = "id"' in (config.run.folder / "config.toml").read_text()
-    # The configuration in the run's folder also resumes it, and so does a third start.
-    assert split_when_opened(load_config(config.run.folder / "config.toml", environment={})) == ("id", sides)
-    with pytest.raises(ConfigError, match=r"problems\.split: was 'id', is 'design'"):
-        split_when_opened(on_agentic_problems(data, tmp_path, "problems.split=design"))
 
 
 @pytest.mark.slow
