@@ -58,7 +58,7 @@ test-debian13: setup ## Run the test suite of the last commit on Debian 13, in a
 
 sim-image: setup ## Build the simulation image of the Docker executor, with or without a registry
 	@scripts/system-packages.sh $(ENGINE)
-	@scripts/with-docker-engine.sh deployments/sim/build.sh
+	@scripts/with-docker-engine.sh packages/rtl-grader/rtl_grader/grading/sim/build.sh
 
 lint: setup ## Check style, that rooms import downwards only, and that nothing is above its limit of size
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && $(PY) -m scripts.rooms && $(PY) -m scripts.limits

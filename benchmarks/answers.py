@@ -8,12 +8,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.stand_in import stand_in
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Verdict
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.stand_in import stand_in
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Verdict
 
 
 def golden(problem: Problem) -> Answer:

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from benchmarks.common import command, marked, options, write_jsonl
 from benchmarks.engine import Engine
-from rtl_core.grading.executors.docker import is_gone
-from rtl_core.problems.starter import starter_problems
+from rtl_core.starter import starter_problems
 from rtl_core.synthesis.variants import record_of
+from rtl_grader.grading.executors.docker import is_gone
 
 MARK = "RTL_CHAOS"
 """Environment variable that every process of a grader has."""
@@ -121,7 +121,7 @@ def chaos(
 def left_behind(mark: str, engine: Engine | None, others: set[Path]) -> list[str]:
     """What outlives the graders after a grace period and, for Docker, the sweep of the next start. Workspaces among `others` do not count."""
     if engine:
-        sweep = "from rtl_core.grading.executors import make_executor; make_executor('docker').close()"
+        sweep = "from rtl_grader.grading.executors import make_executor; make_executor('docker').close()"
         subprocess.run([sys.executable, "-c", sweep], env={**os.environ, "DOCKER_HOST": engine.host}, check=True)
     deadline = time.monotonic() + 30
     while True:

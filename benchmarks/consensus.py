@@ -16,15 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.common import options, show
 from benchmarks.equivalence import LIMITS, SETS, problems_of, procedural, renamed, reordered
-from rtl_core.equivalence.consensus import by_consensus
-from rtl_core.equivalence.differential import compare
-from rtl_core.equivalence.side_by_side import Effort
-from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.learning.intervals import wilson
-from rtl_core.problems.tree import SourceTree
-from rtl_core.types.problem import Problem
-from rtl_core.validation.doubts import EFFORT
-from rtl_core.validation.mutants import mutants
+from rtl_grader.equivalence.consensus import by_consensus
+from rtl_grader.equivalence.differential import compare
+from rtl_grader.equivalence.side_by_side import Effort
+from rtl_grader.grading.executors import Executor, make_executor
+from rtl_grader.hdl.tree import SourceTree
+from rtl_grader.types.problem import Problem
+from rtl_grader.validation.doubts import EFFORT
+from rtl_grader.validation.mutants import mutants
 
 Files = Mapping[str, str]
 

@@ -31,7 +31,7 @@ class Engine(contextlib.AbstractContextManager["Engine"]):
             ["docker", "-H", self.host, "load", "-q"], stdin=save.stdout, check=True, stdout=subprocess.DEVNULL
         )
         if save.wait() != 0:
-            raise InfrastructureError(f"the image {IMAGE} cannot be copied", "deployments/sim/build.sh")
+            raise InfrastructureError(f"the image {IMAGE} cannot be copied", "packages/rtl-grader/rtl_grader/grading/sim/build.sh")
 
     @contextlib.contextmanager
     def down(self, how: signal.Signals = signal.SIGKILL) -> Iterator[None]:

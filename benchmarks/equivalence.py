@@ -20,17 +20,17 @@ from pathlib import Path
 
 from benchmarks.common import options, show
 from benchmarks.starter_strength import rarely_wrong
-from rtl_core.equivalence.pair import IncomparableError, Pair
-from rtl_core.equivalence.proof import Proof, prove
-from rtl_core.equivalence.side_by_side import USUAL
-from rtl_core.grading.executors import Executor, make_executor
-from rtl_core.grading.limits import Limits
-from rtl_core.problems.sources.rtllm import read_rtllm
-from rtl_core.problems.sources.verilog_eval import read_verilog_eval
-from rtl_core.problems.starter import starter_problems
-from rtl_core.problems.tree import Edit, SourceTree, name_of
-from rtl_core.types.problem import Problem
-from rtl_core.validation.mutants import mutants
+from rtl_core.starter import starter_problems
+from rtl_grader.equivalence.pair import IncomparableError, Pair
+from rtl_grader.equivalence.proof import Proof, prove
+from rtl_grader.equivalence.side_by_side import USUAL
+from rtl_grader.grading.executors import Executor, make_executor
+from rtl_grader.grading.limits import Limits
+from rtl_grader.hdl.tree import Edit, SourceTree, name_of
+from rtl_grader.problems.sources.rtllm import read_rtllm
+from rtl_grader.problems.sources.verilog_eval import read_verilog_eval
+from rtl_grader.types.problem import Problem
+from rtl_grader.validation.mutants import mutants
 
 RARE = (4, 8, 12, 16, 24)
 """Input bits that must match for a design that is rarely wrong: once in 16 to once in 16 million inputs."""

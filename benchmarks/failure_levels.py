@@ -24,12 +24,12 @@ from benchmarks.common import options, show
 from benchmarks.history import rollouts as made_up
 from benchmarks.starter_strength import specs_of
 from rtl_core.history.store import History
-from rtl_core.problems.starter import BY_NAME, Spec, problem_of
-from rtl_core.prompting.answer_to import answer_to
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Verdict
-from rtl_core.validation.stubs import INNER, AroundGolden
+from rtl_core.starter import BY_NAME, Spec, problem_of
+from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Verdict
+from rtl_grader.validation.stubs import INNER, AroundGolden
 
 GOAL = 0.9
 SPECS = 6

@@ -36,12 +36,12 @@ import numpy as np
 
 from benchmarks.answers import golden, grader_on
 from benchmarks.common import ROOT, in_turns, options, show
-from rtl_core.grading.compose import read_services
-from rtl_core.grading.grader import Grader
-from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.problems.starter import starter_problems
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Stage, Verdict
+from rtl_core.starter import starter_problems
+from rtl_grader.grading.compose import read_services
+from rtl_grader.grading.grader import Grader
+from rtl_grader.problems.cvdp import read_cvdp
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Stage, Verdict
 
 PHASES = ("screen and interface", "harness", "sandbox and rest", "whole")
 

@@ -32,12 +32,12 @@ import httpx
 
 from benchmarks.common import command, in_turns, options
 from rtl_core.config import load_config
-from rtl_core.grading.verdict_record import changed_fields
-from rtl_core.problems.sources import override_of
 from rtl_core.run.check.machine import problems_of
-from rtl_core.run.graders import executor_of, grader_of, graders_of
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
+from rtl_grader.grading.verdict_record import changed_fields
+from rtl_grader.problems.sources import override_of
+from rtl_grader.settings import executor_of, grader_of, graders_of
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
 
 TOKEN = "benchmark"
 GROWTH = 1.10
@@ -139,9 +139,9 @@ class Load:
 def throughput(load: Load, rounds: int, block: int, first: int) -> dict[str, list[float]]:
     """Answers a second, by round, in this process and by the service."""
     with (
-        executor_of(SETTINGS) as executor,
-        contextlib.closing(grader_of(SETTINGS, executor)) as grader,
-        ThreadPoolExecutor(graders_of(SETTINGS)) as pool,
+        executor_of(SETTINGS.grading) as executor,
+        contextlib.closing(grader_of(SETTINGS.grading, executor)) as grader,
+        ThreadPoolExecutor(graders_of(SETTINGS.grading)) as pool,
     ):
 
         def here(numbers: range) -> None:

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from benchmarks.answers import answer_to, grade_all
 from benchmarks.common import options, show
-from rtl_core.grading.evidence import HARNESS_FAILED
-from rtl_core.grading.executors import Executor, make_executor
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.limits import Limits
-from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.types.verdict import Outcome, Stage, Verdict
+from rtl_grader.grading.evidence import HARNESS_FAILED
+from rtl_grader.grading.executors import Executor, make_executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.limits import Limits
+from rtl_grader.problems.cvdp import read_cvdp
+from rtl_grader.types.verdict import Outcome, Stage, Verdict
 
 
 class Kind(StrEnum):

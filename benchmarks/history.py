@@ -30,10 +30,10 @@ from rtl_core.history import connection, schema
 from rtl_core.history.named_queries import named_queries
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from rtl_core.problems.starter import Split, starter_problems
-from rtl_core.types.problem import Problem
+from rtl_core.starter import Split, starter_problems
 from rtl_core.types.rollout import Rollout
 from rtl_core.view.links import link, rollout_link
+from rtl_grader.types.problem import Problem
 
 RUN = "bench"
 TRAIN, HELDOUT = 400, 40

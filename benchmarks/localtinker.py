@@ -50,7 +50,7 @@ from tinker import types
 
 from benchmarks.common import options, show
 from benchmarks.plain_torch import RANK, PlainProcess
-from rtl_core.localtinker.process import LocalTinker
+from localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
 
 TARGETS = {"sampling": 3.0, "scoring, one request": 0.9, "scoring, 1000 tokens": 0.9, "train step": 0.9}

@@ -31,10 +31,10 @@ os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from benchmarks.common import options, show
-from rtl_core.backend.certify import test_calls, test_faults, test_saved_weights
-from rtl_core.backend.certify.bench import PROMPT, VOCABULARY, Bench, Server, params, prompt
-from rtl_core.learning.losses import LOSSES
-from rtl_core.localtinker.process import LocalTinker
+from localtinker.certify import test_calls, test_faults, test_saved_weights
+from localtinker.certify.bench import PROMPT, VOCABULARY, Bench, Server, params, prompt
+from localtinker.losses import LOSSES
+from localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
 
 ALLOWED_SHARE = 0.03

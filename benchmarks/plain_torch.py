@@ -48,9 +48,9 @@ class Plain:
 
     def chat_prompts(self, count: int) -> tuple[list[list[int]], int]:
         """Prompts of held-out starter problems, and the end token."""
-        from rtl_core.problems.starter import starter_problems
         from rtl_core.prompting.budget import build_prompt
         from rtl_core.prompting.chat import Chat
+        from rtl_core.starter import starter_problems
 
         problems, chat = starter_problems("heldout", count, seed=0), Chat(self._tokenizer)
         return [build_prompt(p, chat, "bare", 1024).tokens_P for p in problems], self._tokenizer.eos_token_id

@@ -23,17 +23,17 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from benchmarks.common import options, show
-from rtl_core.equivalence.differential import Effort, compare
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.executors.base import Executor
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.limits import Limits
-from rtl_core.problems.starter import BY_NAME, FAMILIES, Spec, problem_of, starter_specs
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Outcome
-from rtl_core.validation.mutants import mutants
-from rtl_core.validation.stubs import INNER, AroundGolden, stubs
+from rtl_core.starter import BY_NAME, FAMILIES, Spec, problem_of, starter_specs
+from rtl_grader.equivalence.differential import Effort, compare
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.executors.base import Executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.limits import Limits
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Outcome
+from rtl_grader.validation.mutants import mutants
+from rtl_grader.validation.stubs import INNER, AroundGolden, stubs
 
 EFFORT = Effort.of_cycles(40_000)
 GOAL = 0.99

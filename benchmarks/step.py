@@ -21,9 +21,9 @@ from benchmarks.common import options, run_settings, show
 from rtl_core.config import load_config
 from rtl_core.history.store import History
 from rtl_core.rollouts import batch, datums, planning, scoring, training
-from rtl_core.rollouts.side_by_side import all_of
 from rtl_core.run.session import Session, open_session
 from rtl_distill.operations.temporary_server import start_temporary_server
+from rtl_grader.work import all_of
 
 STAGES = ("sample", "grade", "score", "train", "store", "store_waited", "work", "total")
 

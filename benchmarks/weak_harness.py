@@ -3,9 +3,9 @@
 docs/deserved.md trains the demo on them with `learning.doubtful` set to keep, mask and zero.
 """
 
-from rtl_core.problems.sources.starter import StarterSource
-from rtl_core.problems.starter import Split
-from rtl_core.types.problem import Problem
+from rtl_core.starter import Split
+from rtl_core.starter.source import StarterSource
+from rtl_grader.types.problem import Problem
 
 CHECKS = 1
 """Number of outputs of each test that are compared."""

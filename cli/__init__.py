@@ -5,29 +5,26 @@ Command modules import heavy packages (torch, Prefect, pyslang) inside their fun
 
 from __future__ import annotations
 
-import errno
 import functools
 import importlib
-import io
-import sys
-import traceback
 
 import typer
-from rich.console import Console
 
-from rtl_core.errors import RtlDistillError
+from localtinker.errors import LocalTinkerError
+from rtl_core.errors import UserError
+from rtl_grader.cli.running import run
 
-# Command name -> module with a function of that name, whose docstring is the help text.
+# Command name -> module with a function of that name, whose docstring is the help text; those of the two packages with a dot.
 COMMANDS: dict[str, str] = {
     "make-models": "setup",
     "fetch-model": "setup",
-    "grade": "grade",
+    "grade": "rtl_grader.cli.grade",
     "reproduce": "grade",
-    "toolchain": "setup",
-    "serve-tinker": "service",
+    "toolchain": "rtl_grader.cli.toolchain",
+    "serve-tinker": "localtinker.cli",
     "serve-grader": "service",
     "check": "training",
-    "check-service": "service",
+    "check-service": "localtinker.cli",
     "train": "training",
     "validate": "problems",
     "problems": "problems",
@@ -67,7 +64,7 @@ app = typer.Typer(
 def register() -> None:
     """Import every command and add it to `app`, once per process."""
     for name, module in COMMANDS.items():
-        command = getattr(importlib.import_module(f"rtl_distill.cli.{module}"), name.replace("-", "_"))
+        command = getattr(importlib.import_module(module if "." in module else f"rtl_distill.cli.{module}"), name.replace("-", "_"))
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)  # a command with subcommands
         else:
@@ -77,24 +74,12 @@ def register() -> None:
 def main() -> None:
     """Run the command line. User errors print one message and set the exit code; other errors keep their traceback."""
     register()
-    # Like stderr: a character that the terminal cannot encode must not end a run.
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    run(_with_service_errors)
+
+
+def _with_service_errors() -> None:
+    """Run the app; errors of the Tinker service become errors for the user."""
     try:
         app()
-    except (RtlDistillError, OSError) as error:
-        # Prefect's states keep the error alive. Its frames would keep a connection open, which causes a warning at exit.
-        traceback.clear_frames(error.__traceback__)
-        if isinstance(error, OSError):
-            if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            # The error of a write to an open file has no file name.
-            message = f"{error.filename2 or error.filename or 'the output'}: {error.strerror}"
-            error = RtlDistillError(message, "check the path, its permissions and the free space on its disk")
-        console = Console(stderr=True)
-        console.print(
-            f"error: {error.message}", style="bold red", markup=False, emoji=False, highlight=False, soft_wrap=True
-        )
-        if error.hint:
-            console.print(f"  -> {error.hint}", markup=False, emoji=False, highlight=False, soft_wrap=True)
-        sys.exit(error.exit_code)
+    except LocalTinkerError as error:
+        raise UserError(error.message, error.hint) from None

@@ -16,9 +16,9 @@ from rtl_distill.cli.arguments import ConfigArgument, SetOption
 if TYPE_CHECKING:
     from rtl_core.config import RunConfig
     from rtl_core.cost.estimate import Prompts
-    from rtl_core.prompting.templates import Message
     from rtl_core.run.forecast import Forecast
-    from rtl_core.types.problem import Problem
+    from rtl_grader.prompts import Message
+    from rtl_grader.types.problem import Problem
 
 CHARS_PER_TOKEN = 3.2
 """Average of English mixed with Verilog, used when no tokenizer is available."""
@@ -68,8 +68,8 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
     """Return the prompts of both splits, training first; append to `notes` where they come from."""
     from rtl_core.cost.estimate import Prompts
     from rtl_core.errors import ConfigError
-    from rtl_core.problems.problem_set import LoadedProblems
-    from rtl_core.problems.sources import FileSource
+    from rtl_grader.problems.problem_set import LoadedProblems
+    from rtl_grader.problems.sources import FileSource
 
     count, exact = _token_counter(config, download, notes)
     limit = float(config.prompting.max_prompt_tokens)
@@ -105,7 +105,7 @@ def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple
     import os
 
     from rtl_core.errors import PolicyError
-    from rtl_core.prompting.templates import build_messages
+    from rtl_grader.prompts import build_messages
 
     budget = float(config.prompting.max_prompt_tokens)
 
@@ -131,7 +131,7 @@ def _show(config: RunConfig, found: Forecast) -> None:
     from rtl_core.cost.estimate import duration
     from rtl_core.cost.tokens import total_dollars, unpriced
     from rtl_core.errors import ConfigError
-    from rtl_core.reporting.text import counted
+    from rtl_grader.words import counted
 
     console = Console()
 

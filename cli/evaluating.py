@@ -160,7 +160,7 @@ def _refuse_mistakes(of_run: Mapping[str, Any], of_model: Mapping[str, Any], tem
     if of_model["--endpoint"] is not None and of_model["--base-url"] is not None:
         raise ConfigError("--endpoint cannot be combined with --base-url", "give only the one that serves the model")
     if template is not None:
-        from rtl_core.prompting.templates import TEMPLATES
+        from rtl_grader.prompts import TEMPLATES
 
         TEMPLATES.find(template)
 
@@ -245,11 +245,11 @@ def episode(
     from rtl_core.config.episode import Bounds
     from rtl_core.episodes.by_hand import ByHand
     from rtl_core.episodes.episode import Episode
-    from rtl_core.grading.executors import make_executor
-    from rtl_core.grading.grader import Grader
     from rtl_core.reporting.rollout import verdict_view
     from rtl_core.rollouts.playing import shown
     from rtl_distill.cli.problems import load, named
+    from rtl_grader.grading.executors import make_executor
+    from rtl_grader.grading.grader import Grader
 
     policy = ByHand() if endpoint is None else _model_at(endpoint, model)
     problem = named(load(config, source), problem_id)

@@ -7,14 +7,12 @@ import importlib
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import Console
 
-    from rtl_distill.cli.console import ConsoleProgress
+    pass
 
 
 def run_flow(
@@ -34,9 +32,9 @@ def run_flow(
     import httpx
 
     from rtl_core.errors import InfrastructureError
-    from rtl_core.observe.progress import progress
-    from rtl_distill.cli.console import ConsoleProgress
     from rtl_distill.operations.temporary_server import start_temporary_server
+    from rtl_grader.cli.console import ConsoleProgress
+    from rtl_grader.progress import progress
 
     # Prefect forwards a SIGTERM that ended a flow to the previous handler; Python's default would kill the process at once.
     signal.signal(signal.SIGTERM, _raise_terminated)
@@ -76,35 +74,6 @@ class _Terminated(BaseException):
 
 def _raise_terminated(number: int, frame: object) -> None:
     raise _Terminated
-
-
-@contextmanager
-def stoppable(console: Console) -> Iterator[ConsoleProgress]:
-    """Show progress on `console`. The first SIGINT or SIGTERM raises KeyboardInterrupt in the block and sets the signal's exit code
-    (130, 143); a second one kills the process. A signal that the parent shell ignores stays ignored.
-    """
-    from rtl_core.observe.progress import progress
-    from rtl_distill.cli.console import ConsoleProgress
-
-    caught: list[int] = []
-
-    def handle(number: int, frame: object) -> None:
-        caught.append(number)
-        for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, signal.SIG_DFL)
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, handle)
-    with ConsoleProgress(console) as tell:
-        progress.set(tell)
-        try:
-            yield tell
-        except KeyboardInterrupt as interrupt:
-            done = f": {interrupt}" if str(interrupt) else ""
-            tell.line(f"interrupted{done}; the same command continues from here")
-            raise SystemExit(128 + caught[0]) from None
 
 
 def quiet_logging() -> None:

@@ -1,15 +1,13 @@
-"""Commands about verdicts: `grade` the answers of a file, `reproduce` verdict records, `regrade` a run, and `audit` its passes."""
+"""Commands about verdicts of runs: `reproduce` verdict records, `regrade` a run, and `audit` its passes."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
-from rtl_core.errors import ConfigError
 from rtl_distill.cli.arguments import (
     ConfigOption,
     DbOption,
@@ -20,79 +18,7 @@ from rtl_distill.cli.arguments import (
     open_history,
     pick_run,
 )
-
-Until = Literal["format", "interface", "syntax", "tests"]
-TimeoutOption = Annotated[
-    float,
-    typer.Option(
-        help="Timeout of one service, in seconds of computing or sleeping; shorter if a right answer needed far less.",
-        min=1,
-        max=3600,
-    ),
-]
-JobsOption = Annotated[int, typer.Option(help="Answers to work on in parallel; 0 means one per core.", min=0)]
-RESULTS = {"equal": "proved", "same": "not told apart", "different": "doubtful", "unknown": "unknown"}
-
-
-def grade(
-    problems: Annotated[Path, typer.Argument(help="Problems in a CVDP format, one JSON object per line.")],
-    answers: Annotated[
-        Path,
-        typer.Option(
-            help='Answers, one per line: {"id", "response"} or {"id", "files": {path: text}}, optional "sample".'
-        ),
-    ],
-    output: Annotated[Path, typer.Option(help="File to write the verdicts to, one JSON object per line.")],
-    executor: Annotated[str, typer.Option(help="Where the harness runs: bubblewrap or docker.")] = "bubblewrap",
-    until: Annotated[Until, typer.Option(help="Last stage to grade.")] = "tests",
-    jobs: JobsOption = 0,
-    seed: Annotated[int, typer.Option(help="Random seed of the harnesses.")] = 0,
-    seeds: Annotated[
-        int,
-        typer.Option(min=1, help="Seeds for a majority vote on failing answers to problems without a golden answer."),
-    ] = 3,
-    timeout: TimeoutOption = 120.0,
-    repeat: Annotated[int, typer.Option(help="Grade each answer this often and report verdicts that flip.", min=1)] = 1,
-    audit: Annotated[
-        Path | None,
-        typer.Option(help="Also compare passes with the golden answers, or with each other, and write findings here."),
-    ] = None,
-) -> None:
-    """Grade answers to CVDP problems and write their verdicts.
-
-    Verdicts are written as they finish and sorted into the answers' order at the end. Ctrl-C stops the simulations at once; repeat the
-    command to continue. An answer that already has a verdict for the same problem, text, tools and settings is not graded again,
-    unless grading itself failed.
-
-    Exit code: 0 when every answer got a verdict, 1 when a line was broken or the tools failed, 2 for a usage error, 130 after Ctrl-C,
-    143 after SIGTERM.
-
-    Examples:
-
-        rtl-distill grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl
-
-        rtl-distill grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl --until syntax --jobs 8
-
-        rtl-distill grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl --audit findings.jsonl
-    """
-    from rtl_core.grading.limits import Limits
-    from rtl_core.rollouts.auditing import audit_file
-    from rtl_core.rollouts.verdict_records import FileGrading, grade_file
-    from rtl_core.types.verdict import Stage
-    from rtl_distill.cli.flow import stoppable
-
-    if audit is not None and audit.resolve() in {path.resolve() for path in (problems, answers, output)}:
-        raise ConfigError(f"--audit {audit} would overwrite another file of this command", "name a new file")
-    limits = Limits(wall_s=timeout, cpu_s=timeout)
-    asked = FileGrading(problems, answers, output, executor, Stage(until), jobs, seed, seeds, limits, repeat)
-    with stoppable(Console(stderr=True)):
-        done = grade_file(asked)
-        looked = {} if audit is None else audit_file(asked, done.records, audit)
-    Console().print(done.table())
-    if audit is not None:
-        counts = ", ".join(f"{count} {RESULTS[name]}" for name, count in looked.items()) or "none"
-        Console().print(f"audited passes: {counts}; findings written to {audit}", soft_wrap=True)
-    raise typer.Exit(0 if done.complete else 1)
+from rtl_grader.cli.options import JobsOption
 
 
 def reproduce(
@@ -119,23 +45,12 @@ def reproduce(
 
         rtl-distill export demo -f verdicts --to demo && rtl-distill reproduce demo/verdicts.jsonl --run demo
     """
-    from rtl_core.reporting.text import visible
     from rtl_core.rollouts.resumable import problems_as_recorded
-    from rtl_core.rollouts.verdict_records import reproduce as reproduce_file
-    from rtl_distill.cli.flow import stoppable
     from rtl_distill.cli.problems import load
+    from rtl_grader.cli.grade import reproduced
 
     problems = [*problems_as_recorded(open_history(db), run).values()] if run else load(config, source).every
-    with stoppable(Console(stderr=True)):
-        claims = reproduce_file(verdicts, problems, executor, jobs)
-    for claim in claims:
-        for kind, detail in claim.found:
-            typer.echo(visible(f"{claim.name}: {kind}: {detail}"))
-    kinds = Counter(kind for claim in claims for kind in {kind for kind, _ in claim.found})
-    equal = sum(not claim.found for claim in claims)
-    differing = "".join(f"; {kind}: {count}" for kind, count in kinds.most_common())
-    typer.echo(f"{equal} of {len(claims)} verdicts are equal{differing}")
-    raise typer.Exit(0 if equal == len(claims) else 1)
+    raise typer.Exit(reproduced(verdicts, problems, executor, jobs))
 
 
 def regrade(
@@ -203,12 +118,12 @@ def audit(
     """
     import json
 
-    from rtl_core.equivalence.side_by_side import Effort
     from rtl_core.reporting.figures.audit import audit_summary, render, summary_of
     from rtl_core.rollouts.auditing import audit_run
     from rtl_core.rollouts.resumable import Choice, refuse_failed
     from rtl_core.run.folder import config_of
-    from rtl_distill.cli.flow import stoppable
+    from rtl_grader.cli.console import stoppable
+    from rtl_grader.equivalence.side_by_side import Effort
 
     history = open_history(db, forward=True)
     name = pick_run(history, run)

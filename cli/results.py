@@ -15,8 +15,8 @@ from rtl_distill.cli.arguments import DbOption, NewestRunArgument, RolloutArgume
 
 if TYPE_CHECKING:
     from rtl_core.debugging.again import Case
-    from rtl_core.grading.executors.base import Executor
-    from rtl_core.grading.jobs import Watched
+    from rtl_grader.grading.executors.base import Executor
+    from rtl_grader.grading.jobs import Watched
 
 
 def report(
@@ -167,8 +167,8 @@ def show(
         rtl-distill query "SELECT rollout FROM verdicts WHERE outcome = 'timeout' LIMIT 1" -o csv
     """
     from rtl_core.reporting.rollout import audit_of, level_of, rollout_view
-    from rtl_core.reporting.text import visible
     from rtl_core.view.pieces import pieces
+    from rtl_grader.words import visible
 
     history = open_history(db)
     stored = history.find_rollout(rollout)
@@ -221,7 +221,7 @@ def debug(
     """
     from rtl_core.debugging.again import executor_of, open_case
     from rtl_core.debugging.shell import shell_of
-    from rtl_core.grading.jobs import Watched
+    from rtl_grader.grading.jobs import Watched
 
     if waves and (waves.suffix != ".vcd" or not waves.absolute().parent.is_dir()):
         raise ConfigError(f"{waves} cannot hold the waves", "name a .vcd file in an existing folder")
@@ -275,7 +275,7 @@ def _write_waves(case: Case, executor: Executor, file: Path) -> None:
 
 def _tell(name: str, *lines: str) -> None:
     """Print lines, the first one in bold with the label `name`."""
-    from rtl_core.reporting.text import visible
+    from rtl_grader.words import visible
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     for number, line in enumerate(lines):

@@ -77,9 +77,9 @@ def check(
     import logging
     from dataclasses import asdict
 
+    from localtinker.quiet import quiet
     from rtl_core.config import load_config
     from rtl_core.run.check.preflight import preflight
-    from rtl_distill.cli.console import quiet
 
     settings, missing = load_config(config, set_ or [], check_files=False), None
     try:

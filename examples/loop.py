@@ -20,19 +20,19 @@ import numpy as np
 from rtl_core.backend.base import Adam, Backend, Datum, SamplingParams, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.pool import GraderPool
 from rtl_core.learning.advantage import group_advantages, token_advantages
 from rtl_core.learning.kl import k1
 from rtl_core.learning.reward import Graded, reward
-from rtl_core.problems.starter import starter_problems
-from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.chat import Chat
-from rtl_core.prompting.templates import build_messages
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Verdict
+from rtl_core.starter import starter_problems
+from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.pool import GraderPool
+from rtl_grader.prompts import build_messages
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Verdict
 
 Grading = Callable[[Problem, Sequence[Answer]], Awaitable[list[Verdict]]]
 PROBLEMS = 12

@@ -12,10 +12,8 @@ from pydantic import Field
 from rtl_core.config import load_config
 from rtl_core.errors import ProblemError, RunHealthError
 from rtl_core.history.records import OWN, Conditions
-from rtl_core.observe.progress import progress
 from rtl_core.reporting.figures.episodes import compared_table
 from rtl_core.rollouts import batch, evaluation, playing, survey
-from rtl_core.rollouts.side_by_side import all_of
 from rtl_core.rollouts.survey import ValidationAhead
 from rtl_core.run import status
 from rtl_core.run.session import Session, open_session
@@ -23,6 +21,8 @@ from rtl_distill.flows.validate import validated_ahead
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
 from rtl_distill.tasks.steps import grade_group, play_group, sample_group
+from rtl_grader.progress import progress
+from rtl_grader.work import all_of
 
 
 @flow(name="evaluate", flow_run_name="evaluate {policy} of {run}", validate_parameters=True)

@@ -11,14 +11,15 @@ from pydantic import Field
 
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
-from rtl_core.observe.progress import progress
-from rtl_core.reporting.text import counted
 from rtl_core.rollouts.regrading import open_regrading
-from rtl_core.rollouts.resumable import ALL, Choice, Tally, process_all, refuse_failed
+from rtl_core.rollouts.resumable import ALL, Choice, refuse_failed
 from rtl_core.run.folder import config_of
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
 from rtl_distill.tasks.steps import regrade_problem
+from rtl_grader.progress import progress
+from rtl_grader.words import counted
+from rtl_grader.work import Tally, process_all
 
 
 @flow(name="regrade", flow_run_name="regrade {run}", validate_parameters=True)

@@ -25,11 +25,11 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from rtl_core.observe.progress import progress
 from rtl_core.run import folder
 from rtl_core.run.lock import is_held, lock_path, read_holder
 from rtl_distill.operations import processes
 from rtl_distill.tasks.logs import lines_in_flow_run_log
+from rtl_grader.progress import progress
 
 STARTING_S = 120.0
 """Seconds within which a triggered flow run must have a process."""

@@ -10,13 +10,12 @@ from prefect import flow
 from rtl_core.config import NO_OPTIONS, Options, Override, load_config
 from rtl_core.errors import ConfigError, RunHealthError, SamplerDriftError
 from rtl_core.history.records import StepState
-from rtl_core.observe.progress import progress
 from rtl_core.rollouts import planning
 from rtl_core.rollouts.auditing import audit_group
 from rtl_core.rollouts.batch import Batch, open_batch
 from rtl_core.rollouts.datums import credit_group
 from rtl_core.rollouts.evaluation import is_due, plan_evaluation
-from rtl_core.rollouts.side_by_side import all_of, in_order
+from rtl_core.rollouts.side_by_side import in_order
 from rtl_core.rollouts.survey import STEPS_AHEAD, ValidationAhead
 from rtl_core.rollouts.training import set_aside_once
 from rtl_core.run import retention, status, stopping
@@ -28,6 +27,8 @@ from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
 from rtl_distill.tasks.orchestration import cancelled_with_flow_run, named_by_epoch, named_by_run, this_flow_run
 from rtl_distill.tasks.steps import grade_group, order_problems, sample_group, score_group, take_start, train_step
+from rtl_grader.progress import progress
+from rtl_grader.work import all_of
 
 
 @flow(name="train", flow_run_name=named_by_run, validate_parameters=True)

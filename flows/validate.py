@@ -12,20 +12,21 @@ from prefect import flow
 from prefect.artifacts import acreate_table_artifact
 
 from rtl_core.config import Override, load_config
-from rtl_core.observe.progress import progress
-from rtl_core.reporting.text import counted
+from rtl_core.reporting import problem_audit as document
 from rtl_core.rollouts import survey
-from rtl_core.rollouts.resumable import Tally, process_all
 from rtl_core.rollouts.survey import ValidationAhead
 from rtl_core.run import status
 from rtl_core.run.session import Session, open_session
-from rtl_core.validation import document, table
-from rtl_core.validation.level import full_level
 from rtl_distill.tasks.artifacts import artifact_key
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
 from rtl_distill.tasks.orchestration import named_by_run
 from rtl_distill.tasks.steps import validate_problem
+from rtl_grader.progress import progress
+from rtl_grader.validation import table
+from rtl_grader.validation.level import full_level
+from rtl_grader.words import counted
+from rtl_grader.work import Tally, process_all
 
 
 @flow(name="validate-problems", flow_run_name="validate {session.run}", validate_parameters=False)

@@ -1,3 +1,3 @@
 """The logic of rtl-distill, independent of Prefect, one package per noun (docs/architecture.md)."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from rtl_core.grading import analysis
+from rtl_grader.grading import analysis
 
 ROOT = Path(__file__).parents[1]
 MOST = 30

@@ -5,8 +5,8 @@ Prints one line, or nothing if they are new enough or a toolchain is installed. 
 
 from __future__ import annotations
 
-from rtl_core.grading.executors.probe import simulators
-from rtl_core.grading.executors.toolchain import shortcomings, tools_home
+from rtl_grader.grading.executors.probe import simulators
+from rtl_grader.grading.executors.toolchain import shortcomings, tools_home
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ ROOMS = (
     "rtl_core.view",
     "rtl_core.synthesis",
     "rtl_core.interop",
-    "rtl_core.serving",
+    "rtl_grader.serving",
     "rtl_core.rollouts",
     "rtl_core.debugging",
     "rtl_core.run",
@@ -30,16 +30,16 @@ ROOMS = (
     "rtl_core.backend",
     "rtl_core.tinymodels",
     "rtl_core.pretrained",
-    "rtl_core.localtinker",
-    "rtl_core.validation",
+    "localtinker",
+    "rtl_grader.validation",
     "rtl_core.episodes",
-    "rtl_core.equivalence",
-    "rtl_core.grading",
+    "rtl_grader.equivalence",
+    "rtl_grader.grading",
     "rtl_core.algorithms",
     "rtl_core.cost",
     "rtl_core.config",
     "rtl_core.prompting",
-    "rtl_core.problems",
+    "rtl_grader.problems",
     "rtl_core.reporting",
     "rtl_core.history",
     "rtl_core.learning",
@@ -48,7 +48,7 @@ ROOMS = (
 )
 """From top to bottom. `rtl_core` itself holds the errors, the registry, the HTTP server, what is at work, and the version."""
 RESTRICTED = {
-    "tinker": ("rtl_core.backend", "rtl_core.localtinker", "rtl_core.interop"),
+    "tinker": ("rtl_core.backend", "localtinker", "rtl_core.interop"),
     "prefect": ("flows", "tasks", "operations"),
 }
 """External package -> rooms that may import it. Instead of tinker, others use a backend (rtl_core/backend/base.py)."""

@@ -22,12 +22,12 @@ from prefect.artifacts import (
     aupdate_progress_artifact,
 )
 
-from rtl_core.observe.progress import progress
 from rtl_core.observe.usage import dollars_spent
-from rtl_core.reporting.text import counted
 from rtl_core.run.model_card import results_table
 from rtl_core.run.session import Session
 from rtl_core.run.status import report_path
+from rtl_grader.progress import progress
+from rtl_grader.words import counted
 
 STEPS_SHOWN = 20
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, InfrastructureError
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.executors.base import Executor, Job, JobResult
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.executors.base import Executor, Job, JobResult
 
 PATIENCE_S = 60.0
 """Seconds to wait for a first worker."""

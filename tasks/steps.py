@@ -11,12 +11,12 @@ from prefect.cache_policies import NO_CACHE
 from prefect.runtime import task_run
 
 from rtl_core.at_work import steps_at_work
-from rtl_core.errors import RtlDistillError
-from rtl_core.observe.progress import progress
+from rtl_core.errors import UserError
 from rtl_core.rollouts import batch, planning, playing, scoring, training
 from rtl_core.rollouts.regrading import Regrading
 from rtl_core.rollouts.survey import Survey
 from rtl_core.run.stopping import is_transient
+from rtl_grader.progress import progress
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
@@ -37,7 +37,7 @@ async def is_retryable(_task: Any, run: Any, state: Any) -> bool:
         again = is_transient(error)
         pause_s = PAUSES_S[min(run.run_count, len(PAUSES_S)) - 1]
         if again and pause_s >= LOGGED_FROM_S:
-            why = error.message if isinstance(error, RtlDistillError) else f"{type(error).__name__}: {error}"
+            why = error.message if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             progress.get().line(f"{run.name}: {why}; next attempt in about {pause_s} s")
         return again
     return False

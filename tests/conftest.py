@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from rtl_core.grading.executors import Executor
-    from rtl_core.grading.grader import Grader
-    from rtl_core.types.problem import Problem
+    from rtl_grader.grading.executors import Executor
+    from rtl_grader.grading.grader import Grader
+    from rtl_grader.types.problem import Problem
 
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")  # as in commands
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -40,7 +40,7 @@ def data() -> Path:
 @pytest.fixture(scope="session")
 def executor() -> Iterator[Executor]:
     """Bubblewrap executor; some rooms override it."""
-    from rtl_core.grading.executors import make_executor
+    from rtl_grader.grading.executors import make_executor
 
     with make_executor("bubblewrap") as started:
         yield started
@@ -49,7 +49,7 @@ def executor() -> Iterator[Executor]:
 @pytest.fixture(scope="session")
 def grader(executor: Executor) -> Iterator[Grader]:
     """Grader without a verdict cache; some rooms override it."""
-    from rtl_core.grading.grader import Grader
+    from rtl_grader.grading.grader import Grader
 
     with closing(Grader(executor)) as grader:
         yield grader
@@ -58,7 +58,7 @@ def grader(executor: Executor) -> Iterator[Grader]:
 @pytest.fixture(scope="session")
 def examples(cvdp: Path) -> dict[str, Problem]:
     """Mapping of problem id to problem, for the published examples that open tools can grade."""
-    from rtl_core.problems.cvdp import read_cvdp
+    from rtl_grader.problems.cvdp import read_cvdp
 
     found = [read_cvdp(path) for path in cvdp.glob("*v1.1.0_example*no_commercial*.jsonl")]
     return {problem.id: problem for problems in found for problem in problems.problems}

@@ -5,9 +5,9 @@ from typing import Any
 
 from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import InfrastructureError
-from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
-from rtl_core.types.verdict import Outcome, Verdict
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Outcome, Verdict
 
 
 def a_problem(**given: Any) -> Problem:
@@ -27,8 +27,8 @@ COMPOSE = """services:
 
 def read_problem(**given: Any) -> Problem:
     """A problem as CVDP's reader returns it: with the interface that is derived from its texts."""
-    from rtl_core.problems.cvdp import problem_from_record
     from rtl_core.synthesis.variants import record_of
+    from rtl_grader.problems.cvdp import problem_from_record
 
     return problem_from_record(record_of(a_problem(**given)), source="cvdp")
 

@@ -10,24 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-from rtl_core.history.records import (
-    EvaluationRecord,
-    MessageRecord,
-    RunRecord,
-    StepPlan,
-    StepRecord,
-    TeacherRecord,
-    ValidationRecord,
-)
+from rtl_core.history.records import EvaluationRecord, MessageRecord, RunRecord, StepPlan, StepRecord, TeacherRecord
 from rtl_core.history.store import History
 from rtl_core.learning.credit import Rules, credit
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k_P
 from rtl_core.learning.reward import Graded, Reward, reward
-from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_core.types.rollout import Rollout
-from rtl_core.types.verdict import InterfaceMismatch, MismatchKind, Outcome, Stage, StageResult, Verdict
+from rtl_grader.types.problem import Interface, InterfaceSource, Port, Problem
+from rtl_grader.types.verdict import InterfaceMismatch, MismatchKind, Outcome, Stage, StageResult, Verdict
+from rtl_grader.validation.record import ValidationRecord
 
 FAMILIES = ("adder", "mux", "counter", "arbiter", "parity", "gray", "shift_register", "comparator")
 WEIGHTS = {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}

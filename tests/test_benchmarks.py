@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.rehearsal.faults import FAULTS
 from benchmarks.weak_harness import BENCH, CHECKS, weakened
-from rtl_core.problems.starter import starter_problems
+from rtl_core.starter import starter_problems
 from rtl_core.tinymodels import model_path
 
 STUDENT = str(model_path("student"))

@@ -17,12 +17,12 @@ SDK = "def late():\n    from tinker.types import Datum\n"
 FORBIDDEN = {
     "upwards": (
         {
-            "rtl_core/types/verdict.py": "def late():\n    from rtl_core.grading.grader import Grader\n",
-            "cli/grade.py": "import rtl_core.grading.grader\n",
+            "packages/rtl-grader/rtl_grader/types/verdict.py": "def late():\n    from rtl_grader.grading.grader import Grader\n",
+            "cli/grade.py": "import rtl_grader.grading.grader\n",
             "flows/train.py": "from rtl_distill.cli import grade\n",
         },
         "flows/train.py:1: flows may not import rtl_distill.cli.grade\n"
-        "rtl_core/types/verdict.py:2: rtl_core.types may not import rtl_core.grading.grader.Grader\n",
+        "packages/rtl-grader/rtl_grader/types/verdict.py:2: rtl_core.types may not import rtl_grader.grading.grader.Grader\n",
     ),
     "SDK and Prefect in other rooms": (
         {"rtl_core/rollouts/saving.py": SDK, "rtl_core/backend/saving.py": SDK, "cli/grade.py": "import prefect\n"},

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.common import options, show, write_jsonl
 from benchmarks.integrity.judges import Case, Judge, cases, judge
-from rtl_core.grading.executors import NAMES
+from rtl_grader.grading.executors import NAMES
 
 COUNTED = ("paid", "contained", "lost", "failed")
 SAID = {True: "paid", False: "contained", None: "left out"}

@@ -20,14 +20,14 @@ from benchmarks.redteam.catalogue import GROUPS
 from benchmarks.redteam.grading import LIMITS
 from benchmarks.redteam.problems import OWN, find, own
 from rtl_core.errors import ConfigError, InfrastructureError
-from rtl_core.grading.compose import read_services
-from rtl_core.grading.executors import NAMES, make_executor
-from rtl_core.grading.executors.docker import IMAGE
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.jobs import workspace_files
-from rtl_core.problems.cvdp import problem_from_record
-from rtl_core.types.answer import Answer
-from rtl_core.types.verdict import Outcome
+from rtl_grader.grading.compose import read_services
+from rtl_grader.grading.executors import NAMES, make_executor
+from rtl_grader.grading.executors.docker import IMAGE
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.jobs import workspace_files
+from rtl_grader.problems.cvdp import problem_from_record
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.verdict import Outcome
 
 BARE_CPU_S = 20
 """CPU seconds after which a process of the bare harness is killed; enough for every twin on a busy machine."""

@@ -2,9 +2,9 @@
 
 from pydantic import Field
 
-from rtl_core.problems.sources.starter import StarterSource
-from rtl_core.problems.starter import Split
-from rtl_core.types.problem import Problem
+from rtl_core.starter import Split
+from rtl_core.starter.source import StarterSource
+from rtl_grader.types.problem import Problem
 
 
 class FewKnownGood(StarterSource):

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 from rtl_core import pretrained
 from rtl_core.config import RunConfig, load_config
-from rtl_core.problems.starter import spec
+from rtl_core.starter import spec
 from rtl_core.tinymodels import ModelName, model_path
 
 BASE = str(Path(__file__).with_name("base.toml"))

@@ -19,7 +19,7 @@ from benchmarks.redteam.attack import COUNTER, INC, Attack
 from benchmarks.redteam.catalogue import GROUPS, chosen
 from benchmarks.redteam.grading import LIMITS, Graded, grade_all, grader_for
 from benchmarks.redteam.problems import find
-from rtl_core.grading.limits import Limits
+from rtl_grader.grading.limits import Limits
 
 FAULTS = ("paid", "infrastructure error", "over time", "honest refused")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rtl_core.types.verdict import Outcome
+from rtl_grader.types.verdict import Outcome
 
 UNPAID = frozenset(Outcome) - {Outcome.PASSED, Outcome.INFRASTRUCTURE_ERROR}
 """Outcomes allowed for a wrong answer: neither the reward nor an error that is blamed on the grader."""

@@ -10,14 +10,14 @@ from multiprocessing.connection import Connection
 
 from benchmarks.redteam.attack import Attack
 from benchmarks.redteam.problems import find
-from rtl_core.grading.cache import MemoryCache
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.limits import Limits
-from rtl_core.prompting.extraction import extract_answer
-from rtl_core.types.answer import Answer
-from rtl_core.types.verdict import Outcome
+from rtl_grader.extraction.response import extract_answer
+from rtl_grader.grading.cache import MemoryCache
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.executors.bubblewrap import BubblewrapExecutor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.limits import Limits
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.verdict import Outcome
 
 LIMITS = Limits(wall_s=6, cpu_s=6, memory_mb=2048, processes=64, file_mb=16, disk_mb=64, output_mb=8)
 MOST_TIME = 1.5

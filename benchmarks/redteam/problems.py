@@ -10,14 +10,14 @@ from pathlib import Path
 from benchmarks.common import DATA
 from benchmarks.redteam.attack import INC
 from benchmarks.redteam.tables import read
-from rtl_core.problems.cvdp import problem_from_record, read_cvdp
-from rtl_core.problems.interface import derive_interface
-from rtl_core.problems.sources.rtllm import read_rtllm
-from rtl_core.problems.sources.verilog_eval import read_verilog_eval
-from rtl_core.problems.starter import Spec, problem_of
-from rtl_core.problems.starter.record import COMPOSE
-from rtl_core.problems.testbench import Bench, bench_harness
-from rtl_core.types.problem import Problem
+from rtl_core.starter import Spec, problem_of
+from rtl_core.starter.record import COMPOSE
+from rtl_grader.hdl.interface import derive_interface
+from rtl_grader.problems.cvdp import problem_from_record, read_cvdp
+from rtl_grader.problems.sources.rtllm import read_rtllm
+from rtl_grader.problems.sources.verilog_eval import read_verilog_eval
+from rtl_grader.problems.testbench import Bench, bench_harness
+from rtl_grader.types.problem import Problem
 
 OWN = Path(__file__).parent / "own"
 """Test benches of the red team's own problems."""

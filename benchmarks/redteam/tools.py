@@ -22,11 +22,11 @@ from benchmarks.redteam.problems import find
 from benchmarks.redteam.tables import read
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.episode import Episode, Script
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.executors.base import Executor
-from rtl_core.grading.grader import Grader
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Outcome
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.executors.base import Executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Outcome
 
 BOUNDS = Bounds(call_seconds=3, seconds=60)
 MOST_S = 40.0

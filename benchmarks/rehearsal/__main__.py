@@ -26,7 +26,7 @@ from benchmarks.common import EVERY_STEP_WITH_TEACHER, command, options, run_set
 from benchmarks.rehearsal.faults import FAULTS, Fault
 from benchmarks.rehearsal.findings import broken
 from benchmarks.rehearsal.proxy import Met, Proxy
-from rtl_core.localtinker.process import LocalTinker
+from localtinker.process import LocalTinker
 from rtl_core.tinymodels import ModelName, model_path
 from rtl_distill.operations.temporary_server import start_temporary_server
 

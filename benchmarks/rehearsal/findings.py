@@ -4,8 +4,8 @@ from pathlib import Path
 
 from safetensors import safe_open
 
+from localtinker.registry import find_checkpoint
 from rtl_core.history.store import History
-from rtl_core.localtinker.registry import find_checkpoint
 
 BROKEN = {
     "rollouts are there twice": """

@@ -95,5 +95,5 @@ class Faults:
             return []
         if kind == "run":
             return [process]
-        programs = {"tinker": {"rtl_core.localtinker"}, "graders": {"rtl_core.grading.analysis", "bwrap"}}[kind]
+        programs = {"tinker": {"localtinker"}, "graders": {"rtl_grader.grading.analysis", "bwrap"}}[kind]
         return [child for child in process.children() if programs & {child.name(), *child.cmdline()}]

@@ -20,7 +20,7 @@ from rtl_core.config.learning import DISTRIBUTIONS, SELF_DISTRIBUTIONS
 from rtl_core.errors import ConfigError
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.credit import Credit, GroupCredit
-from rtl_core.registry import Registry
+from rtl_grader.registry import Registry
 
 Inputs = dict[str, NDArray[Any]]
 """Name of a loss input -> values at the T completion tokens, shape (T,), or (T, K) for several targets."""

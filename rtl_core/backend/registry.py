@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rtl_core.backend.base import Provider
 from rtl_core.config import RunConfig
-from rtl_core.registry import Registry
+from rtl_grader.registry import Registry
 
 BACKENDS: Registry[Provider] = Registry("backend", "rtl_core.backend", lambda entry: isinstance(entry, Provider))
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from rtl_core.types.section import Section
+from rtl_grader.types.section import Section
 
 ToolName = Literal["list", "read", "write", "replace", "compile", "simulate", "synthesize", "submit"]
 

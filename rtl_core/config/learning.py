@@ -6,15 +6,15 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from localtinker.losses import CLIP, LOSSES, policy_losses
 from rtl_core.learning.advantage import Baseline
 from rtl_core.learning.credit import Doubtful, Truncated
 from rtl_core.learning.curriculum import Order
 from rtl_core.learning.distributions import Divergence, Tail
 from rtl_core.learning.health import METRICS
-from rtl_core.learning.losses import CLIP, LOSSES, policy_losses
 from rtl_core.learning.pools import DEFAULT_WEIGHTS, POOLS, Pool
 from rtl_core.learning.schedule import KlSchedule, scheduled
-from rtl_core.types.section import Section
+from rtl_grader.types.section import Section
 
 SELF_DISTILLATION = "self_distillation"
 """Algorithm whose teacher is the student with a hint in its prompt."""

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 
 from rtl_core.config.models import RunConfig
 from rtl_core.errors import ConfigError
-from rtl_core.problems.sources import FileSource
+from rtl_grader.problems.sources import FileSource
 
 ENVIRONMENT_PREFIX = "RTL_DISTILL__"
 _KEYS = [f"{name}.{key}" for name, field in RunConfig.model_fields.items() for key in field.annotation.model_fields]  # type: ignore[union-attr]

@@ -9,15 +9,16 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from rtl_core.config.episode import Bounds
-from rtl_core.config.grading import GradingSection, RewardSection
 from rtl_core.config.learning import CurriculumSection, HealthSection, LearningSection
+from rtl_core.config.reward import RewardSection
 from rtl_core.config.tinker import TinkerSection
-from rtl_core.problems.problem_set import SplitBy
-from rtl_core.problems.sources import Source
 from rtl_core.prompting.chat import Chat
-from rtl_core.prompting.templates import TEMPLATES
-from rtl_core.types.section import Section
 from rtl_core.types.tokenizer import Tokenizer
+from rtl_grader.problems.problem_set import SplitBy
+from rtl_grader.problems.sources import Source
+from rtl_grader.prompts import TEMPLATES
+from rtl_grader.settings import GradingSection
+from rtl_grader.types.section import Section
 
 Rule = tuple[str, bool, str]
 """Key to change, whether it is wrong, and why."""

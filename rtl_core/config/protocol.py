@@ -12,7 +12,7 @@ from typing import Any
 from rtl_core.config.load import load_config, shipped_configs
 from rtl_core.config.models import RunConfig
 from rtl_core.errors import ConfigError
-from rtl_core.problems.sources import SOURCES, override_of
+from rtl_grader.problems.sources import SOURCES, override_of
 
 
 def protocol_file(name: str) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from rtl_core.config.grading import RewardSection
 from rtl_core.config.models import RunConfig
+from rtl_core.config.reward import RewardSection
 from rtl_core.learning.reward import TERMS
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from rtl_core.types.section import Section
+from rtl_grader.types.section import Section
 
 
 class TinkerSection(Section):

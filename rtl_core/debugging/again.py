@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.executors.base import Executor
-from rtl_core.grading.jobs import Watched
-from rtl_core.grading.limits import KnownGood
 from rtl_core.history.records import StoredRollout
 from rtl_core.history.store import History
-from rtl_core.prompting.answer_to import answer_to
 from rtl_core.run.folder import config_of
-from rtl_core.run.graders import grader_of
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Outcome, Stage, Verdict
+from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.executors.base import Executor
+from rtl_grader.grading.jobs import Watched
+from rtl_grader.grading.limits import KnownGood
+from rtl_grader.settings import grader_of
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Outcome, Stage, Verdict
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def grade_again(case: Case, executor: Watched, *, stage: Stage | None = None) ->
     """The verdict of the current tools on a case, with the run's limits and seeds. `stage`: the last one to grade; None: the run's."""
     section, rollout = case.config.grading, case.stored.rollout
     last = stage or Stage(section.last_stage(rollout.purpose, rollout.step))
-    with closing(grader_of(case.config, executor, case.known_good)) as grader:
+    with closing(grader_of(case.config.grading, executor, case.known_good)) as grader:
         return grader.grade(case.problem, case.answer, last)
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rtl_core.grading.executors.base import StepResult
+from rtl_grader.grading.executors.base import StepResult
 
 _NAMED = (
     # Starter benches; then what most harnesses write, in either order.

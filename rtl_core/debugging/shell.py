@@ -6,8 +6,8 @@ import shlex
 from dataclasses import dataclass, replace
 
 from rtl_core.errors import ConfigError
-from rtl_core.grading.executors.base import Executor, Job
-from rtl_core.grading.jobs import Watched
+from rtl_grader.grading.executors.base import Executor, Job
+from rtl_grader.grading.jobs import Watched
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rtl_core.debugging.waves import Waves
-from rtl_core.reporting.text import visible
+from rtl_grader.words import visible
 
 _AFTER = 2
 """Number of times after the failing check that are shown."""

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from rtl_core.debugging.again import Case, executor_of, grade_again, open_case
 from rtl_core.debugging.checks import Check, first_failing_check
 from rtl_core.errors import HistoryError
-from rtl_core.grading.executors.base import Executor, Job, JobResult, Wave
-from rtl_core.grading.jobs import Watched, stop_at_first_failure
-from rtl_core.grading.vcd import Changes, Dump, Variable, read_vcd
 from rtl_core.history.store import History
-from rtl_core.types.problem import Port
-from rtl_core.types.verdict import Outcome, Stage, Verdict
+from rtl_grader.grading.executors.base import Executor, Job, JobResult, Wave
+from rtl_grader.grading.jobs import Watched, stop_at_first_failure
+from rtl_grader.grading.vcd import Changes, Dump, Variable, read_vcd
+from rtl_grader.types.problem import Port
+from rtl_grader.types.verdict import Outcome, Stage, Verdict
 
 BEFORE, AFTER = 40, 8
 """Number of times with a change in a window, before and after the failing check."""

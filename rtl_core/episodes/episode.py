@@ -16,15 +16,15 @@ from typing import Any, Protocol
 
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.tools import Judge, Result, Toolbox, definitions
-from rtl_core.grading.executors.base import Executor
 from rtl_core.history.records import MessageRecord
-from rtl_core.prompting.answer_to import answer_to, response_of
 from rtl_core.prompting.calls import Call
 from rtl_core.prompting.hints import ASK
-from rtl_core.prompting.templates import SYSTEM, Message
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Ended
+from rtl_grader.extraction.answer_to import answer_to, response_of
+from rtl_grader.grading.executors.base import Executor
+from rtl_grader.prompts import SYSTEM, Message
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
 
 WORK = """\
 You work in a workspace with tools: look at its files, write the files that are asked for, compile and simulate them, and call

@@ -18,12 +18,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.workspace import CallError, Workspace, shortened
-from rtl_core.grading.executors.base import Executor, Job, Step, StepResult
-from rtl_core.grading.jobs import SOURCE_SUFFIXES
-from rtl_core.grading.limits import Limits
 from rtl_core.prompting.calls import Call
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
+from rtl_grader.grading.executors.base import Executor, Job, Step, StepResult
+from rtl_grader.grading.jobs import SOURCE_SUFFIXES
+from rtl_grader.grading.limits import Limits
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
 
 INSIDE = Path(__file__).parent / "inside"
 _OVERRUNS = {

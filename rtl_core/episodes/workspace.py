@@ -14,8 +14,8 @@ from itertools import accumulate
 from pathlib import PurePosixPath
 
 from rtl_core.config.episode import Bounds
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
 
 DIRECTORIES = ("docs", "rtl", "verif", "rundir")
 """Directories that may contain files. `src`, which has the harness during grading, is not one of them."""

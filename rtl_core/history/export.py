@@ -20,11 +20,11 @@ from typing import Any
 import duckdb
 
 from rtl_core.errors import HistoryError, InfrastructureError
-from rtl_core.files import replacing
 from rtl_core.history import connection
 from rtl_core.history.columns import columns_of, table_names
 from rtl_core.history.records import MessageRecord, StoredRollout
 from rtl_core.history.store import History
+from rtl_grader.files import replacing
 
 
 def take_snapshot(source: Path, target: Path, *, overwrite: bool = False) -> Path:

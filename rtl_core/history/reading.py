@@ -20,13 +20,13 @@ from rtl_core.history.records import (
     StoredProblem,
     StoredRollout,
     TeacherRecord,
-    ValidationRecord,
 )
 from rtl_core.history.rows import to_verdict
 from rtl_core.history.transactions import Transactions
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
+from rtl_grader.validation.record import ValidationRecord
 
 
 class Reading(Transactions):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,15 +17,13 @@ from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.reward import Reward
 from rtl_core.types.rollout import PolicyName, Rollout
-from rtl_core.types.verdict import Verdict
+from rtl_grader.types.verdict import Verdict
 
 EndedBy = Literal["signal", "request"]
 RunStatus = Literal["created", "running", "finished", "failed", "cancelled", "paused"]
 StepStatus = Literal["planned", "trained"]
 EvaluationStatus = Literal["running", "done", "failed"]
-ValidationStatus = Literal["fit", "fit_without_golden", "weak", "flaky", "broken", "unsupported"]
 AuditResult = Literal["equal", "same", "different", "unknown"]
-VALIDATION_STATUSES: tuple[ValidationStatus, ...] = get_args(ValidationStatus)
 
 
 SILENT_S = 300.0
@@ -110,22 +108,6 @@ class AuditRecord(AuditFinding):
     executor: str
     tools: dict[str, str] = Field(default_factory=dict)
     audited_at: datetime = Field(default_factory=utc_now)
-
-
-class ValidationRecord(BaseModel):
-    """The result of validating a problem with a set of tools."""
-
-    model_config = ConfigDict(frozen=True)
-    fingerprint: str
-    """`Problem.fingerprint`; with `tools_key` the primary key."""
-    tools_key: str
-    problem_id: str
-    status: ValidationStatus
-    evidence: dict[str, Any] = Field(default_factory=dict)
-    """Outcomes of the golden, empty and mutated answers, and reasons in words; JSON-serialisable."""
-    tools: dict[str, str] = Field(default_factory=dict)
-    wall_s: float = 0.0
-    checked_at: datetime = Field(default_factory=utc_now)
 
 
 class StepPlan(BaseModel):

@@ -13,9 +13,9 @@ import pyarrow as pa
 from rtl_core.history.columns import columns_of, from_row, table
 from rtl_core.history.records import TeacherRecord
 from rtl_core.learning.reward import Reward
-from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
-from rtl_core.types.verdict import InterfaceMismatch, Stage, StageResult, Verdict
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import InterfaceMismatch, Stage, StageResult, Verdict
 
 PLACE_COLUMNS = ("run", "purpose", "evaluation", "epoch", "step", "problem_id")
 """Columns of a rollout that every table of facts about it repeats."""

@@ -32,14 +32,14 @@ from rtl_core.history.records import (
     StepPlan,
     StepRecord,
     TeacherRecord,
-    ValidationRecord,
     utc_now,
 )
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
-from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
-from rtl_core.types.verdict import Verdict
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Verdict
+from rtl_grader.validation.record import ValidationRecord
 
 _ENDED = ("finished", "failed", "cancelled")
 

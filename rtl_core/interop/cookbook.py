@@ -30,18 +30,18 @@ from tinker_cookbook.rl.types import Action, ActionExtra, Env, EnvGroupBuilder, 
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import ProblemError
-from rtl_core.grading.cache import MemoryCache
-from rtl_core.grading.pool import GraderPool
-from rtl_core.interop.exported import judged
 from rtl_core.learning.curriculum import order_problems
 from rtl_core.learning.reward import Graded, reward
-from rtl_core.problems.sources import load_problems
-from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.prompting.chat import answer_text
-from rtl_core.run.graders import executor_of, grader_of, graders_of
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Stage
+from rtl_grader.exports.exported import judged
+from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.grading.cache import MemoryCache
+from rtl_grader.grading.pool import GraderPool
+from rtl_grader.problems.sources import load_problems
+from rtl_grader.settings import executor_of, grader_of, graders_of
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Stage
 
 
 class Workbench:
@@ -52,7 +52,7 @@ class Workbench:
         self.config = config
         self.tokenizer = backend_of(config).tokenizer(config, config.tinker.student)
         self.chat = config.prompting.chat(self.tokenizer, config.tinker.student)
-        self.pool = GraderPool(grader_of(config, executor_of(config), cache=MemoryCache()), graders_of(config))
+        self.pool = GraderPool(grader_of(config.grading, executor_of(config.grading), cache=MemoryCache()), graders_of(config.grading))
 
 
 class RtlEnv(Env):

@@ -12,7 +12,7 @@ baseline and the loss; `penalise` subtracts a penalty that grows over a buffer b
     p (length − (limit − buffer)) / buffer    in between
     p                                         truncated
 
-Three settings treat doubtful passes (`rtl_core.equivalence`): `keep` uses their reward unchanged, `mask` excludes them as above, and
+Three settings treat doubtful passes (`rtl_grader.equivalence`): `keep` uses their reward unchanged, `mask` excludes them as above, and
 `zero` sets E_i = 0.
 
 Source: DAPO (Yu et al. 2025, arXiv:2503.14476), "overlong filtering" and "soft overlong punishment" (section 3.4), there with p = 1.

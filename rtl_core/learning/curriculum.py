@@ -15,7 +15,7 @@ from itertools import cycle, islice
 from typing import Literal
 
 from rtl_core.learning.pools import Pool, PoolRules, pool_of
-from rtl_core.types.problem import Problem
+from rtl_grader.types.problem import Problem
 
 Order = Literal["easy_to_hard", "shuffled", "pools"]
 

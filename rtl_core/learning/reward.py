@@ -24,9 +24,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from rtl_core.errors import ConfigError, InfrastructureError
-from rtl_core.types.netlist import Netlist
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Outcome, Stage, Verdict
+from rtl_grader.types.netlist import Netlist
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Outcome, Stage, Verdict
 
 
 class Reward(BaseModel):

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from rtl_core.errors import ProblemError
 from rtl_core.prompting.chat import Chat
-from rtl_core.prompting.templates import Message, build_messages
-from rtl_core.types.problem import Problem
+from rtl_grader.prompts import Message, build_messages
+from rtl_grader.types.problem import Problem
 
 CUT_MARKER = "... (cut here: the file is longer than the prompt's budget)"
 

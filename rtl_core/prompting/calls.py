@@ -22,10 +22,10 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
-from rtl_core.errors import ConfigError, RtlDistillError
+from rtl_core.errors import ConfigError, UserError
 from rtl_core.prompting.chat import Chat, decoded
-from rtl_core.prompting.templates import Message
-from rtl_core.prompting.thoughts import without_thoughts
+from rtl_grader.extraction.thoughts import without_thoughts
+from rtl_grader.prompts import Message
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _TO_JSON = re.compile(r"[^{]{0,200}(?=\{)")
@@ -150,7 +150,7 @@ class ToolChat:
             text = self._turn([_tool_call("tool42", _ARGUMENTS)])
             if "tool42" not in text or _VALUES[1] not in text:
                 raise ValueError("a call is not rendered")
-        except (RtlDistillError, ValueError) as error:
+        except (UserError, ValueError) as error:
             why = str(error).splitlines()[0].rpartition("refuses the prompt: ")[2]
             raise ConfigError(
                 f"the chat template of {self.chat.model} cannot write tool calls: {why}",
@@ -181,7 +181,7 @@ class ToolChat:
         """The part of the text before the first call that precedes every call."""
         try:
             two = self._turn([_tool_call("tool42", _ARGUMENTS), _tool_call("again42", _ARGUMENTS)])
-        except RtlDistillError:  # the template allows one call per turn
+        except UserError:  # the template allows one call per turn
             return head
         if "again42" not in two:
             return head

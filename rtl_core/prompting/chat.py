@@ -19,9 +19,9 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from rtl_core.errors import ConfigError, PolicyError, RtlDistillError
-from rtl_core.prompting.templates import Message
+from rtl_core.errors import ConfigError, PolicyError, UserError
 from rtl_core.types.tokenizer import Tokenizer
+from rtl_grader.prompts import Message
 
 TODAY = date(2026, 1, 1)
 """The date in every prompt."""
@@ -94,7 +94,7 @@ class Chat:
             PolicyError: there is none.
         """
         ends = [self._added(self._tokens(self._assistant(content=_ANSWER).rpartition(_ANSWER)[2])[:1])]
-        with suppress(RtlDistillError):  # the template does not support tools
+        with suppress(UserError):  # the template does not support tools
             ends.append(self._added(self._tokens(self._assistant(content="", tool_calls=[_CALL]))[-1:]))
         within = self._tokens(self._thought_end)  # these do not end a turn, even if a tokenizer says so
         found = tuple(
@@ -164,13 +164,13 @@ class Chat:
         """Whether the template distinguishes this effort from other words. gpt-oss's accepts any, so there only EFFORTS count."""
         try:
             prompt = self._prompt(reasoning_effort=wanted)
-        except RtlDistillError:
+        except UserError:
             return False
         if prompt.endswith("<|start|>assistant") and wanted not in EFFORTS:
             return False
         try:
             return prompt != self._prompt(reasoning_effort=f"{wanted}-")
-        except RtlDistillError:  # the template refuses unknown words
+        except UserError:  # the template refuses unknown words
             return True
 
     def _prompt(self, **settings: Any) -> str:

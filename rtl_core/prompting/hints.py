@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.prompting.chat import Chat
-from rtl_core.prompting.templates import Message
-from rtl_core.prompting.thoughts import without_thoughts
-from rtl_core.types.verdict import Outcome, Verdict
+from rtl_grader.extraction.thoughts import without_thoughts
+from rtl_grader.prompts import Message
+from rtl_grader.types.verdict import Outcome, Verdict
 
 RIGHT = "This is correct. Give the whole answer again."
 _HEAD = {

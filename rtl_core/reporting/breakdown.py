@@ -14,8 +14,9 @@ from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult
 from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.evaluations import counts_of, paired_rates, rates_of
-from rtl_core.reporting.text import counted, paired_in_words, rate_in_words
-from rtl_core.types.problem import Problem
+from rtl_core.reporting.text import paired_in_words, rate_in_words
+from rtl_grader.types.problem import Problem
+from rtl_grader.words import counted
 
 Counts = Mapping[str, tuple[int, int]]
 """Problem id -> (samples, passed)."""

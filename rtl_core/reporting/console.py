@@ -19,7 +19,7 @@ from rtl_core.reporting import blocks
 from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.evaluations import MIXTURE, RunResult, over_warm_start, run_result, same_problems
 from rtl_core.reporting.figures import compare
-from rtl_core.reporting.text import counted, visible
+from rtl_grader.words import counted, visible
 
 _BARS = "▁▂▃▄▅▆▇█"
 _STYLES = {"student after": "bold", "teacher": "yellow"}

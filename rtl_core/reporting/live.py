@@ -16,7 +16,8 @@ from rtl_core.history.store import History
 from rtl_core.reporting.console import sparkline, step_line
 from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.figures.progress import duration
-from rtl_core.reporting.text import EQUAL_DIFFICULTY, counted
+from rtl_core.reporting.text import EQUAL_DIFFICULTY
+from rtl_grader.words import counted
 
 _STAGES_SQL = """
 SELECT count(*) AS sampled, count(v.rollout) AS graded, count(t.rollout) AS scored

@@ -21,7 +21,6 @@ from typing import Any
 from markupsafe import Markup
 
 from rtl_core.errors import HistoryError
-from rtl_core.files import replacing
 from rtl_core.history.records import RunRecord, utc_now
 from rtl_core.history.store import History
 from rtl_core.reporting import rollouts
@@ -31,8 +30,10 @@ from rtl_core.reporting.evaluations import EvaluationView, RunResult, run_result
 from rtl_core.reporting.figures import sections
 from rtl_core.reporting.figures.audit import audit_summary
 from rtl_core.reporting.figures.progress import duration
-from rtl_core.reporting.text import escaping_templates, finite, p_in_words
+from rtl_core.reporting.text import finite, p_in_words
 from rtl_core.reporting.theme import OUTCOMES, css_variables
+from rtl_grader.files import replacing
+from rtl_grader.words import escaping_templates
 
 DEMO = (
     "This is the embedded demo. Its tiny student was deliberately taught to ignore the specification (it writes the textbook interface; "

@@ -19,11 +19,11 @@ from rtl_core.history.records import MessageRecord, StoredRollout
 from rtl_core.history.store import History
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
-from rtl_core.reporting.text import visible
 from rtl_core.reporting.transcript import transcript_view
-from rtl_core.types.problem import Interface
 from rtl_core.types.rollout import Rollout
-from rtl_core.types.verdict import InterfaceMismatch, Outcome, Verdict
+from rtl_grader.types.problem import Interface
+from rtl_grader.types.verdict import InterfaceMismatch, Outcome, Verdict
+from rtl_grader.words import visible
 
 _SHADES = ((0.1, ""), (0.5, "on grey30"), (1.5, "on dark_orange3"), (float("inf"), "bold on red3"))
 """(upper limit of |k1| in nats, style of the token)."""

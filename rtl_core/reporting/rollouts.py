@@ -7,8 +7,8 @@ from typing import Any
 
 from rtl_core.history.store import History
 from rtl_core.reporting.rollout import interface_rows
-from rtl_core.types.problem import Interface
-from rtl_core.types.verdict import InterfaceMismatch
+from rtl_grader.types.problem import Interface
+from rtl_grader.types.verdict import InterfaceMismatch
 
 MOST_ROLLOUTS = 500
 MOST_TEXT = 6_000

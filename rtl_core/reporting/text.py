@@ -5,22 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
+from rtl_grader.words import visible
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-
     from rtl_core.learning.intervals import Interval, PairedResult
 
 EQUAL_DIFFICULTY = (
     "At equal difficulty, a step counts as if it contained all training problems. The raw curve (lighter) may fall while the student improves, because"
     " the curriculum makes later steps harder. A step with only the hardest problems still dips."
 )
-
-
-def visible(text: str) -> str:
-    """Text without terminal control: control and format characters, except newline and tab, become U+FFFD."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
 def cell(value: Any) -> str:
@@ -43,11 +36,6 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def counted(n: int, noun: str) -> str:
-    """`1 step`, `1,200 steps`."""
-    return f"{n:,} {noun}{'s' * (n != 1)}"
-
-
 def rate_in_words(rate: Interval | None) -> str:
     """`92.1 % [88.0, 95.2]`, or a dash."""
     return "–" if rate is None else f"{100 * rate.mean:.1f} % [{100 * rate.lo:.1f}, {100 * rate.hi:.1f}]"
@@ -66,13 +54,3 @@ def paired_in_words(test: PairedResult) -> str:
 def p_in_words(p: float) -> str:
     """`<0.001`, or three decimals."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def escaping_templates(package: str) -> Environment:
-    """The templates in `page/` of a package; every value is escaped and rid of control characters."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    return Environment(
-        loader=PackageLoader(package, "page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
-    )  # fmt: skip

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from rtl_core.history.records import MessageRecord
-from rtl_core.reporting.text import counted, visible
+from rtl_grader.words import counted, visible
 
 LONG = 400
 """Maximum characters of an argument in the line of its call; a longer one is shown in full below it."""

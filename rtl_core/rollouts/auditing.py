@@ -1,12 +1,12 @@
 """Audit of passing answers: which of them passed although they behave differently?
 
 Each distinct answer is compared once with the golden answer of its problem: simulated beside it for far longer than a harness runs,
-then proved equivalent where possible (`rtl_core.equivalence.differential`). Passes of a problem without a golden answer are compared
-with one another (`rtl_core.equivalence.consensus`). Findings go to the table `audits`. A repeat audits only new passes and those
+then proved equivalent where possible (`rtl_grader.equivalence.differential`). Passes of a problem without a golden answer are compared
+with one another (`rtl_grader.equivalence.consensus`). Findings go to the table `audits`. A repeat audits only new passes and those
 that were audited with another golden answer, other texts, effort or tools.
 
-`audit_file` does the same for a file of answers (`rtl-distill grade --audit`), `audit_group` for a group of a train step: with
-`learning.doubtful` as `mask` or `zero`, an answer that differs is masked or earns nothing. Passes for which there is no time keep their reward.
+`audit_group` does the same for a group of a train step: with `learning.doubtful` as `mask` or `zero`, an answer that differs is masked or
+earns nothing. Passes for which there is no time keep their reward.
 """
 
 from __future__ import annotations
@@ -20,42 +20,29 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rtl_core.config import RunConfig
-from rtl_core.equivalence.pair import Comparison
-from rtl_core.equivalence.side_by_side import Effort
-from rtl_core.errors import InfrastructureError, ProblemError
-from rtl_core.grading.answer_file import AnswerLine, read_answers
-from rtl_core.grading.executors import Executor, make_executor
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.pool import GraderPool
+from rtl_core.errors import InfrastructureError
 from rtl_core.history.records import AuditRecord
 from rtl_core.history.store import History
-from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.prompting.answer_to import answer_to
 from rtl_core.rollouts.batch import Batch, reward_of
-from rtl_core.rollouts.resumable import (
-    ALL,
-    Choice,
-    PeriodicWriter,
-    Tally,
-    problems_as_recorded,
-    process_all,
-    texts_of,
-)
-from rtl_core.rollouts.verdict_records import FileGrading
-from rtl_core.run.graders import executor_of, limits_of
+from rtl_core.rollouts.resumable import ALL, Choice, PeriodicWriter, problems_as_recorded, texts_of
 from rtl_core.run.session import Session
-from rtl_core.types.problem import Problem
-from rtl_core.validation.doubts import DesignCache, audit_passes
-from rtl_core.validation.level import golden_digest
+from rtl_grader.equivalence.pair import Comparison
+from rtl_grader.equivalence.side_by_side import Effort
+from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.grading.executors import Executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.pool import GraderPool
+from rtl_grader.records.audit_file import THOROUGH
+from rtl_grader.settings import executor_of, limits_of
+from rtl_grader.types.problem import Problem
+from rtl_grader.validation.doubts import DesignCache, audit_passes
+from rtl_grader.validation.level import golden_digest
+from rtl_grader.work import Tally, process_all
 
 AUDITOR_VERSION = 5
 """Increased with every change that may change the result of an audit."""
-
-THOROUGH = Effort.of_cycles(24_000, 6, 10.0)
-"""Default effort: clock cycles or random patterns for each set of parameters, sets of parameters, CPU seconds of a proof."""
 
 WHILE_TRAINING = "while training"
 """Key in `audits` of findings made during training; `rtl-distill audit` audits these answers again."""
@@ -119,7 +106,7 @@ def audit_run(
     done.without_golden = sum(len(chosen[name]) for name, problem in problems.items() if problem.golden is None)
     if not chosen:
         return done
-    with closing(GraderPool(Grader(executor_of(config), limits=limits_of(config)), jobs)) as pool:
+    with closing(GraderPool(Grader(executor_of(config.grading), limits=limits_of(config.grading)), jobs)) as pool:
         asyncio.run(_Audit(history, run, pool, effort, problems, chosen, done).run_all())
     return done
 
@@ -208,7 +195,7 @@ def audit_record(
 
 
 async def audit_group(session: Session, batch: Batch, problem_id: str) -> None:
-    """Audit the passes of one graded group of a train step (`rtl_core.validation.doubts`).
+    """Audit the passes of one graded group of a train step (`rtl_grader.validation.doubts`).
 
     Where a reward term reads netlists, every pass is audited, and its reward is computed again. A failure of the executor is no finding.
     """
@@ -239,47 +226,3 @@ async def audit_group(session: Session, batch: Batch, problem_id: str) -> None:
         records.append(audit_record(session.run, key, problem_id, found, graders.grader.executor, WHILE_TRAINING))
     session.recorder.put("record_verdicts", rewarded)
     session.recorder.put("record_audits", records)
-
-
-def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) -> Counter[str]:
-    """Audit every answer whose verdict in `records` is a pass, and write the findings to `output`, one JSON object per line.
-
-    Returns a mapping of result to number of answers.
-
-    Raises:
-        ProblemError: a file cannot be read or written.
-        ToolMissingError, InfrastructureError: the executor cannot start, or fails.
-    """
-    passed = {(record["id"], record["sample"]) for record in records if record["passed"]}
-    lines, _ = read_answers(asked.answers, read_cvdp(asked.problems))
-    by_problem: dict[str, list[AnswerLine]] = defaultdict(list)
-    for line in lines:
-        if (line.problem.id, line.sample) in passed:
-            by_problem[line.problem.id].append(line)
-    found: dict[str, list[Comparison]] = {}
-    grader = Grader(make_executor(asked.executor), limits=asked.limits, seed=asked.seed)
-    with closing(GraderPool(grader, asked.jobs)) as pool:
-        asyncio.run(_audit_lines(pool, by_problem, found))
-    rows = [
-        {"id": line.problem.id, "sample": line.sample, **asdict(comparison)}
-        for name, own in by_problem.items()
-        for line, comparison in zip(own, found[name], strict=True)
-    ]
-    try:
-        output.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    except OSError as error:
-        raise ProblemError(f"{output} cannot be written: {error.strerror}", "name another file with --audit") from error
-    return Counter(row["result"] for row in rows)
-
-
-async def _audit_lines(
-    pool: GraderPool, lines: dict[str, list[AnswerLine]], found: dict[str, list[Comparison]]
-) -> None:
-    once = DesignCache()
-
-    async def audit(name: str) -> None:
-        answers = [line.answer.files for line in lines[name]]
-        found[name] = await pool.call(audit_passes, pool.grader, lines[name][0].problem, answers, THOROUGH, once)
-
-    tally = Tally("passes audited", sum(map(len, lines.values())))
-    await process_all(lines, audit, tally, concurrency=pool.threads, size=lambda name: len(lines[name]))

@@ -20,15 +20,15 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.reward import Conduct, Graded, Reward, reward
-from rtl_core.observe.progress import progress
 from rtl_core.observe.stage_clock import StageClock
-from rtl_core.prompting.answer_to import answer_to
-from rtl_core.reporting.text import counted
 from rtl_core.run.session import Session
-from rtl_core.types.answer import Answer
-from rtl_core.types.netlist import Netlist
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
-from rtl_core.types.verdict import Outcome, Stage, Verdict
+from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.progress import progress
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.netlist import Netlist
+from rtl_grader.types.verdict import Outcome, Stage, Verdict
+from rtl_grader.words import counted
 
 
 @define(eq=False)

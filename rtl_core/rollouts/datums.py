@@ -21,11 +21,11 @@ from rtl_core.learning.advantage import kl_share
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.kl import first_wrong_line
-from rtl_core.prompting.answer_to import response_of
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.session import Session
-from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
+from rtl_grader.extraction.answer_to import response_of
+from rtl_grader.types.problem import Problem
 
 Decode = Callable[[Sequence[int]], str]
 

@@ -16,15 +16,15 @@ from rtl_core.history.records import OWN, Conditions, EvaluationRecord, StoredRo
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k
-from rtl_core.observe.progress import progress
-from rtl_core.problems.sources import FileSource
 from rtl_core.reporting import breakdown
 from rtl_core.reporting.evaluations import by_source, counts_of, view_of
-from rtl_core.reporting.text import counted
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.folder import config_of
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import PolicyName
+from rtl_grader.problems.sources import FileSource
+from rtl_grader.progress import progress
+from rtl_grader.words import counted
 
 
 @dataclass(frozen=True)

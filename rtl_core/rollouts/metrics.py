@@ -17,7 +17,7 @@ from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import has_signal
 from rtl_core.rollouts.evaluation import is_due
 from rtl_core.run.session import Session
-from rtl_core.types.verdict import Stage
+from rtl_grader.types.verdict import Stage
 
 
 def batch_metrics(batch: Batch) -> dict[str, float]:

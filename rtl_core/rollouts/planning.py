@@ -27,13 +27,13 @@ from rtl_core.learning.curriculum import (
     replacement_candidates,
 )
 from rtl_core.learning.pools import POOLS, GroupResult, PoolRules, Standing, draw
-from rtl_core.observe.progress import progress
 from rtl_core.reporting.text import EQUAL_DIFFICULTY
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import has_signal
 from rtl_core.run.session import Session
-from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import PolicyName
+from rtl_grader.progress import progress
+from rtl_grader.types.problem import Problem
 
 _GROUPS = """
 SELECT r.step, r.problem_id, count(*) FILTER (WHERE v.outcome = 'passed') AS passed,

@@ -28,15 +28,15 @@ from rtl_core.episodes.tools import Judge, definitions
 from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.history.records import Conditions, MessageRecord, StoredRollout
 from rtl_core.prompting.hints import feedback
-from rtl_core.prompting.templates import build_messages
 from rtl_core.reporting.transcript import transcript_view
 from rtl_core.rollouts import batch as batches
 from rtl_core.rollouts.batch import Batch, rollout_seed, sampler_of, sampling_of, seed_place
 from rtl_core.rollouts.evaluation import EvaluationPlan, evaluation_batch, plan_evaluation
-from rtl_core.run.graders import ConversationPool, open_conversation_pool
+from rtl_core.run.conversations import ConversationPool, open_conversation_pool
 from rtl_core.run.session import Session
-from rtl_core.types.answer import Answer
 from rtl_core.types.rollout import Rollout
+from rtl_grader.prompts import build_messages
+from rtl_grader.types.answer import Answer
 
 
 @define(eq=False)

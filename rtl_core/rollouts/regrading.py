@@ -19,17 +19,17 @@ from rich.table import Table as RichTable
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError
-from rtl_core.grading.limits import KnownGood
-from rtl_core.grading.pool import GraderPool
 from rtl_core.history.store import History
-from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.blocks import Align, Table
 from rtl_core.reporting.console import rich_table
-from rtl_core.reporting.text import counted
 from rtl_core.rollouts.resumable import Choice, problems_as_recorded, texts_of
-from rtl_core.run.graders import Cluster, executor_of, grader_of, graders_of
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Outcome, Verdict
+from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.grading.limits import KnownGood
+from rtl_grader.grading.pool import GraderPool
+from rtl_grader.settings import Cluster, executor_of, grader_of, graders_of
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Outcome, Verdict
+from rtl_grader.words import counted
 
 _DONE = "SELECT rollout FROM regrades WHERE label = $label AND run = $run"
 _CHANGES = """
@@ -114,10 +114,10 @@ def open_regrading(
         HistoryError: the run holds no graded rollout of that choice.
     """
     history, run = History(path), config.run.name
-    known_good, threads = KnownGood(*history.cpu_of_known_good()), graders_of(config, cluster)
-    executor = cluster or executor_of(config)
+    known_good, threads = KnownGood(*history.cpu_of_known_good()), graders_of(config.grading, cluster)
+    executor = cluster or executor_of(config.grading)
     # Under another seed or image a harness may fail every answer; that is a change to report, not an error.
-    grader = grader_of(config, executor, known_good).but(excuses_answers=False)
+    grader = grader_of(config.grading, executor, known_good).but(excuses_answers=False)
     with closing(GraderPool(grader, threads)) as pool:
         if not label:
             tools = hashlib.sha256(repr(sorted(executor.tools().items())).encode()).hexdigest()[:8]

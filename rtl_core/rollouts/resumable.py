@@ -8,24 +8,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Generic, Literal, TypeVar
 
 from attrs import define, field
 from pydantic import BaseModel, ConfigDict, Field
 
-from rtl_core.at_work import AtWork
 from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history.store import History
-from rtl_core.observe.progress import at_intervals, progress
-from rtl_core.rollouts.side_by_side import all_of
-from rtl_core.types.problem import Problem
+from rtl_grader.types.problem import Problem
 
-Item = TypeVar("Item")
 Row = TypeVar("Row")
 
-TELL_S = 30.0
-"""Seconds between log lines that name the items in progress: a few slow items may take most of the time."""
 WRITE_EVERY_S = 5.0
 
 # The order is deterministic, so that a limit always chooses the same rollouts.
@@ -83,53 +77,6 @@ def refuse_failed(what: str, items: str, failed: Counter[str]) -> None:
     if failed:
         ((why, _),) = failed.most_common(1)
         raise InfrastructureError(f"{what} failed for {failed.total()} {items}: {why}", "the same command retries them")
-
-
-@define(eq=False)
-class Tally:
-    """Progress of the work: `done` of `total` items called `label`."""
-
-    label: str
-    total: int
-    done: int = 0
-
-    def advance(self, count: int = 1) -> None:
-        """Add to the number of finished items."""
-        self.done += count
-        progress.get().advance(self.label, self.done, self.total)
-
-
-async def process_all(
-    items: Iterable[Item],
-    work: Callable[[Item], Awaitable[object]],
-    tally: Tally,
-    *,
-    concurrency: int,
-    name: Callable[[Item], str] = str,
-    size: Callable[[Item], int] = lambda _: 1,
-) -> None:
-    """Await `work(item)` for every item, in order and at most `concurrency` at a time. Items are taken as workers become free.
-
-    Args:
-        tally: advanced by `size(item)` when an item is done.
-        name: name of an item in the periodic log line.
-
-    Raises the first error, after cancelling the others.
-    """
-    remaining, at_work = iter(items), AtWork()
-
-    async def worker() -> None:
-        for item in remaining:
-            with at_work.item(name(item)):
-                await work(item)
-            tally.advance(size(item))
-
-    def tell() -> None:
-        if words := at_work.in_words():
-            progress.get().line(f"{tally.done} of {tally.total} {tally.label}; in progress: {words}")
-
-    async with at_intervals(TELL_S, tell):
-        await all_of(worker() for _ in range(concurrency))
 
 
 @define(eq=False)

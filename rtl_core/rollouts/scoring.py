@@ -20,10 +20,10 @@ from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.kl import k1, k2, k3
 from rtl_core.prompting.hints import after_right_answer, after_verdict, hinted
-from rtl_core.prompting.thoughts import without_thoughts
 from rtl_core.rollouts.batch import Batch, teacher_of
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.run.session import Session
+from rtl_grader.extraction.thoughts import without_thoughts
 
 
 @dataclass(frozen=True)

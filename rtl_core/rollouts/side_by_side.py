@@ -1,30 +1,15 @@
-"""Concurrency: several coroutines at once, and a pipeline of steps in which the next ones are prepared while one is trained."""
+"""A pipeline of steps in which the next ones are prepared while one is trained."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
-Found = TypeVar("Found")
 Item = TypeVar("Item")
 Prepared = TypeVar("Prepared")
 Reason = TypeVar("Reason")
-
-
-async def all_of(work: Iterable[Coroutine[Any, Any, Found]]) -> list[Found]:
-    """Run all concurrently and return their results. The first failure cancels the others and is raised without a group around it."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in work]
-    except BaseExceptionGroup as errors:
-        first: BaseException = errors
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-        # The message for the user is in the error, not in its group.
-        raise first from None
-    return [task.result() for task in tasks]
 
 
 async def in_order(

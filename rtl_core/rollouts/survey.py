@@ -13,16 +13,17 @@ from functools import partial
 from attrs import define, field
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors.base import Job, Step
-from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
-from rtl_core.observe.progress import progress
-from rtl_core.reporting.text import counted
+from rtl_core.history.store import History
 from rtl_core.rollouts.resumable import PeriodicWriter
 from rtl_core.run.session import Session
-from rtl_core.types.problem import Problem
-from rtl_core.validation.found_golden import MIN_AGREEING, find_golden, teacher_samples, with_golden
-from rtl_core.validation.level import Level, full_level, golden_digest, quick_level, tools_key
-from rtl_core.validation.validate import unsupported, validate_problem
+from rtl_grader.grading.executors.base import Job, Step
+from rtl_grader.progress import progress
+from rtl_grader.types.problem import Problem
+from rtl_grader.validation.found_golden import MIN_AGREEING, find_golden, with_golden
+from rtl_grader.validation.level import Level, full_level, golden_digest, quick_level, tools_key
+from rtl_grader.validation.record import VALIDATION_STATUSES, ValidationRecord
+from rtl_grader.validation.validate import unsupported, validate_problem
+from rtl_grader.words import counted
 
 ATTEMPTS = 3
 """Number of executor failures on one problem after which it is left out of this run."""
@@ -30,6 +31,20 @@ IDLE = Job(files={}, harness={}, steps=(Step("idle", ("true",)),))
 """A job that every working executor runs."""
 STEPS_AHEAD = 2
 """Number of further steps whose problems are validated while one is prepared."""
+_SAMPLES = """
+SELECT p.fingerprint, list(r.text ORDER BY r.rollout) AS texts
+FROM rollouts r
+JOIN verdicts v ON v.rollout = r.rollout
+JOIN evaluations e ON e.evaluation = r.evaluation
+JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
+WHERE e.policy = 'teacher' AND r.turn = 1 AND v.outcome = 'passed'
+GROUP BY p.fingerprint
+"""
+
+
+def teacher_samples(history: History) -> dict[str, list[str]]:
+    """Mapping of problem fingerprint to the teacher's passing samples, over all runs of a history."""
+    return {row["fingerprint"]: row["texts"] for row in history.query(_SAMPLES).to_pylist()}
 
 
 @define(eq=False)

@@ -17,7 +17,6 @@ from rtl_core.errors import SamplerDriftError
 from rtl_core.history.records import StepRecord
 from rtl_core.learning.health import disagreement
 from rtl_core.learning.schedule import controlled_weight, scheduled
-from rtl_core.observe.progress import progress
 from rtl_core.observe.usage import cost_metrics, spent_in_step
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import (
@@ -31,6 +30,7 @@ from rtl_core.rollouts.evaluation import passed_by_turn
 from rtl_core.rollouts.metrics import batch_metrics, drift_metrics, equal_difficulty_metrics, warm_start_metrics
 from rtl_core.rollouts.planning import pool_metrics
 from rtl_core.run.session import Session
+from rtl_grader.progress import progress
 
 DRIFT = "optim/kl_sample_train_v1"
 

@@ -20,17 +20,17 @@ from rich.table import Table as RichTable
 from rtl_core.backend.base import Provider, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
-from rtl_core.errors import HistoryError, PolicyError, RtlDistillError
+from rtl_core.errors import HistoryError, PolicyError, UserError
 from rtl_core.history.records import StepState
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Table
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.evaluations import own_evaluations
-from rtl_core.reporting.text import counted
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.merging import Dtype, base_folder, dtype_of, load_model, merged, save_model
 from rtl_core.run.model_card import model_card
 from rtl_core.run.retention import best_steps, kept_steps, retention_of
+from rtl_grader.words import counted
 
 COMPARED = 8
 """Number of answers that are compared."""
@@ -133,7 +133,7 @@ async def checkpoint_table(history: History, config: RunConfig) -> RichTable:
     title = f"run {run!r}: weights on the service"
     try:
         there = set(await backend_of(config).stored(config))
-    except RtlDistillError as error:
+    except UserError as error:
         keep = kept_steps(trained, evaluations, retention_of(config))
         there = {path for path, step in steps.items() if step in keep}
         title += f", by the history alone: {error.message}"

@@ -16,7 +16,7 @@ from rtl_core.config import RunConfig, to_toml
 from rtl_core.errors import ConfigError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from rtl_core.problems.problem_set import LoadedProblems
+from rtl_grader.problems.problem_set import LoadedProblems
 
 # Sections that a resumed run may not change, because the figures of its earlier steps depend on them.
 _FIXED = (

@@ -13,7 +13,7 @@ from rtl_core.cost.tokens import ModelPrice, Prices, Tokens, load_prices, unpric
 from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.history.store import History
 from rtl_core.pretrained import MODELS
-from rtl_core.reporting.text import counted
+from rtl_grader.words import counted
 
 SHARE_OF_LIMIT = 0.35
 """Assumed mean length of an answer as a share of `sampling.max_tokens`."""

@@ -83,7 +83,7 @@ def merged(model: Any, adapter: Path) -> Any:
     """
     import torch
 
-    from rtl_core.localtinker.lora import PREFIX, pairs_by_module, read_adapter
+    from localtinker.lora import PREFIX, pairs_by_module, read_adapter
 
     config = json.loads((adapter / "adapter_config.json").read_text())
     if more := sorted(key for key in _MORE_THAN_LORA if config.get(key)):

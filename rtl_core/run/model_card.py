@@ -12,8 +12,6 @@ from rtl_core.config import RunConfig
 from rtl_core.history.records import StepState
 from rtl_core.history.store import History
 from rtl_core.pretrained import MODELS, models_folder
-from rtl_core.problems.fetch import KNOWN_SETS
-from rtl_core.prompting.templates import TEMPLATES, build_messages
 from rtl_core.reporting.evaluations import (
     ALL_SOURCES,
     EvaluationView,
@@ -25,7 +23,9 @@ from rtl_core.reporting.evaluations import (
 )
 from rtl_core.reporting.text import p_in_words, rate_in_words
 from rtl_core.tinymodels import MODEL_NAMES, model_path
-from rtl_core.types.problem import Problem
+from rtl_grader.problems.fetch import KNOWN_SETS
+from rtl_grader.prompts import TEMPLATES, build_messages
+from rtl_grader.types.problem import Problem
 
 _WORK = """
 SELECT count(*) FILTER (WHERE purpose = 'train') AS answers, coalesce(sum(n_tokens), 0) AS tokens

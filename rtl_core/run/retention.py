@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.history.records import EvaluationRecord, StepState
-from rtl_core.observe.progress import progress
 from rtl_core.reporting.evaluations import own_evaluations
-from rtl_core.reporting.text import counted
 from rtl_core.run.session import Session
 from rtl_core.run.stopping import is_transient
+from rtl_grader.progress import progress
+from rtl_grader.words import counted
 
 
 @dataclass(frozen=True)

@@ -23,31 +23,32 @@ from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices
 from rtl_core.episodes.tools import definitions
 from rtl_core.errors import HistoryError, InfrastructureError, PolicyError
-from rtl_core.grading.cache import MOST_CACHED, MemoryCache
-from rtl_core.grading.executors import Executor
-from rtl_core.grading.limits import KnownGood
-from rtl_core.grading.pool import GraderPool
 from rtl_core.history.connection import hurried
 from rtl_core.history.records import EndedBy, StepState
 from rtl_core.history.store import History
-from rtl_core.observe.progress import at_intervals, progress
-from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.prompting.budget import Prompt
 from rtl_core.prompting.calls import ToolChat
 from rtl_core.prompting.chat import Chat
-from rtl_core.reporting.text import counted
 from rtl_core.run.check.machine import problems_of
 from rtl_core.run.check.preflight import before_sampling
 from rtl_core.run.check.prompts import Known, context, prepare
 from rtl_core.run.check.readiness import ready, refuse_or_tell
+from rtl_core.run.conversations import ConversationPool, open_conversation_pool
 from rtl_core.run.folder import check_unchanged, has_begun, run_record, write_config
 from rtl_core.run.forecast import prices_of
-from rtl_core.run.graders import Cluster, ConversationPool, executor_of, grader_of, graders_of, open_conversation_pool
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.signals import call_on_signal, cancel_later
-from rtl_core.types.problem import Problem
-from rtl_core.validation.doubts import Doubts
+from rtl_grader.grading.cache import MOST_CACHED, MemoryCache
+from rtl_grader.grading.executors import Executor
+from rtl_grader.grading.limits import KnownGood
+from rtl_grader.grading.pool import GraderPool
+from rtl_grader.problems.problem_set import LoadedProblems
+from rtl_grader.progress import at_intervals, progress
+from rtl_grader.settings import Cluster, executor_of, grader_of, graders_of
+from rtl_grader.types.problem import Problem
+from rtl_grader.validation.doubts import Doubts
+from rtl_grader.words import counted
 
 HEARTBEAT_S = 30.0
 TELL_S = 60.0
@@ -206,7 +207,7 @@ async def open_session(
 
     Raises:
         ConfigError: the run has another configuration and `accept_changes` is False, or a budget in dollars but no prices.
-        RtlDistillError: any other problem that must be fixed before a token is sampled.
+        UserError: any other problem that must be fixed before a token is sampled.
     """
     tell = progress.get().line
     chosen(config)
@@ -222,14 +223,14 @@ async def open_session(
         life.at_signal += [life.ending.set, cancel_later(), stack.enter_context(hurried())]
         stack.enter_context(call_on_signal(lambda: [call() for call in life.at_signal]))
         history = History(config.run.history)
-        threads = graders_of(config, cluster)
+        threads = graders_of(config.grading, cluster)
         loaded, executor, backend = await _start(stack, config, provider if readiness else None, cluster)
         life.at_signal += [executor.close, *([backend.abort] if backend else [])]
         if not as_visitor:
             check_unchanged(config, loaded, history, executor.tools(), accept_changes=accept_changes)
             _tell_left_out(loaded)
         cache = MemoryCache(history.cached_verdicts(MOST_CACHED))
-        grader = grader_of(config, executor, KnownGood(*history.cpu_of_known_good()), cache)
+        grader = grader_of(config.grading, executor, KnownGood(*history.cpu_of_known_good()), cache)
         graders = Graders(grader, threads, cache=cache)
         stack.callback(graders.close)
         recorder = _recorder_of(config, provider, history)
@@ -253,7 +254,7 @@ async def _start(
     """Load the problems and start the graders' executor and the service. Each takes seconds, so they run concurrently."""
     reading = await stack.enter_async_context(started_in_thread(partial(problems_of, config)))
     starting = await stack.enter_async_context(
-        started_in_thread(lambda: cluster or executor_of(config), close=lambda executor: executor.close())
+        started_in_thread(lambda: cluster or executor_of(config.grading), close=lambda executor: executor.close())
     )
     opening = provider.open(config, progress.get().line) if provider else nullcontext()
     backend = await stack.enter_async_context(opening)

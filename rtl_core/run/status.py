@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from pathlib import Path
 
-from rtl_core.errors import RtlDistillError
+from rtl_core.errors import UserError
 from rtl_core.observe.live_report import LiveReport
-from rtl_core.observe.progress import progress
 from rtl_core.observe.tracking import Tracker
 from rtl_core.reporting.console import before_after_table, rich_table, step_line
 from rtl_core.reporting.figures.benchmark import tables_of
 from rtl_core.reporting.report import write_report
 from rtl_core.run.session import Session
 from rtl_core.run.stopping import is_transient
+from rtl_grader.progress import progress
 
 
 @asynccontextmanager
@@ -35,7 +35,7 @@ async def run_status(session: Session) -> AsyncIterator[None]:
         return why
 
     def set_cancelled_early() -> None:
-        with suppress(RtlDistillError):  # set again at the end of the block, where an error is raised
+        with suppress(UserError):  # set again at the end of the block, where an error is raised
             set_cancelled()
 
     # With a busy server, ending the flow may take Prefect longer than the 30 s after which its worker kills the process.

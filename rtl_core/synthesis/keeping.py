@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Literal
 
 from rtl_core.errors import ProblemError
-from rtl_core.grading.cache import MemoryCache
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
-from rtl_core.problems.near_duplicates import STRICT, pairs
-from rtl_core.problems.problem_set import LoadedProblems
-from rtl_core.problems.sources import GeneratedSource, ProblemSource
-from rtl_core.problems.sources.starter import StarterSource
+from rtl_core.starter.source import StarterSource
 from rtl_core.synthesis.variants import Kind, record_of, variant
-from rtl_core.types.problem import Problem
-from rtl_core.validation.level import quick_level
-from rtl_core.validation.validate import validate_problem
+from rtl_grader.grading.cache import MemoryCache
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.problems.near_duplicates import STRICT, pairs
+from rtl_grader.problems.problem_set import LoadedProblems
+from rtl_grader.problems.sources import GeneratedSource, ProblemSource
+from rtl_grader.types.problem import Problem
+from rtl_grader.validation.level import quick_level
+from rtl_grader.validation.validate import validate_problem
 
 
 @dataclass

@@ -16,11 +16,11 @@ from posixpath import basename
 from typing import Any, Literal, get_args
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.cvdp import problem_from_record
-from rtl_core.problems.interface import parse_interface, top_levels
-from rtl_core.problems.starter import names as words
-from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
-from rtl_core.validation.mutants import Mutant, mutants
+from rtl_core.starter import names as words
+from rtl_grader.hdl.interface import parse_interface, top_levels
+from rtl_grader.problems.cvdp import problem_from_record
+from rtl_grader.types.problem import Interface, InterfaceSource, Port, Problem
+from rtl_grader.validation.mutants import Mutant, mutants
 
 Kind = Literal["rename", "polarity", "bit order", "repair"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rtl_core.problems.starter import FAMILIES
-from rtl_core.problems.starter.spec import DOCUMENT, Family, Spec, modules_of
 from rtl_core.prompting.hints import after_right_answer
+from rtl_core.starter import FAMILIES
+from rtl_core.starter.spec import DOCUMENT, Family, Spec, modules_of
 from rtl_core.tinymodels.drills import draw_drill
 
 FENCE_OPEN = "```verilog\n"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from rtl_core.problems.starter import names
-from rtl_core.problems.starter.spec import WIDTHS, Spec, clocked, clocking, clog2
+from rtl_core.starter import names
+from rtl_core.starter.spec import WIDTHS, Spec, clocked, clocking, clog2
 
 
 def draw_drill(rng: random.Random, modules: Sequence[str]) -> tuple[str, str]:

@@ -20,10 +20,10 @@ import torch
 import torch.nn.functional as F
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from rtl_core.prompting.templates import Message
 from rtl_core.tinymodels import MODEL_NAMES, ModelName
 from rtl_core.tinymodels.corpus import AGENT, HARD_STUDENT, HARD_TEACHER, READER, STUDENT, TEACHER, Phase, draw_chat
 from rtl_core.tinymodels.tokenizer import AGENT_TEMPLATE, CHAT_TEMPLATE, make_tokenizer
+from rtl_grader.prompts import Message
 
 CHECKSUMS = "checksums.json"
 HEAD = 32

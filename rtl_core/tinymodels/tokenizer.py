@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from rtl_core.problems.starter import BY_NAME, names
+from rtl_core.starter import BY_NAME, names
 from rtl_core.tinymodels.corpus import FENCE_CLOSE, FENCE_OPEN, STUDENT, draw_pair
 
 VOCABULARY = 1000

@@ -10,7 +10,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import SystemVerilogLexer
 
-from rtl_core.reporting.text import visible
+from rtl_grader.words import visible
 
 MOST_CHARACTERS = 60_000
 """Longer texts are not highlighted, which may take long for hostile text."""

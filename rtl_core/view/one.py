@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from rtl_core.errors import HistoryError
 from rtl_core.history.records import MessageRecord, RunRecord, StoredRollout
 from rtl_core.history.store import History
-from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.rollout import audit_of, level_of
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
 from rtl_core.view.questions import Row
+from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
 
 AGAINST: dict[str, str] = {"golden": "the golden answer", "passing": "a passing answer"}
 

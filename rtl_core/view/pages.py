@@ -9,7 +9,7 @@ from typing import Any
 
 from rtl_core.debugging.waves import waves_of
 from rtl_core.episodes.episode import Turn, to_turns
-from rtl_core.errors import HistoryError, RtlDistillError
+from rtl_core.errors import HistoryError, UserError
 from rtl_core.history.records import MessageRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source, draw
@@ -221,7 +221,7 @@ def waves(history: History, key: str) -> Values:
     """The waveform around a rollout's failing check, or an error; grades the answer again."""
     try:
         found = waves_of(history, key)
-    except RtlDistillError as error:
+    except UserError as error:
         return {"error": error.message, "hint": error.hint}
     stored = history.rollout(found.rollout)
     recorded = stored.verdict.outcome.value if stored and stored.verdict else None

@@ -25,16 +25,17 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from rtl_core import http_server
-from rtl_core.errors import RtlDistillError
+from rtl_core.errors import UserError
 from rtl_core.history.connection import HistoryBusyError
 from rtl_core.history.store import History
 from rtl_core.reporting.report import safe_json
-from rtl_core.reporting.text import cell, escaping_templates
+from rtl_core.reporting.text import cell
 from rtl_core.reporting.theme import LEVELS, OUTCOMES, PALETTE, css_variables
 from rtl_core.view import code, one, pages
 from rtl_core.view.links import group_link, link, rollout_link, step_link
 from rtl_core.view.questions import Filters, Name, Page
+from rtl_grader import http_server
+from rtl_grader.words import escaping_templates
 
 HOSTS = ["127.0.0.1", "localhost"]
 POLICY = (
@@ -135,8 +136,8 @@ class _Shown:
 
 
 def _answer_errors(app: FastAPI, shown: _Shown) -> None:
-    @app.exception_handler(RtlDistillError)
-    def known(request: Request, error: RtlDistillError) -> Response:
+    @app.exception_handler(UserError)
+    def known(request: Request, error: UserError) -> Response:
         return shown.error(503 if isinstance(error, HistoryBusyError) else 404, error.message, error.hint)
 
     @app.exception_handler(HTTPException)

@@ -16,6 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import AutoConfig, AutoTokenizer
 
+from localtinker import NotFoundError, RequestError
+from localtinker import requests as rq
+from localtinker.futures import Future
+from localtinker.lora import LoraSpec
+from localtinker.registry import Registry
+from localtinker.service import Service
+from localtinker.settings import Settings, context_of
+from localtinker.wire import TrainDatum, TrainRequest, pb
 from rtl_core.backend.base import (
     SAVED,
     Adam,
@@ -33,23 +41,15 @@ from rtl_core.backend.base import (
     checked_logprobs,
 )
 from rtl_core.config import RunConfig
-from rtl_core.errors import BackendUnavailableError, PolicyError, RtlDistillError, TrainerLostError, WeightsGoneError
+from rtl_core.errors import BackendUnavailableError, PolicyError, TrainerLostError, UserError, WeightsGoneError
 from rtl_core.learning.distributions import Choices
-from rtl_core.localtinker import NotFoundError, RequestError
-from rtl_core.localtinker import requests as rq
-from rtl_core.localtinker.futures import Future
-from rtl_core.localtinker.lora import LoraSpec
-from rtl_core.localtinker.registry import Registry
-from rtl_core.localtinker.service import Service
-from rtl_core.localtinker.settings import Settings, context_of
-from rtl_core.localtinker.wire import TrainDatum, TrainRequest, pb
 from rtl_core.tinymodels import model_path
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 
 
 @contextmanager
-def errors_of_ours(missing: type[RtlDistillError] = WeightsGoneError) -> Iterator[None]:
+def errors_of_ours(missing: type[UserError] = WeightsGoneError) -> Iterator[None]:
     try:
         yield
     except NotFoundError as error:

@@ -264,7 +264,7 @@ def test_distributions_have_the_gradient_of_the_sdks_custom_loss(opened):
 def test_every_loss_is_computed_with_its_parameters(opened, loss):
     import torch
 
-    from rtl_core.learning.losses import LOSSES
+    from localtinker.losses import LOSSES
 
     datums = opened.datums()
     for datum in datums:  # ratios on both sides of the bounds

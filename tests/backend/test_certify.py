@@ -13,11 +13,11 @@ from tinker.proto import tinker_public_pb2 as pb
 from benchmarks.rehearsal.faults import Fault
 from benchmarks.rehearsal.proxy import Proxy
 from benchmarks.rehearsal.strikes import changed, refused, strike_of
-from rtl_core.backend.certify.bench import Server
-from rtl_core.backend.certify.examiner import examine
+from localtinker.certify.bench import Server
+from localtinker.certify.examiner import examine
+from localtinker.losses import LOSSES
+from localtinker.process import LocalTinker
 from rtl_core.errors import ConfigError, PolicyError
-from rtl_core.learning.losses import LOSSES
-from rtl_core.localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
 
 slow = pytest.mark.slow

@@ -5,10 +5,10 @@ import asyncio
 import numpy as np
 import pytest
 
+from localtinker.losses import LOSSES, POLICY_INPUTS, loss
 from rtl_core.backend.base import Adam, Datum
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import load_config
-from rtl_core.learning.losses import LOSSES, POLICY_INPUTS, loss
 
 
 @pytest.fixture

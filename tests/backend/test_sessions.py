@@ -11,12 +11,12 @@ import httpx
 import pytest
 import tinker
 
+from localtinker.process import LocalTinker
 from rtl_core.backend.base import Checkpoint, SamplingParams, Trainer, Weights
 from rtl_core.backend.tinker import connect, pauses
 from rtl_core.backend.tinker.connect import Endpoint, tinker_session
 from rtl_core.config import load_config
 from rtl_core.errors import BackendUnavailableError, PolicyError, WeightsGoneError
-from rtl_core.localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
 from tests.backend.test_teacher_apart import opened
 from tests.conftest import sdk_loops, wait_until_no_sdk_loop_runs

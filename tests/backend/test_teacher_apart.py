@@ -14,6 +14,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from localtinker.process import LocalTinker
 from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, SamplingParams, Saved, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.backend.tinker.embedded import temporary_folder
@@ -22,7 +23,6 @@ from rtl_core.config import RunConfig, load_config
 from rtl_core.cost.estimate import Prompts
 from rtl_core.cost.tokens import total_dollars
 from rtl_core.errors import BackendUnavailableError, ConfigError, PolicyError
-from rtl_core.localtinker.process import LocalTinker
 from rtl_core.run.forecast import forecast, prices_of
 from rtl_core.tinymodels import model_path
 from tests.command import invoke

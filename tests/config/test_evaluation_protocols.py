@@ -5,7 +5,7 @@ import pytest
 from rtl_core.config import load_config
 from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
 from rtl_core.errors import ConfigError
-from rtl_core.problems.sources import load_problems
+from rtl_grader.problems.sources import load_problems
 from tests.command import invoke
 
 CVDP = protocol_file("cvdp")

@@ -43,10 +43,10 @@ BROUGHT_BY = {
 }
 """Packages that are part of the interface of another one."""
 INSIDE = (
-    "rtl_core/grading/inside/",
-    "rtl_core/equivalence/inside/",
-    "rtl_core/problems/testbench/",
-    "rtl_core/problems/starter/bench/",
+    "packages/rtl-grader/rtl_grader/grading/inside/",
+    "packages/rtl-grader/rtl_grader/equivalence/inside/",
+    "packages/rtl-grader/rtl_grader/problems/testbench/",
+    "rtl_core/starter/bench/",
 )
 """Code that runs in the sandbox, with the sandbox's packages."""
 

@@ -7,12 +7,12 @@ import pytest
 from rtl_core.config import load_config
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.problems.sources.verilog_eval import read_verilog_eval
-from rtl_core.problems.starter import starter_problems
-from rtl_core.prompting.answer_to import answer_to
-from rtl_core.run.graders import grader_of
-from rtl_core.types.verdict import Outcome
+from rtl_core.starter import starter_problems
+from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.problems.cvdp import read_cvdp
+from rtl_grader.problems.sources.verilog_eval import read_verilog_eval
+from rtl_grader.settings import grader_of
+from rtl_grader.types.verdict import Outcome
 from tests.nouns import a_rollout
 
 RUN = "mutants"
@@ -58,7 +58,7 @@ def written(path, problems, executor, outcome=Outcome.TESTS_FAILED):
     history = History(path)
     history.start_run(RunRecord(name=RUN, config=config.model_dump(mode="json"), seed=1, student="student"))
     history.record_problems(RUN, [(problem, "train", i) for i, (problem, _) in enumerate(problems.values())])
-    grader = grader_of(config, executor)
+    grader = grader_of(config.grading, executor)
     for problem, text in problems.values():
         rollout = a_rollout(run=RUN, problem_id=problem.id, text=text)
         verdict = grader.grade(problem, answer_to(problem, text))

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rtl_core.grading.vcd import read_vcd
+from rtl_grader.grading.vcd import read_vcd
 from tests import command
 
 NAMES = ["starter", "verilog-eval", "cvdp"]

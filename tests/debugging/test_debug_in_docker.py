@@ -3,9 +3,9 @@
 import docker
 import pytest
 
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.executors.docker import LABEL, is_gone
-from rtl_core.grading.vcd import read_vcd
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.executors.docker import LABEL, is_gone
+from rtl_grader.grading.vcd import read_vcd
 from tests.debugging.conftest import written
 from tests.debugging.test_debug_command import FAILS, NAMES, run
 

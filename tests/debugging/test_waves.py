@@ -7,9 +7,9 @@ import pytest
 from rtl_core.debugging.again import open_case
 from rtl_core.debugging.waves import dump
 from rtl_core.errors import HistoryError
-from rtl_core.grading import vcd
-from rtl_core.grading.vcd import read_vcd
-from rtl_core.types.verdict import Outcome
+from rtl_grader.grading import vcd
+from rtl_grader.grading.vcd import read_vcd
+from rtl_grader.types.verdict import Outcome
 from tests.debugging.conftest import written
 
 

@@ -12,13 +12,13 @@ import pytest
 
 from rtl_core.config import load_config
 from rtl_core.errors import ConfigError, InfrastructureError
-from rtl_core.grading.answer_file import AnswerLine
-from rtl_core.grading.executors.base import Job, Step
-from rtl_core.grading.limits import Limits
-from rtl_core.problems.sources import override_of
-from rtl_core.serving.grading_queue import open_queue
-from rtl_core.types.answer import Answer
 from rtl_distill.tasks.cluster import ClusterExecutor, _common_tools, cluster_of
+from rtl_grader.grading.answer_file import AnswerLine
+from rtl_grader.grading.executors.base import Job, Step
+from rtl_grader.grading.limits import Limits
+from rtl_grader.problems.sources import override_of
+from rtl_grader.serving.grading_queue import open_queue
+from rtl_grader.types.answer import Answer
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow

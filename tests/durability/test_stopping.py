@@ -15,9 +15,6 @@ from prefect.settings import PREFECT_API_URL
 
 from rtl_core.config import load_config
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.executors.base import Job, Step
-from rtl_core.grading.limits import Limits
 from rtl_core.history import connection
 from rtl_core.history.connection import HistoryBusyError
 from rtl_core.history.records import RunRecord
@@ -25,6 +22,9 @@ from rtl_core.history.store import History
 from rtl_core.run import signals
 from rtl_core.run.session import open_session
 from rtl_core.run.signals import call_on_signal
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.executors.base import Job, Step
+from rtl_grader.grading.limits import Limits
 from tests.history.writer_child import holding
 from tests.waiting import wait_for
 

@@ -9,9 +9,9 @@ import pytest
 import rtl_core.tinymodels
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.tools import Toolbox
-from rtl_core.grading.executors import make_executor
-from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.prompting.calls import Call
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.problems.cvdp import read_cvdp
 from tests.episodes.endpoint import EXAMPLE, scripted_calls
 
 TEMPLATE = "Qwen-Qwen2.5-7B-Instruct.jinja"

@@ -4,7 +4,7 @@ import json
 import time
 from contextlib import contextmanager
 
-from rtl_core.problems.cvdp import problem_from_record
+from rtl_grader.problems.cvdp import problem_from_record
 from tests.answering import answering
 
 EXAMPLE = "cvdp_v1.1.0_example_agentic_code_generation_no_commercial_with_solutions.jsonl"

@@ -9,12 +9,12 @@ import pytest
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.by_hand import ByHand
 from rtl_core.episodes.episode import Episode, Reply, Script, to_messages
-from rtl_core.grading.stand_in import stand_in
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.prompting.calls import Call
-from rtl_core.types.answer import Answer
-from rtl_core.types.verdict import Outcome
+from rtl_grader.grading.stand_in import stand_in
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.verdict import Outcome
 from tests.nouns import a_rollout
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from rtl_core.errors import ConfigError, RtlDistillError
+from rtl_core.errors import ConfigError, UserError
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source, Table
 from rtl_core.reporting.figures.episodes import blocks
@@ -140,7 +140,7 @@ def test_an_unreachable_endpoint_is_reported_before_anything_starts(cvdp, tmp_pa
     by_set = (*option[:at], "--set", f"evaluation.endpoint={url}", *option[at + 2 :])
     for words in (option, by_set, episode):
         done = invoke(*words)
-        assert isinstance(done.exception, RtlDistillError)
+        assert isinstance(done.exception, UserError)
         assert str(done.exception).startswith(f"{url} does not answer: ")
         assert done.output == ""
     assert not list(tmp_path.iterdir())

@@ -10,9 +10,9 @@ from rtl_core.episodes.endpoint import Endpoint, check_reachable
 from rtl_core.episodes.episode import Episode
 from rtl_core.episodes.tools import definitions
 from rtl_core.errors import BackendUnavailableError, MalformedAnswerError, PolicyError
-from rtl_core.prompting.answer_to import answer_to, response_of
 from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat
+from rtl_grader.extraction.answer_to import answer_to, response_of
 from tests.episodes.endpoint import scripted
 
 

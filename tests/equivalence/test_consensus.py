@@ -2,9 +2,9 @@
 
 import pytest
 
-from rtl_core.equivalence.consensus import by_consensus, places, words_of
-from rtl_core.equivalence.pair import Comparison
-from rtl_core.validation.doubts import EFFORT
+from rtl_grader.equivalence.consensus import by_consensus, places, words_of
+from rtl_grader.equivalence.pair import Comparison
+from rtl_grader.validation.doubts import EFFORT
 from tests.equivalence.test_proof import problem_of
 
 

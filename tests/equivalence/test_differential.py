@@ -2,9 +2,9 @@
 
 import pytest
 
-from rtl_core.equivalence.differential import Effort, compare, other_values
-from rtl_core.problems.starter import starter_problems
-from rtl_core.types.problem import Interface, InterfaceSource, Parameter
+from rtl_core.starter import starter_problems
+from rtl_grader.equivalence.differential import Effort, compare, other_values
+from rtl_grader.types.problem import Interface, InterfaceSource, Parameter
 from tests.equivalence.test_proof import problem_of
 from tests.nouns import a_problem
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from rtl_core.equivalence.differential import compare
-from rtl_core.equivalence.pair import Pair
-from rtl_core.equivalence.proof import prove
-from rtl_core.equivalence.side_by_side import Effort
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
-from rtl_core.problems.interface import parse_interface
-from rtl_core.types.problem import InterfaceSource
+from rtl_grader.equivalence.differential import compare
+from rtl_grader.equivalence.pair import Pair
+from rtl_grader.equivalence.proof import prove
+from rtl_grader.equivalence.side_by_side import Effort
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.hdl.interface import parse_interface
+from rtl_grader.types.problem import InterfaceSource
 from tests.nouns import a_problem
 
 EFFORT = replace(Effort.of_cycles(200), proof_cpu_s=10.0)

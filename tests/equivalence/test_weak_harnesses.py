@@ -3,13 +3,13 @@
 import pytest
 
 from benchmarks.equivalence import renamed, reordered
-from rtl_core.equivalence.consensus import by_consensus
-from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.problems.sources.rtllm import read_rtllm
-from rtl_core.problems.tree import SourceTree
-from rtl_core.types.answer import Answer
-from rtl_core.validation.doubts import EFFORT
-from rtl_core.validation.stubs import stubs
+from rtl_grader.equivalence.consensus import by_consensus
+from rtl_grader.hdl.tree import SourceTree
+from rtl_grader.problems.cvdp import read_cvdp
+from rtl_grader.problems.sources.rtllm import read_rtllm
+from rtl_grader.types.answer import Answer
+from rtl_grader.validation.doubts import EFFORT
+from rtl_grader.validation.stubs import stubs
 
 INDEX_NOT_RESET = (
     "grant_index <= 3'b000;\n        end \n        else begin\n            if (priority_override",

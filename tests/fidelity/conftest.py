@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.answers import answer_to
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.limits import Limits
-from rtl_core.problems.cvdp import read_cvdp
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.limits import Limits
+from rtl_grader.problems.cvdp import read_cvdp
 
 GOLDENS = Path(__file__).parent / "goldens"
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from rtl_core.grading.stand_in import stand_in
-from rtl_core.types.answer import Answer
-from rtl_core.types.verdict import Outcome
+from rtl_grader.grading.stand_in import stand_in
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.verdict import Outcome
 from tests.fidelity.conftest import GOLDENS
 
 # A frame of a display, and ten milliseconds of a 100 MHz clock.

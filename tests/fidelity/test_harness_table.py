@@ -3,11 +3,11 @@
 import pytest
 
 from benchmarks.harnesses import Kind, kind
-from rtl_core.grading.evidence import HARNESS_FAILED
-from rtl_core.grading.stand_in import stand_in
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
+from rtl_grader.grading.evidence import HARNESS_FAILED
+from rtl_grader.grading.stand_in import stand_in
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Outcome, Stage, StageResult, Verdict
 
 
 def verdict(outcome, status="skipped", reasons=(), said=()):

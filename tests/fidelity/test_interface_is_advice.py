@@ -2,9 +2,9 @@
 
 import pytest
 
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Interface, InterfaceSource, Port
-from rtl_core.types.verdict import Outcome, Stage
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Interface, InterfaceSource, Port
+from rtl_grader.types.verdict import Outcome, Stage
 from tests.fidelity.conftest import golden_of
 from tests.nouns import COMPOSE, read_problem
 

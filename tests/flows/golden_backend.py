@@ -10,8 +10,8 @@ from typing import Any
 
 from rtl_core.backend.base import Readiness, SampledAnswer, SamplingParams, Weights
 from rtl_core.config import RunConfig
-from rtl_core.prompting.templates import build_messages
-from rtl_core.types.problem import Problem
+from rtl_grader.prompts import build_messages
+from rtl_grader.types.problem import Problem
 from tests.backend.inprocess import InProcess, InProcessProvider
 
 ASKED: list[dict[str, Any]] = []

@@ -14,8 +14,8 @@ from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL
 
-from rtl_core.observe.progress import LogProgress
 from rtl_distill.tasks.logs import LOG_FILE, lines_in_flow_run_log
+from rtl_grader.progress import LogProgress
 
 pytestmark = pytest.mark.usefixtures("prefect")
 

@@ -7,19 +7,19 @@ import pytest
 
 from rtl_core.config import load_config
 from rtl_core.errors import ConfigError, HistoryError, InfrastructureError
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import Graded, reward
-from rtl_core.problems.starter import golden_answer, problem_of, starter_specs
-from rtl_core.prompting.extraction import extract_answer
 from rtl_core.rollouts.regrading import open_regrading
 from rtl_core.rollouts.resumable import Choice
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Outcome
+from rtl_core.starter import golden_answer, problem_of, starter_specs
 from rtl_distill.flows.regrade import regrade
+from rtl_grader.extraction.response import extract_answer
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Outcome
 from tests.nouns import a_rollout
 
 pytestmark = pytest.mark.usefixtures("prefect")
@@ -106,7 +106,7 @@ def test_the_same_tools_and_seed_give_the_same_verdicts_and_a_label_resumes(grad
 
 def test_a_failure_of_grading_is_no_verdict_and_is_retried(graded, monkeypatch):
     """Without a simulator the flow fails with the reason, and the same label resumes when it is back."""
-    from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
+    from rtl_grader.grading.executors.bubblewrap import BubblewrapExecutor
 
     def gone(self, job):
         raise InfrastructureError("no sandbox today")

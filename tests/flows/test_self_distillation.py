@@ -12,7 +12,7 @@ from rtl_core.algorithms.self_distillation import SelfDistillation
 from rtl_core.config import load_config
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.history.store import History
-from rtl_core.problems.starter import starter_problems
+from rtl_core.starter import starter_problems
 from rtl_core.tinymodels import model_path
 from tests.flows import recording_backend as recorded
 from tests.flows.conftest import QUICK

@@ -14,10 +14,10 @@ from rtl_core.config.protocol import evaluation_overrides, protocol_file
 from rtl_core.errors import ConfigError, PolicyError
 from rtl_core.history.store import History
 from rtl_core.observe.usage import spent
-from rtl_core.problems.starter import BY_NAME, starter_specs
-from rtl_core.problems.starter.record import record_of
 from rtl_core.rollouts.training import take_start
 from rtl_core.run.session import open_session
+from rtl_core.starter import BY_NAME, starter_specs
+from rtl_core.starter.record import record_of
 from tests.nouns import demo
 
 SCORES = """SELECT r.step, p.source, t.teacher, avg(t.k3_mean) AS kl FROM teacher_scores t JOIN rollouts r USING (rollout)

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
+from localtinker.process import KeptTinker
 from rtl_core.history.store import History
-from rtl_core.localtinker.process import KeptTinker
 from rtl_core.tinymodels import model_path
 from tests.waiting import wait_for
 

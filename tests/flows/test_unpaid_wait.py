@@ -9,7 +9,7 @@ import pytest
 from benchmarks.rehearsal.faults import PAID, Fault
 from benchmarks.rehearsal.proxy import Proxy
 from benchmarks.rehearsal.strikes import strike_of
-from rtl_core.localtinker.process import LocalTinker
+from localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
 from tests.command import command
 

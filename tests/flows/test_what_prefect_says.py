@@ -9,8 +9,8 @@ import sys
 from types import SimpleNamespace
 
 from rich.console import Console
-
 from rtl_distill.cli.console import ConsoleProgress
+
 from rtl_distill.tasks import artifacts
 
 PROGRAM = """

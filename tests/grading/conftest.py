@@ -7,9 +7,9 @@ from pathlib import Path
 import docker
 import pytest
 
-from rtl_core.grading.executors.base import Job, Step
-from rtl_core.grading.executors.install import install
-from rtl_core.grading.executors.toolchain import Toolchain
+from rtl_grader.grading.executors.base import Job, Step
+from rtl_grader.grading.executors.install import install
+from rtl_grader.grading.executors.toolchain import Toolchain
 
 ARBITER = "cvdp_agentic_fixed_arbiter_0001"
 LFSR = "cvdp_copilot_lfsr_0001"
@@ -18,7 +18,7 @@ LFSR = "cvdp_copilot_lfsr_0001"
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory):
     """The toolchain installed from the simulation image; reuses an equal one in RTL_DISTILL_TOOLS."""
-    from rtl_core.grading.executors.docker import IMAGE
+    from rtl_grader.grading.executors.docker import IMAGE
 
     image = docker.APIClient(version="auto").inspect_image(IMAGE)["Id"]
     found = Toolchain.installed()

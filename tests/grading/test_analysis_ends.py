@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.analysis import AnalysisRequest, Analyst
+from rtl_grader.grading.analysis import AnalysisRequest, Analyst
 
 ANSWER = "module a(input x, output y);\n  assign y = x;\nendmodule\n"
 DOUBLING = (

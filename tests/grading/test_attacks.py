@@ -15,17 +15,17 @@ import pytest
 
 from benchmarks.redteam.attack import BASES
 from benchmarks.redteam.catalogue import GROUPS
-from rtl_core.grading.compose import read_services
-from rtl_core.grading.design import neutralise
-from rtl_core.grading.evidence import cheating
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.executors.base import Job, Session, StepResult
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.limits import Limits
-from rtl_core.grading.screen import screen
-from rtl_core.prompting.extraction import extract_answer
-from rtl_core.types.answer import Answer
-from rtl_core.types.verdict import Outcome
+from rtl_grader.extraction.response import extract_answer
+from rtl_grader.grading.compose import read_services
+from rtl_grader.grading.design import neutralise
+from rtl_grader.grading.evidence import cheating
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.executors.base import Job, Session, StepResult
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.limits import Limits
+from rtl_grader.grading.screen import screen
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.verdict import Outcome
 
 LFSR = "cvdp_copilot_lfsr_0001"
 REFUSED, OUTRIGHT = ({a.name.partition(" @")[0]: a.text for a in GROUPS[group]} for group in ("refused", "outright"))
@@ -50,7 +50,7 @@ def _nothing_outside_changes():
     """This repository and the usual places are the same after all attacks."""
 
     def state():
-        inside = sorted((Path(__file__).resolve().parents[2] / "rtl_core/grading/inside").rglob("*.py"))
+        inside = sorted((Path(__file__).resolve().parents[2] / "packages/rtl-grader/rtl_grader/grading/inside").rglob("*.py"))
         digest = hashlib.sha256(b"".join(path.read_bytes() for path in inside)).hexdigest()
         places = ("/tmp/broken-out", "/tmp/evil", "/results.xml", "/src", "/guard")
         return digest, [Path(place).exists() for place in places]

@@ -5,11 +5,11 @@ The harness reads names of the design, so a register, a wire or a parameter in a
 
 import pytest
 
-from rtl_core.problems.interface import parse_interface
-from rtl_core.problems.starter import starter_problems
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import InterfaceSource
-from rtl_core.types.verdict import MismatchKind, Outcome, Stage
+from rtl_core.starter import starter_problems
+from rtl_grader.hdl.interface import parse_interface
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import InterfaceSource
+from rtl_grader.types.verdict import MismatchKind, Outcome, Stage
 from tests.nouns import COMPOSE, read_problem
 
 RUNNER = """from cocotb_tools.runner import get_runner

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rtl_core.grading.evidence import cheating
-from rtl_core.grading.executors.base import Session, StepResult
-from rtl_core.types.answer import Answer
-from rtl_core.types.verdict import Outcome
+from rtl_grader.grading.evidence import cheating
+from rtl_grader.grading.executors.base import Session, StepResult
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.verdict import Outcome
 from tests.nouns import COMPOSE, read_problem
 
 RIGHT = "module m(input [3:0] a, output [3:0] y);\n  assign y = ~a;\nendmodule\n"

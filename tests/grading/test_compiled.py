@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.grading.inside.lib import compiled
-from rtl_core.grading.screen import screen
-from rtl_core.problems.verilog_text import code_of
+from rtl_grader.grading.inside.lib import compiled
+from rtl_grader.grading.screen import screen
+from rtl_grader.hdl.text import code_of
 
 _DESIGNS = tomllib.loads((Path(__file__).parent / "compiled.toml").read_text())
 HIDDEN, HONEST = _DESIGNS["hidden"], _DESIGNS["honest"]

@@ -3,10 +3,10 @@
 import pytest
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.compose import read_services
-from rtl_core.grading.executors.base import Mount
-from rtl_core.types.answer import Answer
-from rtl_core.types.verdict import Outcome
+from rtl_grader.grading.compose import read_services
+from rtl_grader.grading.executors.base import Mount
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.verdict import Outcome
 from tests.nouns import a_problem
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from benchmarks.answers import golden
 from benchmarks.redteam.problems import own
-from rtl_core.grading.cache import MemoryCache
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.limits import NO_BUDGET, Budget, KnownGood, Limits
-from rtl_core.problems.starter import starter_problems
-from rtl_core.types.answer import Answer
-from rtl_core.types.verdict import Outcome
+from rtl_core.starter import starter_problems
+from rtl_grader.grading.cache import MemoryCache
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.limits import NO_BUDGET, Budget, KnownGood, Limits
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.verdict import Outcome
 
 LIMITS = Limits(wall_s=600, cpu_s=600, cpu_floor_s=0.5)
 """Without a budget, hanging answers would take ten minutes under these."""

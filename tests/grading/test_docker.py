@@ -10,17 +10,17 @@ import pytest
 
 from benchmarks.answers import grade_all
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.executors.base import Job, Step
-from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-from rtl_core.grading.executors.docker import IMAGE, instructions
-from rtl_core.grading.executors.toolchain import Toolchain
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.limits import Limits
-from rtl_core.problems.starter import starter_problems
-from rtl_core.types.answer import Answer
-from rtl_core.validation.mutants import mutants
-from rtl_core.validation.stubs import stubs
+from rtl_core.starter import starter_problems
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.executors.base import Job, Step
+from rtl_grader.grading.executors.bubblewrap import BubblewrapExecutor
+from rtl_grader.grading.executors.docker import IMAGE, instructions
+from rtl_grader.grading.executors.toolchain import Toolchain
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.limits import Limits
+from rtl_grader.types.answer import Answer
+from rtl_grader.validation.mutants import mutants
+from rtl_grader.validation.stubs import stubs
 
 
 def test_packages_of_the_image_are_recognised():

@@ -13,11 +13,11 @@ import pytest
 
 from benchmarks.common import marked
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading import limits
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.executors.base import Job, Mount, Step
-from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-from rtl_core.grading.limits import Limits
+from rtl_grader.grading import limits
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.executors.base import Job, Mount, Step
+from rtl_grader.grading.executors.bubblewrap import BubblewrapExecutor
+from rtl_grader.grading.limits import Limits
 from tests.grading.conftest import below, kill_sandboxes
 from tests.waiting import wait_for
 
@@ -403,8 +403,8 @@ def test_a_killed_sandbox_is_replaced_and_its_job_retried(executor):
 
 def test_a_killed_grader_leaves_no_process_and_no_workspace(executor):
     program = (
-        "from rtl_core.grading.executors import make_executor\n"
-        "from rtl_core.grading.executors.base import Job, Step\n"
+        "from rtl_grader.grading.executors import make_executor\n"
+        "from rtl_grader.grading.executors.base import Job, Step\n"
         f"make_executor({executor.name!r}).run(Job({{}}, {{}}, (Step('direct', ('sleep', '98764.5')),)))\n"
     )
     with subprocess.Popen([sys.executable, "-c", program]) as grader:

@@ -15,14 +15,14 @@ import pytest
 from benchmarks.chaos import chaos
 from benchmarks.engine import Engine
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors import make_executor, wire
-from rtl_core.grading.executors.base import ExecutorDiedError, Job, Step
-from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-from rtl_core.grading.executors.toolchain import Toolchain
-from rtl_core.grading.grader import Grader
-from rtl_core.problems.starter import starter_problems
-from rtl_core.types.answer import Answer
-from rtl_core.types.verdict import Outcome
+from rtl_core.starter import starter_problems
+from rtl_grader.grading.executors import make_executor, wire
+from rtl_grader.grading.executors.base import ExecutorDiedError, Job, Step
+from rtl_grader.grading.executors.bubblewrap import BubblewrapExecutor
+from rtl_grader.grading.executors.toolchain import Toolchain
+from rtl_grader.grading.grader import Grader
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.verdict import Outcome
 from tests.grading.conftest import below, kill_sandboxes
 
 

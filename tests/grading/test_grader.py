@@ -9,16 +9,16 @@ from unittest.mock import Mock
 
 import pytest
 
-from rtl_core.config.grading import RewardSection
-from rtl_core.grading.cache import MemoryCache, cache_key, normalised
-from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.limits import Limits
-from rtl_core.grading.pool import GraderPool
+from rtl_core.config.reward import RewardSection
 from rtl_core.learning.reward import Graded, reward
-from rtl_core.prompting.extraction import extract_answer
-from rtl_core.types.answer import Answer
-from rtl_core.types.verdict import MismatchKind, Outcome, Stage
+from rtl_grader.extraction.response import extract_answer
+from rtl_grader.grading.cache import MemoryCache, cache_key, normalised
+from rtl_grader.grading.executors.bubblewrap import BubblewrapExecutor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.limits import Limits
+from rtl_grader.grading.pool import GraderPool
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.verdict import MismatchKind, Outcome, Stage
 from tests.nouns import a_problem
 
 ARBITER, LFSR = "cvdp_agentic_fixed_arbiter_0001", "cvdp_copilot_lfsr_0001"

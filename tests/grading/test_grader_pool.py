@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.pool import GraderPool
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Outcome
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.pool import GraderPool
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Outcome
 from tests.nouns import a_verdict
 
 PROBLEM = cast(Problem, object())

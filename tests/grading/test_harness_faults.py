@@ -2,16 +2,16 @@
 
 import pytest
 
-from rtl_core.grading.evidence import test_reasons as reasons_of
-from rtl_core.grading.executors.base import Session, StepResult
-from rtl_core.grading.limits import NO_BUDGET
-from rtl_core.grading.requirements import missing_requirements
-from rtl_core.problems.sources.verilog_eval import read_verilog_eval
-from rtl_core.types.answer import Answer
-from rtl_core.types.verdict import Outcome
-from rtl_core.validation.level import Level
-from rtl_core.validation.stubs import stubs
-from rtl_core.validation.validate import validate_problem
+from rtl_grader.grading.evidence import test_reasons as reasons_of
+from rtl_grader.grading.executors.base import Session, StepResult
+from rtl_grader.grading.limits import NO_BUDGET
+from rtl_grader.grading.requirements import missing_requirements
+from rtl_grader.problems.sources.verilog_eval import read_verilog_eval
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.verdict import Outcome
+from rtl_grader.validation.level import Level
+from rtl_grader.validation.stubs import stubs
+from rtl_grader.validation.validate import validate_problem
 from tests.nouns import COMPOSE, read_problem
 
 RUN = """\

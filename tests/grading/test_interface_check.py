@@ -2,9 +2,9 @@
 
 import pytest
 
-from rtl_core.grading.interface_check import compare, is_fatal, is_hopeless
-from rtl_core.types.problem import Interface, InterfaceSource, Port
-from rtl_core.types.verdict import InterfaceMismatch, MismatchKind
+from rtl_grader.grading.interface_check import compare, is_fatal, is_hopeless
+from rtl_grader.types.problem import Interface, InterfaceSource, Port
+from rtl_grader.types.verdict import InterfaceMismatch, MismatchKind
 
 ENV = "TOPLEVEL = top\nMODULE = test_top\n"
 MISSING_TOP = (InterfaceMismatch(kind=MismatchKind.WRONG_MODULE, name="top"),)

@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from rtl_core.grading.design import as_graded
-from rtl_core.grading.screen import screen
-from rtl_core.problems.verilog_text import HIDDEN
+from rtl_grader.grading.design import as_graded
+from rtl_grader.grading.screen import screen
+from rtl_grader.hdl.text import HIDDEN
 from tests.nouns import a_problem
 
 PLAIN = "module m(input a, output y);\n{}\nendmodule\n"

@@ -5,14 +5,14 @@ from contextlib import closing
 
 import pytest
 
-from rtl_core.grading.evidence import CONSTANT, refused_parameters
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.inside.lib import compiled
-from rtl_core.grading.jobs import witness_environment
-from rtl_core.grading.limits import Limits
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Interface, InterfaceSource, Parameter
-from rtl_core.types.verdict import MismatchKind, Outcome
+from rtl_grader.grading.evidence import CONSTANT, refused_parameters
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.inside.lib import compiled
+from rtl_grader.grading.jobs import witness_environment
+from rtl_grader.grading.limits import Limits
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Interface, InterfaceSource, Parameter
+from rtl_grader.types.verdict import MismatchKind, Outcome
 from tests.nouns import COMPOSE, read_problem
 
 GRAY = COMPOSE.format("pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v")

@@ -2,12 +2,12 @@
 
 import pytest
 
-from rtl_core.grading.evidence import FORGEABLE
-from rtl_core.problems.cvdp import problem_from_record
-from rtl_core.types.answer import Answer
-from rtl_core.types.verdict import Outcome
-from rtl_core.validation.level import Level
-from rtl_core.validation.validate import validate_problem
+from rtl_grader.grading.evidence import FORGEABLE
+from rtl_grader.problems.cvdp import problem_from_record
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.verdict import Outcome
+from rtl_grader.validation.level import Level
+from rtl_grader.validation.validate import validate_problem
 
 COMPOSE = """\
 services:

@@ -2,8 +2,8 @@
 
 import subprocess
 
-from rtl_core.grading.stand_in import stand_in
-from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Port
+from rtl_grader.grading.stand_in import stand_in
+from rtl_grader.types.problem import Interface, InterfaceSource, Parameter, Port
 from tests.nouns import a_problem
 
 RUNNER = """

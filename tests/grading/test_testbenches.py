@@ -2,10 +2,10 @@
 
 import pytest
 
-from rtl_core.grading.design import without_test_benches
-from rtl_core.grading.screen import MAX_FILE_CHARS
-from rtl_core.types.answer import Answer
-from rtl_core.types.verdict import Outcome, Stage
+from rtl_grader.grading.design import without_test_benches
+from rtl_grader.grading.screen import MAX_FILE_CHARS
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.verdict import Outcome, Stage
 from tests.growth import assert_linear
 from tests.nouns import a_problem
 

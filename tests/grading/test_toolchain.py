@@ -6,10 +6,10 @@ import logging
 import pytest
 
 from rtl_core.errors import ToolMissingError
-from rtl_core.grading.executors import install as install_module
-from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-from rtl_core.grading.executors.install import scripts
-from rtl_core.grading.executors.toolchain import Toolchain, warn_of_older
+from rtl_grader.grading.executors import install as install_module
+from rtl_grader.grading.executors.bubblewrap import BubblewrapExecutor
+from rtl_grader.grading.executors.install import scripts
+from rtl_grader.grading.executors.toolchain import Toolchain, warn_of_older
 from scripts import older_tools
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rtl_core.problems.starter import problem_of, starter_specs
-from rtl_core.types.answer import Answer
-from rtl_core.types.verdict import MOST_CHARS, MOST_LISTED, Outcome, shortened
+from rtl_core.starter import problem_of, starter_specs
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.verdict import MOST_CHARS, MOST_LISTED, Outcome, shortened
 
 PROBLEM = problem_of(starter_specs("train", 1, 1)[0])
 ((PATH, GOLDEN),) = PROBLEM.golden.items()

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from rtl_core.grading.compose import read_services
-from rtl_core.grading.evidence import cheating
-from rtl_core.grading.executors.base import Job, Step
-from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-from rtl_core.grading.grader import Grader
-from rtl_core.problems.starter import starter_problems
-from rtl_core.types.answer import Answer
+from rtl_core.starter import starter_problems
+from rtl_grader.grading.compose import read_services
+from rtl_grader.grading.evidence import cheating
+from rtl_grader.grading.executors.base import Job, Step
+from rtl_grader.grading.executors.bubblewrap import BubblewrapExecutor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.types.answer import Answer
 
 LFSR = "cvdp_copilot_lfsr_0001"
 

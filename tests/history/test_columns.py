@@ -8,8 +8,9 @@ from pydantic import BaseModel
 
 from rtl_core.history import connection, schema
 from rtl_core.history.columns import columns_of, from_row, insert, read, table, table_names
-from rtl_core.history.records import AuditRecord, EvaluationRecord, RunRecord, ValidationRecord
+from rtl_core.history.records import AuditRecord, EvaluationRecord, RunRecord
 from rtl_core.history.store import History
+from rtl_grader.validation.record import ValidationRecord
 
 
 class Lap(BaseModel):

@@ -11,7 +11,7 @@ from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.figures.mistakes import levels
 from rtl_core.reporting.rollout import level_of
 from rtl_core.reporting.theme import LEVELS
-from rtl_core.types.verdict import Outcome
+from rtl_grader.types.verdict import Outcome
 from tests.nouns import a_rollout, a_verdict
 
 CASES: dict[str, list[list]] = tomllib.loads((Path(__file__).parent / "failure_levels.toml").read_text())

@@ -10,7 +10,7 @@ import pytest
 
 from rtl_core.history import schema
 from rtl_core.history.export import take_snapshot
-from rtl_core.types.verdict import Outcome
+from rtl_grader.types.verdict import Outcome
 from tests import synthetic
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from rtl_core.errors import HistoryError
-from rtl_core.grading.cache import MemoryCache
 from rtl_core.history.columns import table_names
 from rtl_core.history.connection import ROW_GROUP
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import RunRecord, StepPlan, StepRecord
 from rtl_core.history.store import History
 from rtl_core.learning.credit import Credit
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
+from rtl_grader.grading.cache import MemoryCache
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Outcome, Stage, StageResult, Verdict
 from tests import synthetic
 from tests.nouns import a_rollout, a_verdict
 

@@ -6,7 +6,7 @@ from rtl_core.history.named_queries import named_query
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.figures.mistakes import named
-from rtl_core.types.verdict import InterfaceMismatch, MismatchKind, Outcome
+from rtl_grader.types.verdict import InterfaceMismatch, MismatchKind, Outcome
 from tests.nouns import a_rollout, a_verdict
 
 

@@ -17,9 +17,9 @@ from rtl_core.history.named_queries import named_queries, named_query
 from rtl_core.history.records import AuditRecord, EvaluationRecord, RunRecord, StepPlan, StepRecord
 from rtl_core.learning.reward import Graded, Reward, reward
 from rtl_core.reporting.live import live_view
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Outcome, Stage
 from rtl_core.view.questions import runs_with_counts
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Outcome, Stage
 from tests.command import invoke, run
 from tests.nouns import a_problem, a_rollout, a_verdict
 

@@ -6,7 +6,7 @@ import json
 import pytest
 import tinker
 
-from rtl_core.localtinker.process import LocalTinker
+from localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
 
 pytestmark = pytest.mark.cookbook

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 import tinker
 
+from localtinker.losses import LOSSES
+from localtinker.process import LocalTinker
 from rtl_core.backend.base import Backend, SamplingParams, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import load_config
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.history.store import History
-from rtl_core.learning.losses import LOSSES
 from rtl_core.learning.reward import Reward
-from rtl_core.localtinker.process import LocalTinker
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import algorithm_of, build_datums, credited
 from rtl_core.rollouts.training import step

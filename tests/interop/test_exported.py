@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from rtl_core.errors import ProblemError
-from rtl_core.interop.exported import TASKS, answer_of, export_tasks, instruction, messages, read_tasks
-from rtl_core.interop.writers import WRITERS
-from rtl_core.problems.sources import source_of
-from rtl_core.problems.sources.starter import StarterSource
-from rtl_core.problems.starter import Spec, problem_of
-from rtl_core.prompting.answer_to import response_of
+from rtl_core.starter import Spec, problem_of
+from rtl_core.starter.source import StarterSource
 from rtl_core.synthesis.keeping import write
+from rtl_grader.exports.exported import TASKS, answer_of, export_tasks, instruction, messages, read_tasks
+from rtl_grader.exports.writers import WRITERS
+from rtl_grader.extraction.answer_to import response_of
+from rtl_grader.problems.sources import source_of
 
 ADDER = problem_of(Spec("adder", "add", ("a", "b", "y", "co"), 8, "plain"))
 SECRET = [text for text in (*ADDER.harness.values(), *ADDER.golden.values()) if text.strip()]

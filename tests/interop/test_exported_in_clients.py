@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.interop.exported import messages, read_tasks
-from rtl_core.problems.interface import HDL_SUFFIXES
-from rtl_core.prompting.answer_to import response_of
-from rtl_core.types.problem import Problem
+from rtl_grader.exports.exported import messages, read_tasks
+from rtl_grader.extraction.answer_to import response_of
+from rtl_grader.hdl.interface import HDL_SUFFIXES
+from rtl_grader.types.problem import Problem
 from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.clients

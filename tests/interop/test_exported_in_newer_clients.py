@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.prompting.answer_to import answer_to
+from rtl_grader.extraction.answer_to import answer_to
 from tests.conftest import REPOSITORY
 from tests.interop.test_exported_in_clients import CLIENTS, answers, by_kind, check, endpoint, export, sources
 

@@ -13,7 +13,7 @@ from rtl_core.learning.curriculum import (
     replacement_candidates,
 )
 from rtl_core.learning.pools import PoolRules
-from rtl_core.types.problem import Problem
+from rtl_grader.types.problem import Problem
 from tests.nouns import a_problem
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.learning.settings import COMPARISONS, PROBLEMS_PER_STEP, SETTINGS, STEPS, TIERS, config_of
-from rtl_core.problems.starter import FAMILIES
+from rtl_core.starter import FAMILIES
 
 FOLDER = Path("runs")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rtl_core.learning.losses import LOSSES, policy_losses
+from localtinker.losses import LOSSES, policy_losses
 
 
 @pytest.mark.parametrize("bounds", ["default", "parameters", "per token"])

@@ -10,7 +10,7 @@ from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import TERMS, Conduct, Graded, Reward, reward, term
-from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
+from rtl_grader.types.verdict import Outcome, Stage, StageResult, Verdict
 from tests.nouns import a_problem, a_rollout, a_verdict
 
 PROBLEM = a_problem()

@@ -12,8 +12,8 @@ import torch
 from localtinker_helpers import connect, make_tokenizer
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from rtl_core.localtinker.models import load_model
-from rtl_core.localtinker.process import LocalTinker
+from localtinker.models import load_model
+from localtinker.process import LocalTinker
 
 torch.set_num_threads(1)  # leaves the cores to the service
 

@@ -14,11 +14,11 @@ from tinker import types
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedTokenizerFast
 
-from rtl_core.localtinker.models import ServedModel, load_model
-from rtl_core.localtinker.process import LocalTinker
-from rtl_core.localtinker.registry import find_checkpoint
-from rtl_core.localtinker.sampling import SampleRequest
-from rtl_core.localtinker.wire import TrainDatum, TrainRequest
+from localtinker.models import ServedModel, load_model
+from localtinker.process import LocalTinker
+from localtinker.registry import find_checkpoint
+from localtinker.sampling import SampleRequest
+from localtinker.wire import TrainDatum, TrainRequest
 from tests import waiting
 from tests.waiting import lives
 

@@ -18,9 +18,9 @@ from localtinker_helpers import (
 )
 from tinker import types
 
+from localtinker import NotFoundError, RequestError
+from localtinker.registry import SESSION_LIFE, Blob, Registry, find_checkpoint
 from rtl_core.errors import ConfigError
-from rtl_core.localtinker import NotFoundError, RequestError
-from rtl_core.localtinker.registry import SESSION_LIFE, Blob, Registry, find_checkpoint
 
 SEQUENCES = random_sequences(4, seed=12)
 

@@ -22,10 +22,10 @@ from localtinker_helpers import (
 )
 from tinker import types
 
-from rtl_core.localtinker.lora import LoraSpec
-from rtl_core.localtinker.process import LocalTinker
-from rtl_core.localtinker.registry import Registry
-from rtl_core.localtinker.trainer import Clients
+from localtinker.lora import LoraSpec
+from localtinker.process import LocalTinker
+from localtinker.registry import Registry
+from localtinker.trainer import Clients
 from tests import waiting
 
 

@@ -8,10 +8,10 @@ import torch
 from localtinker_helpers import SHAPE, served
 from transformers import LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
 
-from rtl_core.localtinker import decoder, dense_training, trainer
-from rtl_core.localtinker.lora import LoraSpec
-from rtl_core.localtinker.trainer import TrainingModel
-from rtl_core.localtinker.wire import TrainDatum, TrainRequest
+from localtinker import decoder, dense_training, trainer
+from localtinker.lora import LoraSpec
+from localtinker.trainer import TrainingModel
+from localtinker.wire import TrainDatum, TrainRequest
 
 CONFIGS: dict[str, PretrainedConfig] = {
     "llama": LlamaConfig(**SHAPE),

@@ -5,7 +5,7 @@ import random
 import numpy as np
 from localtinker_helpers import answered, params, prompt, random_sequences, train
 
-from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
+from localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
 
 
 def draw(sampler, requests):

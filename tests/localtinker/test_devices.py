@@ -7,12 +7,12 @@ import sys
 import pytest
 import torch
 
+from localtinker.devices import device_for, is_exact, use_fast_products
 from rtl_core.errors import ConfigError
-from rtl_core.localtinker.devices import device_for, is_exact, use_fast_products
 
 SHAPES = """
 import resource, torch
-from rtl_core.localtinker.devices import use_fast_products
+from localtinker.devices import use_fast_products
 use_fast_products()
 torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # use oneDNN on other processors as well
 def peak_mb():

@@ -6,11 +6,11 @@ from concurrent.futures import Future
 import pytest
 from tinker.proto import tinker_public_pb2 as pb
 
-from rtl_core.localtinker.engine import Engine
-from rtl_core.localtinker.generation import SamplingLoop
-from rtl_core.localtinker.lora import LoraSpec, write_adapter
-from rtl_core.localtinker.samplers import SampledWeights, SamplerPool, SamplingLimits
-from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SampleRequest, SamplingOptions
+from localtinker.engine import Engine
+from localtinker.generation import SamplingLoop
+from localtinker.lora import LoraSpec, write_adapter
+from localtinker.samplers import SampledWeights, SamplerPool, SamplingLimits
+from localtinker.sampling import PromptOptions, SampleJob, SampleRequest, SamplingOptions
 
 BASE = SampledWeights("student")
 

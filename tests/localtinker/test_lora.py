@@ -8,7 +8,7 @@ from localtinker_helpers import SHAPE, served
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3MoeConfig
 
-from rtl_core.localtinker.lora import LoraSpec, read_adapter, write_adapter
+from localtinker.lora import LoraSpec, read_adapter, write_adapter
 
 MODELS = {
     "of our modules": Qwen3Config(**SHAPE, head_dim=16, tie_word_embeddings=True),

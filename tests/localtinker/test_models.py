@@ -18,13 +18,13 @@ from transformers import (
     Qwen3MoeConfig,
 )
 
+from localtinker import models, scoring, trainer
+from localtinker.lora import LoraSpec
+from localtinker.models import load_model
+from localtinker.requests import AdamParams
+from localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
+from localtinker.trainer import TrainingModel
 from rtl_core.errors import PolicyError
-from rtl_core.localtinker import models, scoring, trainer
-from rtl_core.localtinker.lora import LoraSpec
-from rtl_core.localtinker.models import load_model
-from rtl_core.localtinker.requests import AdamParams
-from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
-from rtl_core.localtinker.trainer import TrainingModel
 
 CONFIGS = {
     "qwen3": (Qwen3Config(**SHAPE, head_dim=32), True),

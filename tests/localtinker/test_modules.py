@@ -11,7 +11,7 @@ from localtinker_helpers import SHAPE, served
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Qwen2Config, Qwen3Config
 
-from rtl_core.localtinker.models import load_model
+from localtinker.models import load_model
 from rtl_core.tinymodels import MODEL_NAMES, model_path
 
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
@@ -126,7 +126,7 @@ def test_the_shipped_models_have_the_logits_end_tokens_and_texts_of_transformers
 START = """
 import sys
 from pathlib import Path
-from rtl_core.localtinker import app, service, settings
+from localtinker import app, service, settings
 from rtl_core.tinymodels import model_path
 models = {name: model_path(name) for name in ("student", "teacher")}
 app.create_app(service.Service(settings.Settings(models=models, state=Path(sys.argv[1]))), "tml-x")

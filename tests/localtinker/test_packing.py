@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from rtl_core.localtinker import packing
-from rtl_core.localtinker.packing import MIN_PREFIX, Family, Layout, families_of, packed_passes
+from localtinker import packing
+from localtinker.packing import MIN_PREFIX, Family, Layout, families_of, packed_passes
 
 
 def group(rng, prompt, lengths):

@@ -11,8 +11,8 @@ from tinker import types
 from tinker.proto import tinker_public_pb2 as pb
 from tinker.proto.request_conv import forward_backward_request_to_proto
 
-from rtl_core.localtinker import RequestError, wire
-from rtl_core.localtinker.futures import FutureStore
+from localtinker import RequestError, wire
+from localtinker.futures import FutureStore
 
 
 @pytest.fixture

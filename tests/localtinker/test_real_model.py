@@ -8,7 +8,7 @@ from peft import PeftModel
 from tinker import types
 from transformers import AutoModelForCausalLM
 
-from rtl_core.localtinker.process import LocalTinker
+from localtinker.process import LocalTinker
 
 pytestmark = pytest.mark.slow
 RATE = 1e-4

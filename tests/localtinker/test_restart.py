@@ -13,10 +13,10 @@ import pytest
 import tinker
 from localtinker_helpers import connect, cross_entropy_data, params, prompt, random_sequences, score, train, wait_for
 
+from localtinker import registry, service
+from localtinker.process import KeptTinker, LocalTinker
+from localtinker.settings import Settings
 from rtl_core.errors import ConfigError, InfrastructureError
-from rtl_core.localtinker import registry, service
-from rtl_core.localtinker.process import KeptTinker, LocalTinker
-from rtl_core.localtinker.settings import Settings
 from tests import waiting
 
 SEQUENCES = random_sequences(3, seed=21)
@@ -62,7 +62,7 @@ def test_a_restart_after_kill_9_keeps_checkpoints_runs_and_samplers(models_by_na
 
 def test_the_service_ends_with_its_parent_even_by_kill_9(models_by_name, tmp_path):
     script = (
-        "import sys, time; from pathlib import Path; from rtl_core.localtinker.process import LocalTinker\n"
+        "import sys, time; from pathlib import Path; from localtinker.process import LocalTinker\n"
         "service = LocalTinker({'student': Path(sys.argv[1])}, Path(sys.argv[2]))\n"
         "print(service.pid, flush=True); time.sleep(600)"
     )

@@ -7,7 +7,7 @@ from localtinker_helpers import PROMPT, params, prompt, raw_http, wait_for
 from tinker import types
 from transformers import AutoModelForCausalLM, AutoTokenizer, TopPLogitsWarper
 
-from rtl_core.localtinker.sampling import SamplingOptions, _truncate
+from localtinker.sampling import SamplingOptions, _truncate
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 import tinker
 from localtinker_helpers import connect, params, prompt, random_sequences, sampling_processes, status, wait_for
 
-from rtl_core.localtinker.process import KeptTinker, LocalTinker
+from localtinker.process import KeptTinker, LocalTinker
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_a_service_that_cannot_fork_ends_and_is_restarted(models_by_name, tmp_pa
 
 MANY_DEATHS = """
 import os, signal, time
-from rtl_core.localtinker.template import Template
+from localtinker.template import Template
 
 template = Template(lambda connection: connection.poll(None))
 killed = 0
@@ -148,7 +148,7 @@ def test_the_template_process_survives_the_simultaneous_death_of_copies():
 
 
 FAILING_COPY = """
-from rtl_core.localtinker.template import Template
+from localtinker.template import Template
 
 template = Template(lambda connection: 1 / 0)
 for _ in range(2):

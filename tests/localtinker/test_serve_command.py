@@ -10,8 +10,8 @@ import pytest
 import tinker
 from localtinker_helpers import params, prompt
 
+from localtinker.settings import check_exposure, parse_models
 from rtl_core.errors import ConfigError
-from rtl_core.localtinker.settings import check_exposure, parse_models
 from rtl_distill import cli
 
 COMMAND = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "serve-tinker"]

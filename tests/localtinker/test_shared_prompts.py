@@ -6,9 +6,9 @@ import torch
 from localtinker_helpers import SHAPE, answered, served
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from rtl_core.localtinker import decoder
-from rtl_core.localtinker.batching import GenerationBatch
-from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SampleRequest, SamplingOptions
+from localtinker import decoder
+from localtinker.batching import GenerationBatch
+from localtinker.sampling import PromptOptions, SampleJob, SampleRequest, SamplingOptions
 
 CONFIG = LlamaConfig(**SHAPE | {"num_hidden_layers": 2, "initializer_range": 0.2})
 

@@ -8,13 +8,14 @@ import pytest
 from rich.console import Console
 
 from rtl_core import at_work
-from rtl_core.at_work import AtWork, Pause, outstanding
+from rtl_core.at_work import Pause, outstanding
 from rtl_core.backend.tinker.pauses import Pauses
 from rtl_core.backend.tinker.training import TinkerTrainer
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.live import live_view
 from rtl_core.run import session, stopping
+from rtl_grader.work import AtWork
 
 
 @pytest.fixture

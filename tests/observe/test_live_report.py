@@ -80,7 +80,7 @@ def test_a_failed_report_is_logged_and_a_running_one_ends_with_the_run(tmp_path)
 @pytest.mark.slow
 def test_a_process_that_is_killed_while_it_writes_leaves_nothing(tmp_path, monkeypatch):
     program = (
-        "import os, sys, pathlib\nfrom rtl_core.files import replacing\n"
+        "import os, sys, pathlib\nfrom rtl_grader.files import replacing\n"
         "with replacing(pathlib.Path(sys.argv[3])) as part:\n    part.touch()\n    os.kill(os.getpid(), 9)\n"
     )
     monkeypatch.setattr(live_report, "PROGRAM", program)

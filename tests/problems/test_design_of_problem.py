@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtl_core.problems.design import modules_of, shown_modules
+from rtl_grader.problems.design import modules_of, shown_modules
 from tests.nouns import a_problem
 
 BODY = "(input a, output y);\n  assign y = a;\nendmodule"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtl_core.problems.harness_use import harness_use
+from rtl_grader.problems.harness_use import harness_use
 
 ENV = {"src/.env": "MODULE = test_top\nTOPLEVEL = top\n"}
 

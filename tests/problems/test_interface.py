@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from rtl_core.problems.interface import derive_interface, parse_interface
-from rtl_core.problems.verilog_text import module_names
-from rtl_core.types.problem import InterfaceSource
+from rtl_grader.hdl.interface import derive_interface, parse_interface
+from rtl_grader.hdl.text import module_names
+from rtl_grader.types.problem import InterfaceSource
 
 HARNESS = {
     "src/.env": "TOPLEVEL        = top\nSIM = icarus\n",
@@ -168,9 +168,10 @@ def test_module_names_are_read_outside_comments_and_strings(text, expected):
 
 AT_EXIT = """
 import ctypes
-from rtl_core.grading import screen
-from rtl_core.problems import interface, tree
-from rtl_core.types.problem import InterfaceSource
+from rtl_grader.grading import screen
+from rtl_grader.hdl import interface
+from rtl_grader.hdl import tree
+from rtl_grader.types.problem import InterfaceSource
 
 assert interface.parse_interface({"rtl/a.v": "module a(input x); endmodule"}, "a", InterfaceSource.GOLDEN)
 assert tree.SourceTree("module a; endmodule").errors == 0

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from rtl_core.problems.patch import PatchError, apply_patch
+from rtl_grader.hdl.edits import PatchError, apply_patch
 
 
 def body(old, new):

@@ -6,10 +6,10 @@
 from functools import partial
 from pathlib import Path
 
-from rtl_core.problems.problem_set import ProblemSet
-from rtl_core.problems.sources import FileSource
-from rtl_core.problems.testbench import Bench, bench_problem, read_benches
-from rtl_core.types.problem import Problem
+from rtl_grader.problems.problem_set import ProblemSet
+from rtl_grader.problems.sources import FileSource
+from rtl_grader.problems.testbench import Bench, bench_problem, read_benches
+from rtl_grader.types.problem import Problem
 
 
 class Benches(FileSource):

@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-from rtl_core.problems.interface import derive_interface
-from rtl_core.problems.problem_set import BrokenLine, ProblemSet
-from rtl_core.problems.sources import FileSource
-from rtl_core.types.problem import Problem
+from rtl_grader.hdl.interface import derive_interface
+from rtl_grader.problems.problem_set import BrokenLine, ProblemSet
+from rtl_grader.problems.sources import FileSource
+from rtl_grader.types.problem import Problem
 
 COMPOSE = """\
 services:

@@ -11,12 +11,12 @@ from tiny_benches import judged, tiny_problems
 from benchmarks.redteam.attack import BASES, Attack
 from benchmarks.redteam.catalogue import GROUPS
 from benchmarks.redteam.problems import find
-from rtl_core.grading.evidence import CONSTANT
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.executors.base import Executor
-from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-from rtl_core.problems import testbench
-from rtl_core.types.answer import Answer
+from rtl_grader.grading.evidence import CONSTANT
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.executors.base import Executor
+from rtl_grader.grading.executors.bubblewrap import BubblewrapExecutor
+from rtl_grader.problems import testbench
+from rtl_grader.types.answer import Answer
 
 BENCHES = [key for key in BASES if key in ("own/bench", "own/loud") or key.startswith(("ve/", "rtllm/"))]
 """The attacked problems that a Verilog test bench judges."""

@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.sources.rtllm import read_rtllm
-from rtl_core.problems.sources.verilog_eval import TARGET, read_verilog_eval
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import InterfaceSource
-from rtl_core.validation.level import Level
-from rtl_core.validation.validate import validate_problem
+from rtl_grader.problems.sources.rtllm import read_rtllm
+from rtl_grader.problems.sources.verilog_eval import TARGET, read_verilog_eval
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import InterfaceSource
+from rtl_grader.validation.level import Level
+from rtl_grader.validation.validate import validate_problem
 
 POPCOUNT = "verilog_eval_Prob009_popcount3"
 HEAD = "module TopModule(input [2:0] in, output [1:0] out);\n"

@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from rtl_core.problems.near_duplicates import BY_ID, pairs, separate
-from rtl_core.problems.sources import load_problems
-from rtl_core.problems.sources.cvdp import CvdpSource
-from rtl_core.problems.sources.rtllm import RtllmSource
-from rtl_core.problems.sources.starter import StarterSource
-from rtl_core.problems.sources.verilog_eval import VerilogEvalSource
-from rtl_core.problems.starter import starter_problems
+from rtl_core.starter import starter_problems
+from rtl_core.starter.source import StarterSource
+from rtl_grader.problems.near_duplicates import BY_ID, pairs, separate
+from rtl_grader.problems.sources import load_problems
+from rtl_grader.problems.sources.cvdp import CvdpSource
+from rtl_grader.problems.sources.rtllm import RtllmSource
+from rtl_grader.problems.sources.verilog_eval import VerilogEvalSource
 from tests.nouns import a_problem
 
 TEXT = """\

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rtl_core.problems.fetch import CVDP
+from rtl_grader.problems.fetch import CVDP
 from tests.answering import Answer, answering
 from tests.command import invoke, run
 

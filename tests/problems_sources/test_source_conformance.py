@@ -14,11 +14,11 @@ from rtl_core.config import RunConfig, load_config, to_toml
 from rtl_core.errors import ConfigError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from rtl_core.problems.problem_set import LoadedProblems
-from rtl_core.problems.sources import SOURCES, FileSource, GeneratedSource, ProblemSource, override_of, source_of
 from rtl_core.run.folder import config_of
-from rtl_core.validation.level import quick_level
-from rtl_core.validation.validate import validate_problem
+from rtl_grader.problems.problem_set import LoadedProblems
+from rtl_grader.problems.sources import SOURCES, FileSource, GeneratedSource, ProblemSource, override_of, source_of
+from rtl_grader.validation.level import quick_level
+from rtl_grader.validation.validate import validate_problem
 from tests.command import invoke, run
 
 OWN = "own_benches:Benches"
@@ -252,7 +252,7 @@ def test_the_command_validates_a_users_own_source(tmp_path, data):
         (":Benches", "is not of the form module:name"),
         (".own_benches:Benches", "is not of the form module:name"),
         ("own_benches:Bench", "`Bench` in own_benches is no source"),
-        ("rtl_core.problems.sources:FileSource", "`FileSource` in rtl_core.problems.sources is no source"),
+        ("rtl_grader.problems.sources:FileSource", "`FileSource` in rtl_grader.problems.sources is no source"),
     ],
 )
 def test_an_unknown_kind_is_reported_with_its_line(kind, said, tmp_path):

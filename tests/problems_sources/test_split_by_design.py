@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.problems.near_duplicates import BY_DESIGN, pairs
-from rtl_core.problems.problem_set import LoadedProblems
-from rtl_core.problems.sources import load_problems
-from rtl_core.problems.sources.cvdp import CvdpSource
-from rtl_core.problems.sources.rtllm import RtllmSource
-from rtl_core.problems.sources.verilog_eval import VerilogEvalSource
 from rtl_core.synthesis.variants import record_of
-from rtl_core.types.problem import Problem
+from rtl_grader.problems.near_duplicates import BY_DESIGN, pairs
+from rtl_grader.problems.problem_set import LoadedProblems
+from rtl_grader.problems.sources import load_problems
+from rtl_grader.problems.sources.cvdp import CvdpSource
+from rtl_grader.problems.sources.rtllm import RtllmSource
+from rtl_grader.problems.sources.verilog_eval import VerilogEvalSource
+from rtl_grader.types.problem import Problem
 from tests.nouns import a_problem
 
 AGENTIC = "cvdp_v1.0.2_agentic_code_generation_no_commercial.jsonl"

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from rtl_core.grading.compose import read_services
-from rtl_core.grading.executors.base import Executor, Job, StepResult
-from rtl_core.grading.limits import Limits
-from rtl_core.problems.sources.rtllm import read_rtllm
-from rtl_core.problems.sources.verilog_eval import read_verilog_eval
-from rtl_core.types.problem import Problem
+from rtl_grader.grading.compose import read_services
+from rtl_grader.grading.executors.base import Executor, Job, StepResult
+from rtl_grader.grading.limits import Limits
+from rtl_grader.problems.sources.rtllm import read_rtllm
+from rtl_grader.problems.sources.verilog_eval import read_verilog_eval
+from rtl_grader.types.problem import Problem
 
 TINY = Path(__file__).parent / "tiny"
 """A folder like a clone of either set."""

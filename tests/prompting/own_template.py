@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from rtl_core.prompting.templates import Message, answer_format, with_context
-from rtl_core.types.problem import Problem
+from rtl_grader.prompts import Message, answer_format, with_context
+from rtl_grader.types.problem import Problem
 
 
 def terse(problem: Problem, context: Mapping[str, str]) -> list[Message]:

@@ -6,13 +6,13 @@ import re
 import pytest
 
 from rtl_core.backend.base import check_same_tokens
-from rtl_core.errors import ConfigError, PolicyError, RtlDistillError
-from rtl_core.problems.starter import starter_problems
+from rtl_core.errors import ConfigError, PolicyError, UserError
 from rtl_core.prompting.budget import build_prompt
 from rtl_core.prompting.chat import Chat, answer_text, decoded
-from rtl_core.prompting.extraction import extract_answer
 from rtl_core.prompting.hints import after_verdict, hinted
-from rtl_core.types.verdict import Outcome
+from rtl_core.starter import starter_problems
+from rtl_grader.extraction.response import extract_answer
+from rtl_grader.types.verdict import Outcome
 from tests.nouns import a_verdict
 from tests.prompting.chat_templates import BLOCK, DRAFT, FIRST, MODELS, cases
 
@@ -140,7 +140,7 @@ def test_a_refusing_and_a_missing_template_are_reported(tokenizers):
     with pytest.raises(PolicyError, match="refuses the prompt: System role not supported"):
         Chat(other).encode([{"role": "system", "content": "x"}])
     other.chat_template = None
-    with pytest.raises(RtlDistillError, match="no chat template"):
+    with pytest.raises(UserError, match="no chat template"):
         Chat(other)
 
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from rtl_core.prompting.answer_to import answer_to, demanded_modules
-from rtl_core.prompting.extraction import extract_answer
-from rtl_core.types.problem import Interface, InterfaceSource
+from rtl_grader.extraction.answer_to import answer_to, demanded_modules
+from rtl_grader.extraction.response import extract_answer
+from rtl_grader.types.problem import Interface, InterfaceSource
 from tests.nouns import a_problem
 
 CODE = "module m(input a, output y);\n  assign y = a;\nendmodule\n"

@@ -4,7 +4,7 @@ import pytest
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.prompting.hints import feedback
-from rtl_core.types.verdict import Outcome
+from rtl_grader.types.verdict import Outcome
 from tests.nouns import a_verdict
 
 

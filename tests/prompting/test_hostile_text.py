@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from rtl_core.problems.verilog_text import bare, modules
-from rtl_core.prompting.extraction import MAX_RESPONSE_CHARS, extract_answer
+from rtl_grader.extraction.response import MAX_RESPONSE_CHARS, extract_answer
+from rtl_grader.hdl.text import bare, modules
 from tests.growth import assert_linear
 
 TARGETS = (("rtl/m.sv",), ("rtl/a.sv", "rtl/b.sv"))

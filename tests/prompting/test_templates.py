@@ -5,9 +5,9 @@ import pytest
 from rtl_core.config import load_config
 from rtl_core.config.models import PromptingSection
 from rtl_core.errors import ConfigError
-from rtl_core.prompting.templates import SYSTEM, TEMPLATES, build_messages
-from rtl_core.prompting.templates.shipped import EXAMPLE, interface_table
-from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Port, Problem
+from rtl_grader.prompts import SYSTEM, TEMPLATES, build_messages
+from rtl_grader.prompts.shipped import EXAMPLE, interface_table
+from rtl_grader.types.problem import Interface, InterfaceSource, Parameter, Port, Problem
 from tests.nouns import a_problem
 
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from rtl_core.prompting.answer_to import answer_to
-from rtl_core.prompting.extraction import extract_answer
+from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.extraction.response import extract_answer
 from tests.nouns import a_problem
 
 CODE = "module m(input a, output y);\n  assign y = a;\nendmodule\n"

@@ -7,9 +7,9 @@ import pytest
 from benchmarks.redteam.attack import COUNTER
 from benchmarks.redteam.grading import LIMITS
 from benchmarks.redteam.tools import ABUSES, play, problem
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
-from rtl_core.types.answer import Answer
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.types.answer import Answer
 
 FAST = (
     "a process left behind", "a link out of the tree", "files for the next call", "the simulator's own files", "search for the harness",

@@ -18,7 +18,7 @@ from benchmarks.redteam.catalogue import GROUPS, chosen
 from benchmarks.redteam.grading import Graded, confirmed, grade, grade_all, grader_for
 from benchmarks.redteam.problems import find
 from benchmarks.redteam.tables import read
-from rtl_core.types.verdict import Outcome
+from rtl_grader.types.verdict import Outcome
 
 FAST = [(group, name) for group in GROUPS for name in read(group).get("fast", ())]
 BY_NAME = {(group, attack.name): attack for group, attacks in GROUPS.items() for attack in attacks}

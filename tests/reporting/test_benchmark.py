@@ -13,7 +13,7 @@ from rtl_core.reporting.evaluations import run_result
 from rtl_core.reporting.figures.benchmark import tables_of
 from rtl_core.reporting.figures.result import pass_at_k
 from rtl_core.reporting.report import write_report
-from rtl_core.types.verdict import Outcome, Stage, StageResult
+from rtl_grader.types.verdict import Outcome, Stage, StageResult
 from tests import synthetic
 from tests.nouns import a_rollout, a_verdict
 

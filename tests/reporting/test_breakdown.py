@@ -4,9 +4,9 @@ import pytest
 
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.learning.passk import pass_at_k
-from rtl_core.problems.starter import starter_problems
 from rtl_core.reporting.breakdown import comparisons, in_words, slices, table
 from rtl_core.reporting.evaluations import counts_of
+from rtl_core.starter import starter_problems
 
 
 @pytest.fixture(scope="module")

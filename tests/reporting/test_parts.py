@@ -6,7 +6,7 @@ from rtl_core.learning.reward import Reward
 from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.evaluations import run_result
 from rtl_core.reporting.figures import learning, mistakes, result
-from rtl_core.types.verdict import Outcome
+from rtl_grader.types.verdict import Outcome
 from tests import synthetic
 from tests.nouns import a_rollout, a_verdict
 from tests.reporting.report_tab import rows

@@ -6,7 +6,7 @@ import pytest
 from rtl_core.history.records import StepRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.report import write_report
-from rtl_core.types.verdict import Outcome
+from rtl_grader.types.verdict import Outcome
 from tests import synthetic
 from tests.reporting.chromium import browser
 from tests.reporting.report_tab import cells, open_whole, traces

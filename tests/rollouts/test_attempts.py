@@ -15,14 +15,14 @@ from rtl_core.errors import ConfigError, InfrastructureError
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import Conditions, EvaluationRecord
 from rtl_core.history.store import History
-from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.calls import ToolChat
 from rtl_core.prompting.hints import ASK, feedback
 from rtl_core.reporting.breakdown import in_words
 from rtl_core.rollouts import batch as batches
 from rtl_core.rollouts import evaluation, playing
 from rtl_core.run.session import open_session
-from rtl_core.types.verdict import Outcome
+from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.types.verdict import Outcome
 from tests.episodes.steps import begin, break_off_sampling, one_step
 from tests.nouns import a_rollout, a_verdict, demo
 

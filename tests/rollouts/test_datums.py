@@ -19,7 +19,6 @@ from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.kl import first_wrong_line, unsure
 from rtl_core.learning.reward import Reward
-from rtl_core.prompting.extraction import extract_answer
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import (
     algorithm_of,
@@ -32,8 +31,9 @@ from rtl_core.rollouts.datums import (
 )
 from rtl_core.rollouts.metrics import batch_metrics
 from rtl_core.rollouts.training import checked_drift
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Outcome
+from rtl_grader.extraction.response import extract_answer
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Outcome
 from tests.nouns import a_problem, a_rollout, a_verdict
 
 STUDENT = (-1.0, -0.5)

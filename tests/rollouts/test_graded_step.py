@@ -10,14 +10,14 @@ from rtl_core.config import load_config
 from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.store import History
-from rtl_core.prompting.answer_to import answer_to
 from rtl_core.rollouts import batch
 from rtl_core.rollouts.auditing import audit_group
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.run.check.preflight import small_pays
 from rtl_core.run.check.prompts import Known
 from rtl_core.run.session import Session, open_session
-from rtl_core.types.verdict import Outcome, Stage
+from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.types.verdict import Outcome, Stage
 from tests.nouns import NoExecutor, a_rollout, demo
 
 SYNTAX = ("curriculum.order=shuffled", "grading.until=syntax", "grading.until_steps=3")

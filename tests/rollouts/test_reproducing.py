@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from rtl_core.config import load_config
-from rtl_core.grading.answer_file import AnswerLine
-from rtl_core.grading.verdict_record import sealed
 from rtl_core.history.records import RunRecord, StepPlan
 from rtl_core.history.store import History
-from rtl_core.problems.starter import starter_problems
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.rollouts.verdict_records import graded_record, key_of, records_of, reproduce
-from rtl_core.run.graders import grader_of
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
+from rtl_core.starter import starter_problems
+from rtl_grader.grading.answer_file import AnswerLine
+from rtl_grader.grading.verdict_record import sealed
+from rtl_grader.settings import grader_of
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
 from tests.command import invoke
 from tests.nouns import a_rollout
 
@@ -106,7 +106,7 @@ def test_malformed_lines_are_reported_with_their_number(records, tmp_path):
 
 def test_records_of_a_run_come_from_its_history_and_are_reproduced(grader, tmp_path):
     config = load_config("demo", ["run.name=r"])
-    history, own = History(tmp_path / "h.duckdb"), grader_of(config, grader.executor)
+    history, own = History(tmp_path / "h.duckdb"), grader_of(config.grading, grader.executor)
     history.start_run(RunRecord(name="r", config=config.model_dump(mode="json")))
     history.record_problems("r", [(problem, "train", None) for problem in PROBLEMS])
     history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=tuple(problem.id for problem in PROBLEMS))])

@@ -8,11 +8,12 @@ from typing import cast
 
 import pytest
 
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.pool import GraderPool
 from rtl_core.rollouts import resumable
-from rtl_core.rollouts.resumable import PeriodicWriter, Tally, process_all
-from rtl_core.run.graders import ConversationPool
+from rtl_core.rollouts.resumable import PeriodicWriter
+from rtl_core.run.conversations import ConversationPool
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.pool import GraderPool
+from rtl_grader.work import Tally, process_all
 
 
 def test_items_are_taken_in_order_as_workers_become_free():

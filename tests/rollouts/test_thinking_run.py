@@ -9,12 +9,12 @@ import pytest
 from rtl_core.config.models import RunConfig
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
-from rtl_core.problems.sources import load_problems
-from rtl_core.prompting.answer_to import answer_to
 from rtl_core.rollouts import batch, datums, planning
 from rtl_core.run.session import Session, open_session
 from rtl_core.tinymodels import model_path
-from rtl_core.types.verdict import Outcome
+from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.problems.sources import load_problems
+from rtl_grader.types.verdict import Outcome
 from tests.nouns import demo
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from benchmarks.rehearsal.proxy import Proxy
-from rtl_core.localtinker.process import LocalTinker
+from localtinker.process import LocalTinker
 
 Model = dict[str, Any]
 

@@ -16,13 +16,12 @@ import duckdb
 import pytest
 from tinker.lib.credentials import JsonCredentialStore, ManualKey
 
+from localtinker.process import LocalTinker
 from rtl_core.backend.base import Readiness
 from rtl_core.config import load_config
 from rtl_core.errors import BackendUnavailableError, PolicyError
 from rtl_core.history import connection
 from rtl_core.history.store import History
-from rtl_core.localtinker.process import LocalTinker
-from rtl_core.problems.sources import load_problems
 from rtl_core.prompting.budget import Prompt
 from rtl_core.run import forecast
 from rtl_core.run.check import machine, readiness
@@ -30,6 +29,7 @@ from rtl_core.run.check.cost import cost, disk
 from rtl_core.run.check.prompts import Known, context, known_good, sizes
 from rtl_core.run.session import open_session
 from rtl_core.tinymodels import model_path
+from rtl_grader.problems.sources import load_problems
 from tests.command import invoke, run
 from tests.nouns import demo
 from tests.run.service_in_front import Front, Model

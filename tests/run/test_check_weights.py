@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from localtinker.process import LocalTinker
 from rtl_core.backend.registry import backend_of
 from rtl_core.backend.tinker import readiness
 from rtl_core.config import load_config
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from rtl_core.localtinker.process import LocalTinker
 from tests.run.test_check import STUDENT, TEACHER
 from tests.run.test_check import check as said_by_check
 

@@ -17,13 +17,13 @@ from huggingface_hub import ModelCard
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
+from localtinker.lora import AdapterBank, LoraSpec, write_adapter
 from rtl_core.backend.base import Adam, Datum, SamplingParams, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import PolicyError
 from rtl_core.history.records import EvaluationRecord, RunRecord, StepPlan, StepRecord
 from rtl_core.history.store import History
-from rtl_core.localtinker.lora import AdapterBank, LoraSpec, write_adapter
 from rtl_core.run.export import Difference, checkpoint_table, difference, export_merged, recorded_answers, require_same
 from rtl_core.run.merging import load_model, merged, save_model
 from rtl_core.tinymodels import model_path

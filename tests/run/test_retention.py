@@ -9,9 +9,9 @@ from rtl_core.config import load_config
 from rtl_core.errors import BackendUnavailableError, PolicyError, WeightsGoneError
 from rtl_core.history.records import EvaluationRecord, RunRecord, StepPlan, StepRecord, StepState
 from rtl_core.history.store import History
-from rtl_core.observe.progress import progress
 from rtl_core.reporting.evaluations import own_evaluations
 from rtl_core.run.retention import Retention, best_steps, keep_final_weights, kept_steps
+from rtl_grader.progress import progress
 
 
 def trained(count: int) -> list[StepState]:

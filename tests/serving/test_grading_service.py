@@ -12,16 +12,16 @@ import httpx
 import pytest
 
 from rtl_core.errors import ConfigError, ProblemError
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.pool import GraderPool
-from rtl_core.grading.verdict_file import VerdictFile
-from rtl_core.grading.verdict_record import changed_fields
-from rtl_core.http_server import listen, serve
-from rtl_core.problems.starter import starter_problems
 from rtl_core.rollouts.verdict_records import reproduce
-from rtl_core.serving import app as http
-from rtl_core.serving.grading_queue import MOST_FAILED, GradingQueue
+from rtl_core.starter import starter_problems
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.pool import GraderPool
+from rtl_grader.grading.verdict_file import VerdictFile
+from rtl_grader.grading.verdict_record import changed_fields
+from rtl_grader.http_server import listen, serve
+from rtl_grader.serving import app as http
+from rtl_grader.serving.grading_queue import MOST_FAILED, GradingQueue
 from tests.command import invoke
 from tests.waiting import wait_for
 

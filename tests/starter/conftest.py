@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from rtl_core.grading.grader import Grader
+from rtl_grader.grading.grader import Grader
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.starter_strength import relatives
-from rtl_core.problems.starter import BY_NAME, FAMILIES, Spec, golden_answer, problem_of, starter_specs, textbook_answer
-from rtl_core.problems.starter.record import target_of
-from rtl_core.types.answer import Answer
-from rtl_core.types.verdict import Outcome
-from rtl_core.validation.stubs import stubs
+from rtl_core.starter import BY_NAME, FAMILIES, Spec, golden_answer, problem_of, starter_specs, textbook_answer
+from rtl_core.starter.record import target_of
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.verdict import Outcome
+from rtl_grader.validation.stubs import stubs
 
 HELDOUT = [spec for tier in FAMILIES for spec in starter_specs("heldout", len(FAMILIES[tier]), seed=11, tier=tier)]
 

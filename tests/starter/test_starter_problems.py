@@ -8,9 +8,9 @@ import re
 import pytest
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.starter import BY_NAME, FAMILIES, golden_answer, problem_of, starter_problems, starter_specs
-from rtl_core.problems.starter.record import record_of, target_of
-from rtl_core.problems.starter.spec import modules_of
+from rtl_core.starter import BY_NAME, FAMILIES, golden_answer, problem_of, starter_problems, starter_specs
+from rtl_core.starter.record import record_of, target_of
+from rtl_core.starter.spec import modules_of
 
 SPLITS = ("train", "heldout", "test")
 

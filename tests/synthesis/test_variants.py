@@ -6,13 +6,13 @@ from collections import Counter
 import pytest
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.problems.starter import starter_problems
+from rtl_core.starter import starter_problems
 from rtl_core.synthesis import keeping
 from rtl_core.synthesis.variants import Change, adapter, variant
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Interface, InterfaceSource, Port
-from rtl_core.types.verdict import Outcome
+from rtl_grader.problems.cvdp import read_cvdp
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Interface, InterfaceSource, Port
+from rtl_grader.types.verdict import Outcome
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,10 @@ import rtl_core.tinymodels
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.tools import definitions
 from rtl_core.episodes.workspace import Workspace
-from rtl_core.problems.starter import BY_NAME, FAMILIES, documented, golden_answer, problem_of, starter_specs
-from rtl_core.problems.starter.spec import modules_of
 from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat
-from rtl_core.prompting.extraction import extract_answer
+from rtl_core.starter import BY_NAME, FAMILIES, documented, golden_answer, problem_of, starter_specs
+from rtl_core.starter.spec import modules_of
 from rtl_core.tinymodels import MODEL_NAMES, model_path
 from rtl_core.tinymodels.corpus import (
     AGENT,
@@ -34,6 +33,7 @@ from rtl_core.tinymodels.corpus import (
     written,
 )
 from rtl_core.tinymodels.make import CHECKSUMS, checksums_of
+from rtl_grader.extraction.response import extract_answer
 from tests.command import invoke
 
 SHIPPED = model_path("student").parent

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rtl_core.types.problem import Problem
+from rtl_grader.types.problem import Problem
 from tests.nouns import COMPOSE, read_problem
 
 BENCH = """\

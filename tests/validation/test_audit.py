@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rtl_core.equivalence.side_by_side import Effort
-from rtl_core.grading.grader import Grader
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import Graded, reward
-from rtl_core.problems.starter import starter_problems
-from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.figures.audit import audit_summary, render
 from rtl_core.reporting.report import write_report
 from rtl_core.rollouts import auditing
 from rtl_core.rollouts.auditing import audit_run
-from rtl_core.types.problem import Problem
+from rtl_core.starter import starter_problems
+from rtl_grader.equivalence.side_by_side import Effort
+from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.grading.grader import Grader
+from rtl_grader.types.problem import Problem
 from tests.command import run as run_command
 from tests.nouns import a_rollout, demo
 from tests.validation.conftest import inverter

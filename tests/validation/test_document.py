@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from rtl_core.errors import ConfigError
-from rtl_core.history.records import RunRecord, ValidationRecord
+from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from rtl_core.problems.problem_set import BrokenLine, LoadedProblems
-from rtl_core.problems.starter import starter_problems
-from rtl_core.types.problem import Problem
-from rtl_core.validation.document import check_form, contradictions, write_document
-from rtl_core.validation.level import Level
-from rtl_core.validation.validate import validate_problem
+from rtl_core.reporting.problem_audit import check_form, contradictions, write_document
+from rtl_core.starter import starter_problems
+from rtl_grader.problems.problem_set import BrokenLine, LoadedProblems
+from rtl_grader.types.problem import Problem
+from rtl_grader.validation.level import Level
+from rtl_grader.validation.record import ValidationRecord
+from rtl_grader.validation.validate import validate_problem
 
 LEVEL = Level("full", 2, (1, 2), stubs=("zeros",), generated_stubs=("zeros",))
 PROBLEMS = starter_problems("train", 2, 0)

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from rtl_core.types.answer import Answer
-from rtl_core.validation.doubts import Doubts
+from rtl_grader.types.answer import Answer
+from rtl_grader.validation.doubts import Doubts
 from tests.validation.conftest import inverter
 
 RIGHT, WRONG = {"rtl/inv.sv": inverter()}, {"rtl/inv.sv": inverter("a == 13 ? 5 : ~a")}

@@ -1,14 +1,14 @@
 """A golden answer is found among a teacher's samples only if they pass under every seed and agree."""
 
 import pytest
+from rtl_core.rollouts.found_golden import find_golden, teacher_samples, with_golden
 
 from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import Reward
-from rtl_core.types.verdict import Outcome
-from rtl_core.validation.found_golden import find_golden, teacher_samples, with_golden
-from rtl_core.validation.level import Level
-from rtl_core.validation.validate import validate_problem
+from rtl_grader.types.verdict import Outcome
+from rtl_grader.validation.level import Level
+from rtl_grader.validation.validate import validate_problem
 from tests.nouns import a_rollout, a_verdict
 from tests.validation.conftest import HONEST, inverter
 

@@ -1,8 +1,8 @@
 """The inputs that a harness drives are recorded, and distinguish designs that random inputs do not."""
 
-from rtl_core.equivalence.differential import compare, harness_inputs
-from rtl_core.equivalence.side_by_side import Effort
-from rtl_core.problems.starter import starter_problems
+from rtl_core.starter import starter_problems
+from rtl_grader.equivalence.differential import compare, harness_inputs
+from rtl_grader.equivalence.side_by_side import Effort
 from tests.equivalence.test_proof import problem_of
 
 LOCK = """\

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.problems.interface import parse_interface
-from rtl_core.problems.starter import starter_problems
-from rtl_core.problems.tree import SourceTree
-from rtl_core.types.problem import InterfaceSource
-from rtl_core.validation.mutants import mutants
-from rtl_core.validation.mutation import KINDS
+from rtl_core.starter import starter_problems
+from rtl_grader.hdl.interface import parse_interface
+from rtl_grader.hdl.tree import SourceTree
+from rtl_grader.types.problem import InterfaceSource
+from rtl_grader.validation.mutants import mutants
+from rtl_grader.validation.mutation import KINDS
 
 DESIGN = """\
 `define TWICE(x) (x + x)

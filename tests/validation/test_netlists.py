@@ -2,12 +2,12 @@
 
 import pytest
 
-from rtl_core.equivalence.side_by_side import Effort
-from rtl_core.grading.grader import Grader
 from rtl_core.learning.reward import TERMS, Graded
-from rtl_core.types.answer import Answer
-from rtl_core.types.netlist import Netlist
-from rtl_core.validation.doubts import DesignCache, audit_passes
+from rtl_grader.equivalence.side_by_side import Effort
+from rtl_grader.grading.grader import Grader
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.netlist import Netlist
+from rtl_grader.validation.doubts import DesignCache, audit_passes
 from tests.equivalence.test_proof import COUNTER, problem_of
 from tests.validation.conftest import inverter
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.problems.interface import parse_interface
-from rtl_core.problems.starter import starter_problems
-from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
-from rtl_core.validation.stubs import STUBS, WITHOUT_DESIGN, in_words, kind_of, stubs
+from rtl_core.starter import starter_problems
+from rtl_grader.hdl.interface import parse_interface
+from rtl_grader.types.problem import Interface, InterfaceSource, Port, Problem
+from rtl_grader.validation.stubs import STUBS, WITHOUT_DESIGN, in_words, kind_of, stubs
 from tests.nouns import a_problem
 
 NON_ANSI = """\

@@ -9,7 +9,7 @@ import pytest
 from rtl_core.errors import InfrastructureError
 from rtl_core.rollouts import survey
 from rtl_core.run.session import Session, open_session
-from rtl_core.validation.level import full_level, quick_level
+from rtl_grader.validation.level import full_level, quick_level
 from tests.nouns import demo
 
 

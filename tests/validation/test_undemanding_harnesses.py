@@ -2,12 +2,12 @@
 
 import pytest
 
-from rtl_core.problems.sources.rtllm import read_rtllm
-from rtl_core.types.problem import InterfaceSource
-from rtl_core.validation.document import contradictions
-from rtl_core.validation.level import Level, quick_level
-from rtl_core.validation.stubs import stubs
-from rtl_core.validation.validate import validate_problem
+from rtl_core.reporting.problem_audit import contradictions
+from rtl_grader.problems.sources.rtllm import read_rtllm
+from rtl_grader.types.problem import InterfaceSource
+from rtl_grader.validation.level import Level, quick_level
+from rtl_grader.validation.stubs import stubs
+from rtl_grader.validation.validate import validate_problem
 from tests.nouns import COMPOSE, read_problem
 
 RUN = """\

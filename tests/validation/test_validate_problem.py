@@ -8,16 +8,16 @@ from contextlib import closing
 
 import pytest
 
-from rtl_core.equivalence.differential import compare
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
-from rtl_core.grading.limits import Limits
-from rtl_core.problems.starter import problem_of, starter_problems, starter_specs
-from rtl_core.validation import validate
-from rtl_core.validation.level import Level, full_level, golden_digest, quick_level, tools_key
-from rtl_core.validation.stubs import STUBS, WITHOUT_DESIGN
-from rtl_core.validation.validate import validate_problem
+from rtl_core.starter import problem_of, starter_problems, starter_specs
+from rtl_grader.equivalence.differential import compare
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.limits import Limits
+from rtl_grader.validation import validate
+from rtl_grader.validation.level import Level, full_level, golden_digest, quick_level, tools_key
+from rtl_grader.validation.stubs import STUBS, WITHOUT_DESIGN
+from rtl_grader.validation.validate import validate_problem
 from tests.validation.conftest import BENCH, HONEST, inverter
 
 SHORT = Level("full", 4, (1, 2, 1), STUBS)

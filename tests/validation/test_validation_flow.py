@@ -7,7 +7,7 @@ import pytest
 
 from rtl_core.history.store import History
 from rtl_core.synthesis.variants import record_of
-from rtl_core.validation.table import by_source
+from rtl_grader.validation.table import by_source
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_only_fit_problems_take_part_in_a_run(prefect, overrides):
 
 
 def test_counts_by_source_include_broken_lines_and_skipped_problems():
-    from rtl_core.problems.problem_set import BrokenLine, LeftOut
+    from rtl_grader.problems.problem_set import BrokenLine, LeftOut
 
     rows, unfit = by_source(
         {},
@@ -103,9 +103,9 @@ def test_counts_by_source_include_broken_lines_and_skipped_problems():
 
 
 def test_a_long_validation_reports_what_is_running(prefect, overrides, monkeypatch):
-    from rtl_core.observe.progress import LogProgress, progress
     from rtl_core.rollouts import resumable
     from rtl_distill.flows import validate as flow
+    from rtl_grader.progress import LogProgress, progress
 
     lines: list[str] = []
     teller = LogProgress()

@@ -5,8 +5,8 @@ from fastapi.testclient import TestClient
 
 from rtl_core.history.records import AuditRecord, RunRecord
 from rtl_core.history.store import History
-from rtl_core.types.verdict import Outcome
 from rtl_core.view.server import create_app
+from rtl_grader.types.verdict import Outcome
 from tests import synthetic
 
 

@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from rtl_core.history.store import History
-from rtl_core.types.verdict import Outcome
 from rtl_core.view.links import link
 from rtl_core.view.server import serve
+from rtl_grader.types.verdict import Outcome
 from tests import synthetic
 from tests.reporting.chromium import browser
 from tests.waiting import wait_for

@@ -12,12 +12,12 @@ from fastapi.testclient import TestClient
 
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
-from rtl_core.http_server import listen
 from rtl_core.view import failures
 from rtl_core.view.links import link, rollout_link
 from rtl_core.view.questions import Filters, count, rollouts
 from rtl_core.view.server import create_app
 from rtl_core.view.tokens import overlays
+from rtl_grader.http_server import listen
 from tests import synthetic
 
 

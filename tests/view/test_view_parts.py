@@ -12,10 +12,10 @@ from rtl_core.debugging.waves import Signal, Waves
 from rtl_core.history.records import RunRecord
 from rtl_core.pretrained import MODELS
 from rtl_core.tinymodels import MODEL_NAMES, model_path
-from rtl_core.types.verdict import Verdict
 from rtl_core.view.code import coloured, difference
 from rtl_core.view.pieces import pieces
 from rtl_core.view.waves import draw
+from rtl_grader.types.verdict import Verdict
 
 LOCAL = {"tinker": {"base_url": "local"}}
 TEXT = 'module m(input a); /* one\n  <b>two</b> */\n  assign x = "a & b" ? 1 : a;\nendmodule\n'

@@ -21,6 +21,7 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
+from localtinker.client import weights
 from rtl_core.at_work import outstanding
 from rtl_core.backend.base import (
     SERVER_HINT,
@@ -44,7 +45,7 @@ from rtl_core.backend.tinker.services import TinkerService, services_of
 from rtl_core.backend.tinker.sessions import OpenSession, Sessions
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
-from rtl_core.errors import MalformedAnswerError, RtlDistillError, WeightsGoneError
+from rtl_core.errors import MalformedAnswerError, UserError, WeightsGoneError
 from rtl_core.learning.distributions import Choices
 from rtl_core.types.tokenizer import Tokenizer
 
@@ -153,7 +154,7 @@ class TinkerBackend:
     async def delete(self, paths: Collection[str]) -> int:
         copies = {self._saved_again[path] for path in paths if path in self._saved_again}
         with sdk_errors():
-            return await checkpoints.delete(self._student.rest, {*paths, *copies})
+            return await weights.delete(self._student.rest, {*paths, *copies})
 
     async def keep(self, paths: Collection[str]) -> None:
         with sdk_errors():
@@ -170,7 +171,7 @@ class TinkerBackend:
         service = self._student if policy == "student" else self._teacher
         try:
             yield service
-        except RtlDistillError as error:
+        except UserError as error:
             if service is self._student:
                 raise
             raise type(error)(f"the teacher's service: {error.message}", error.hint) from error
@@ -266,7 +267,7 @@ class _Tinker:
     async def stored(self, config: RunConfig) -> set[str]:
         service = services_of(config)[0]
         if service.is_local:
-            from rtl_core.localtinker.registry import live_checkpoints
+            from localtinker.registry import live_checkpoints
 
             return set(live_checkpoints(service.state))
         with sdk_errors():

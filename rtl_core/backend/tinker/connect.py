@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 import tinker
-from tinker.lib._auth_token_provider import (
-    MISSING_API_KEY_MESSAGE,
-    ApiKeyAuthProvider,
-    AuthTokenProvider,
-    CredentialCmdAuthProvider,
-    resolve_auth_provider,
-)
+from tinker.lib._auth_token_provider import AuthTokenProvider
 
+from localtinker.client.session import closed_at_the_end, find_credential
+from localtinker.errors import CredentialError, StartError
 from rtl_core.backend.tinker.embedded import copy_saved_weights, local_models
 from rtl_core.backend.tinker.faults import sdk_errors
 from rtl_core.backend.tinker.services import TEACHER_KEY, TinkerService, services_of
 from rtl_core.config import RunConfig
-from rtl_core.errors import PolicyError
+from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.types.tokenizer import Tokenizer
-
-CLOSING_S = 5.0
-"""Timeout for closing a session on the service. An interrupted session waits a fifth of it."""
 
 
 @dataclass(frozen=True)
@@ -40,25 +31,22 @@ class Endpoint:
     """Kill the embedded service, from any thread. Does nothing for other services."""
 
 
-def credential(service: TinkerService | None = None) -> tuple[AuthTokenProvider, str]:
+def credential(service: TinkerService) -> tuple[AuthTokenProvider, str]:
     """Return the credential for a service, its own or the SDK's, and its source in words. Raises PolicyError if it is missing or invalid."""
     try:
-        found = resolve_auth_provider(api_key=service.key if service else None, enforce_cmd=False)
-        if service and service.key:
-            return found, TEACHER_KEY
-        if isinstance(found, CredentialCmdAuthProvider):
-            return found, "what TINKER_CREDENTIAL_CMD prints"
-        return found, "TINKER_API_KEY" if ApiKeyAuthProvider.create_or_env() else "the key of `tinker auth login`"
-    except (OSError, ValueError, tinker.TinkerError) as error:
-        # A stored file may be unreadable or have other content.
-        why = "" if str(error) == MISSING_API_KEY_MESSAGE else f" that can be used: {str(error).splitlines()[0]}"
+        provider, source = find_credential(service.key)
+    except CredentialError as error:
+        why = f" that can be used: {error.message}" if error.message else ""
         raise PolicyError(f"there is no key for the Tinker service{why}", sign_in(service)) from error
+    return provider, TEACHER_KEY if service.key else source
 
 
-def sign_in(service: TinkerService | None) -> str:
-    name = TEACHER_KEY if service and service.part == "teacher" else "TINKER_API_KEY"
-    keyless = f"; `--set {service.setting}=local` needs none" if service else ""  # without a service: `check-service`
-    return f"export {name}=tml-..., or store a key with `tinker auth login`{keyless}"
+def sign_in(service: TinkerService) -> str:
+    """Return how to get a credential for a service, in words."""
+    name = TEACHER_KEY if service.part == "teacher" else "TINKER_API_KEY"
+    return (
+        f"export {name}=tml-..., or store a key with `tinker auth login`; `--set {service.setting}=local` needs none"
+    )
 
 
 @contextmanager
@@ -67,18 +55,22 @@ def tinker_endpoint(service: TinkerService, on_restart: Callable[[str], None]) -
     and was restarted. Raises PolicyError if the key of a remote service is missing."""
     config = service.config
     if service.is_local:
-        from rtl_core.localtinker.process import KeptTinker
+        from localtinker.process import KeptTinker
 
         copy_saved_weights(service)
-        with KeptTinker(
-            local_models(service),
-            service.state,
-            on_restart=on_restart,
-            threads=config.tinker.local_threads,
-            deterministic=config.tinker.local_deterministic,
-            device=config.tinker.local_device,
-            dtype=config.tinker.local_dtype,
-        ) as kept:
+        try:
+            started = KeptTinker(
+                local_models(service),
+                service.state,
+                on_restart=on_restart,
+                threads=config.tinker.local_threads,
+                deterministic=config.tinker.local_deterministic,
+                device=config.tinker.local_device,
+                dtype=config.tinker.local_dtype,
+            )
+        except StartError as error:
+            raise InfrastructureError(error.message, error.hint) from error
+        with started as kept:
             yield Endpoint(kept.base_url, kept.api_key, kept.kill)
         return
     credential(service)
@@ -87,28 +79,11 @@ def tinker_endpoint(service: TinkerService, on_restart: Callable[[str], None]) -
 
 @asynccontextmanager
 async def tinker_session(endpoint: Endpoint) -> AsyncIterator[tinker.ServiceClient]:
-    """Open an SDK session on a service and close it afterwards.
-
-    Otherwise the SDK's background loop would send heartbeats for the life of the process, and warn once the service is gone. Closing has a
-    timeout; without heartbeats the service ends the session itself.
-    """
+    """Open an SDK session on a service and close it afterwards."""
     with sdk_errors():
         service = tinker.ServiceClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
-    patience_s = CLOSING_S
-    status: Literal["success", "errored", "interrupted"] = "success"
-    try:
+    async with closed_at_the_end(service):
         yield service
-    except Exception:
-        status = "errored"
-        raise
-    except BaseException:
-        status, patience_s = "interrupted", CLOSING_S / 5
-        raise
-    finally:
-        closing = asyncio.wrap_future(service.close(status).future())
-        # On timeout the cancelled call still releases the client's connections and stops its heartbeats.
-        with contextlib.suppress(TimeoutError, tinker.TinkerError):
-            await asyncio.wait_for(closing, patience_s)
 
 
 def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:

@@ -12,18 +12,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from localtinker.errors import SettingsError
 from rtl_core.backend.base import Readiness, Saved
 from rtl_core.backend.tinker.services import TinkerService
-from rtl_core.errors import ConfigError, PolicyError
+from rtl_core.errors import PolicyError
 from rtl_core.types.finding import Finding
 
 if TYPE_CHECKING:
-    from rtl_core.localtinker.registry import SavedWeights
+    from localtinker.registry import SavedWeights
 
 
 def local_models(service: TinkerService) -> dict[str, Path]:
     """Return a mapping of name to folder of the models that the run's embedded service serves."""
-    from rtl_core.localtinker.registry import find_checkpoint
+    from localtinker.registry import find_checkpoint
     from rtl_core.pretrained import MODELS, model_folder
     from rtl_core.tinymodels import MODEL_NAMES, model_path
 
@@ -50,8 +51,8 @@ def embedded_readiness(service: TinkerService) -> Readiness:
     """Check the folders of the models that a run needs from the embedded service. See `Provider.check`."""
     from transformers import AutoConfig
 
-    from rtl_core.localtinker.devices import device_for
-    from rtl_core.localtinker.settings import context_of
+    from localtinker.devices import device_for
+    from localtinker.settings import context_of
 
     try:
         folders = local_models(service)
@@ -73,7 +74,7 @@ def embedded_readiness(service: TinkerService) -> Readiness:
     try:
         device = device_for(section.local_device, folders.values())
         findings.append(Finding("tinker.local_device", "ok", f"{device}, {section.local_dtype}"))
-    except ConfigError as error:
+    except SettingsError as error:
         findings.append(Finding("tinker.local_device", "wrong", error.message, error.hint))
     saved: dict[str, Saved | PolicyError] = {}
     for key, path in service.weights.items():
@@ -128,7 +129,7 @@ def _locked(folder: Path) -> Iterator[None]:
 def _find(service: TinkerService, path: str, key: str) -> tuple[Path, SavedWeights]:
     """Find saved weights in the state folder of the run or of another run in its `run.directory`. Raises PolicyError if no run has them; its
     message names the configuration key."""
-    from rtl_core.localtinker.registry import find_checkpoint
+    from localtinker.registry import find_checkpoint
 
     directory = service.config.run.directory
     for folder in (service.state, *sorted(directory.glob("*/tinker"))):
@@ -142,7 +143,7 @@ def _find(service: TinkerService, path: str, key: str) -> tuple[Path, SavedWeigh
 
 def describe_saved(service: TinkerService, path: str, key: str) -> Saved:
     """Describe the saved weights at `path`, which `key` names. Raises PolicyError if there are none."""
-    from rtl_core.localtinker.lora import LoraSpec
+    from localtinker.lora import LoraSpec
 
     _, saved = _find(service, path, key)
     return Saved(saved.base_model, LoraSpec.from_json(saved.lora).rank)
@@ -151,7 +152,7 @@ def describe_saved(service: TinkerService, path: str, key: str) -> Saved:
 def copy_saved_weights(service: TinkerService) -> None:
     """Copy saved weights that the run names from other runs in its `run.directory` to its own state folder. They keep their path. Raises
     PolicyError if no run has them."""
-    from rtl_core.localtinker.registry import Registry, parse_path
+    from localtinker.registry import Registry, parse_path
 
     sources = {(key, path): _find(service, path, key) for key, path in service.weights.items()}
     wanted = {names: found for names, found in sources.items() if found[0] != service.state}

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
-from rtl_core.registry import Registry
 from rtl_core.reporting.blocks import Block, Section, Source
 from rtl_core.reporting.figures import compare
+from rtl_grader.registry import Registry
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from rtl_core.learning.intervals import Interval, mean_interval, wilson
 from rtl_core.reporting.blocks import Block, Source, Table, draw
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.text import counted, rate_in_words, visible
+from rtl_core.reporting.text import rate_in_words
+from rtl_grader.words import counted, visible
 
 AUDITS_SQL = """
 SELECT a.rollout, a.problem_id, a.result, a.method, a.detail, p.source, p.family

@@ -11,8 +11,9 @@ from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.blocks import Block, Source, Table
 from rtl_core.reporting.evaluations import run_result
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.text import counted, rate_in_words
-from rtl_core.types.problem import CATEGORIES
+from rtl_core.reporting.text import rate_in_words
+from rtl_grader.types.problem import CATEGORIES
+from rtl_grader.words import counted
 
 DIFFICULTIES = ("easy", "medium", "hard")
 ALL = "all"

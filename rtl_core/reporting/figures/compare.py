@@ -19,8 +19,9 @@ from rtl_core.reporting.evaluations import (
     run_result,
     same_problems,
 )
-from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words, visible
+from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words
 from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, axis, faded, layout, line
+from rtl_grader.words import visible
 
 # (figure, title, caption, unit, metric) of each curve.
 CURVES = (

@@ -16,8 +16,9 @@ from rtl_core.reporting.breakdown import Counts
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.evaluations import PROBLEMS_SQL, counts_of, paired_rates, rates_of
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.text import counted, paired_in_words, rate_in_words
+from rtl_core.reporting.text import paired_in_words, rate_in_words
 from rtl_core.reporting.theme import axis, layout
+from rtl_grader.words import counted
 
 COLUMNS = ("", "problems", "pass@1", "tokens per answer", "turns")
 COST_SQL = """

@@ -21,8 +21,8 @@ from rtl_core.reporting.evaluations import (
     run_result,
 )
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.text import counted
 from rtl_core.reporting.theme import PERCENT, axis, faded, layout
+from rtl_grader.words import counted
 
 
 @SECTIONS.register("learned")

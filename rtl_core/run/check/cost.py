@@ -11,11 +11,11 @@ from pathlib import Path
 from rtl_core.cost.estimate import Estimate, Prompts, duration
 from rtl_core.cost.tokens import total_dollars
 from rtl_core.errors import ConfigError
-from rtl_core.reporting.text import counted
 from rtl_core.run.check.prompts import Known
 from rtl_core.run.forecast import Forecast, forecast, prices_of
 from rtl_core.types.finding import Finding
-from rtl_core.types.problem import Problem
+from rtl_grader.types.problem import Problem
+from rtl_grader.words import counted
 
 ROLLOUT_BYTES, TOKEN_BYTES = 3_000, 16
 """Bytes in the history per rollout (verdict and keys) and per token (id, two log-probabilities and text)."""

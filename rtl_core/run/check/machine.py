@@ -14,18 +14,18 @@ import httpx
 
 from rtl_core.backend.base import check_same_tokens
 from rtl_core.config import RunConfig
-from rtl_core.errors import ConfigError, HistoryError, RtlDistillError
-from rtl_core.grading.executors import Executor
-from rtl_core.grading.executors.toolchain import shortcomings
-from rtl_core.grading.requirements import missing_requirements
+from rtl_core.errors import ConfigError, HistoryError, UserError
 from rtl_core.history.connection import connect
-from rtl_core.problems.problem_set import LoadedProblems
-from rtl_core.problems.sources import load_problems
-from rtl_core.reporting.text import counted
 from rtl_core.run.check.prompts import Prepared
-from rtl_core.run.graders import executor_of
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
+from rtl_grader.grading.executors import Executor
+from rtl_grader.grading.executors.toolchain import shortcomings
+from rtl_grader.grading.requirements import missing_requirements
+from rtl_grader.problems.problem_set import LoadedProblems
+from rtl_grader.problems.sources import load_problems
+from rtl_grader.settings import executor_of
+from rtl_grader.words import counted
 
 CONNECT_S = 5.0
 
@@ -84,7 +84,7 @@ def sandbox(config: RunConfig) -> tuple[list[Finding], Executor | None]:
             return [Finding("executor", "wrong", text, remedy)], None
         text = f"Dask workers of {host}:{port}; a run refuses workers whose tools differ"
         return [Finding("executor", "ok", text)], None
-    executor = executor_of(config)
+    executor = executor_of(config.grading)
     tools = executor.tools()
     words = ", ".join(f"{tool} {text[:19]}" for tool, text in tools.items())
     findings = [Finding("executor", "ok", f"{executor.name}: {words}")]
@@ -113,7 +113,7 @@ def parity(config: RunConfig, tokenizers: dict[str, Tokenizer], prepared: Prepar
     for key, tokenizer in others:
         try:
             check_same_tokens(prepared.chat, config.prompting.chat(tokenizer, key), prepared.samples)
-        except RtlDistillError as error:
+        except UserError as error:
             yield Finding("tokenizer", "wrong", f"{key}: {error.message}", error.hint)
         else:
             yield Finding("tokenizer", "ok", f"{key} and student: same vocabulary, same chat template")

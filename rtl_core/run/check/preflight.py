@@ -11,15 +11,15 @@ from rtl_core.algorithms.base import chosen
 from rtl_core.backend.base import Readiness, wanted_models
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
-from rtl_core.errors import RtlDistillError
-from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.errors import UserError
 from rtl_core.run.check import machine
 from rtl_core.run.check.cost import cost, disk
 from rtl_core.run.check.prompts import Known, context, known_good, prepare, sizes
 from rtl_core.run.check.readiness import saved_weights
-from rtl_core.run.graders import in_daemon_thread
+from rtl_core.run.conversations import in_daemon_thread
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
+from rtl_grader.problems.problem_set import LoadedProblems
 
 HUB_S, ENGINE_S = 30, 45
 """Timeouts in seconds for tokenizers from a hub and for a Docker engine to start a container. Local work has no timeout."""
@@ -44,7 +44,7 @@ def before_sampling(known: Known) -> Iterator[Finding]:
         yield from check(known)
 
 
-async def preflight(config: RunConfig, missing: RtlDistillError | None) -> list[Finding]:
+async def preflight(config: RunConfig, missing: UserError | None) -> list[Finding]:
     """Check everything that a run needs, each thing once, in at most a minute.
 
     Args:
@@ -83,7 +83,7 @@ async def preflight(config: RunConfig, missing: RtlDistillError | None) -> list[
     elif tokenizers is not None and not isinstance(loaded, Finding):
         try:
             found = prepare(config, loaded.every, tokenizers["tinker.student"])
-        except RtlDistillError as error:
+        except UserError as error:
             findings.append(Finding("template", "wrong", error.message, error.hint))
         else:
             findings.append(Finding("template", "ok", found.rendering))
@@ -107,7 +107,7 @@ async def within(seconds: int | None, about: str, work: Callable[[], Result]) ->
     try:
         async with asyncio.timeout(seconds) as limit:
             return await in_daemon_thread(work)
-    except RtlDistillError as error:
+    except UserError as error:
         return Finding(about, "wrong", error.message, error.hint)
     except Exception as error:  # the table of findings should appear in any case
         if limit.expired():

@@ -10,13 +10,13 @@ from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices
 from rtl_core.errors import ProblemError
 from rtl_core.history.store import History
-from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.prompting.chat import Chat
-from rtl_core.prompting.templates import Message
 from rtl_core.types.finding import Finding
-from rtl_core.types.problem import Problem
 from rtl_core.types.tokenizer import Tokenizer
+from rtl_grader.problems.problem_set import LoadedProblems
+from rtl_grader.prompts import Message
+from rtl_grader.types.problem import Problem
 
 COMPARED = 16
 """Number of prompts that are also rendered with every teacher's chat template."""

@@ -19,9 +19,9 @@ from inspect_ai.solver import Generate, TaskState, generate, solver
 from inspect_ai.tool import bash, text_editor
 from inspect_ai.util import OutputLimitExceededError, sandbox
 
-from rtl_core.interop.exported import graded, instruction, messages, read_tasks
-from rtl_core.prompting.answer_to import response_of
-from rtl_core.types.problem import Problem
+from rtl_grader.exports.exported import graded, instruction, messages, read_tasks
+from rtl_grader.extraction.answer_to import response_of
+from rtl_grader.types.problem import Problem
 
 HERE = Path(__file__).resolve().parent
 PROBLEMS = read_tasks(HERE)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import verifiers.v1 as vf
 
-from rtl_core.interop.exported import graded, messages, read_tasks
-from rtl_core.prompting.answer_to import response_of
+from rtl_grader.exports.exported import graded, messages, read_tasks
+from rtl_grader.extraction.answer_to import response_of
 
 PROBLEMS = read_tasks(Path(__file__).resolve().parent)
 

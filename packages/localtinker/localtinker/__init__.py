@@ -1,0 +1,68 @@
+"""The embedded Tinker service: Tinker's cloud on this machine's CPU or GPU, for the unmodified SDK 0.38.
+
+`LocalTinker` (process.py) starts it as a child process, `KeptTinker` also restarts it when it dies, and `rtl-distill
+serve-tinker` runs it in the foreground. User documentation: docs/localtinker.md.
+
+    settings.py   configuration of a service      __main__.py  entry point of the process
+    app.py        HTTP routes                     listing.py   routes that list and download saved weights
+    service.py    request handling                requests.py  validation: a bad request gets a 4xx that names the field
+    wire.py       the SDK's protobuf <-> numpy    futures.py   pending answers and the long poll
+    registry.py   persistent state: SQLite and adapter files
+    dispatch.py   load balancing over sampling processes, retries when one dies
+    template.py   the process they are forked from
+    engine.py     the compute thread              trainer.py   training clients: passes, AdamW, saving, parking on disk
+    generation.py the sampling loop and process   lora.py      adapters on a frozen base
+    samplers.py   weights ready to sample         devices.py   device, threads, memory allocation
+    batching.py   continuous and lockstep batches kv_cache.py  key-value cache of a running batch
+    decoder.py    lean Llama/Qwen forward pass    packing.py   shared prefixes, computed once
+    sampling.py   options, seeds, the next token  scoring.py   log-probabilities of prompts
+    dense_training.py  hand-written gradients for larger models on a CPU
+    modules.py    Llama, Qwen2, Qwen3 for torch   models.py    base models: loading and capabilities
+
+The losses are in packages/localtinker/localtinker/losses.py.
+
+Limits, compared with the cloud:
+
+- LoRA only, with alpha 32 for every rank; no full fine-tuning. Embeddings, and experts that transformers fuses into one tensor, stay
+  frozen. The optimizer is AdamW; no Dimuon.
+- Losses: cross_entropy, importance_sampling, ppo, cispo, dro. No gspo or stable_reinforce. Custom losses run on the client, as the SDK
+  does it (`forward_backward_custom`, `create_custom_loss`).
+- Text only. For models of 64 MiB or more, texts with a common prefix share its computation within a pass; no prefix is cached for later
+  requests. `prompt_logprobs_last_n` saves the head's work, not the body's.
+- One compute thread, one device, no tensor parallelism. Training passes run one after the other. Small models on the CPU sample and
+  score in separate processes. Other models do so on the compute thread, where a training pass delays the samples of other clients.
+  Models outside the Llama, Qwen2 and Qwen3 families sample through transformers, which is slower: only rows of equal prompt length
+  share a batch.
+- A seed makes a sample repeatable up to rounding, which depends on the rest of the batch; only deterministic mode guarantees the
+  same bits. The samples of one seeded request differ from each other (in the cloud they are identical).
+- `inflight` sampling clients are snapshots, which their contract allows. Stability records are not kept.
+- A crash loses a training client's unsaved weights and gradients, but no checkpoint, run, session or sampler. An answer that is
+  never collected is kept for an hour; one that was collected or cancelled, for half a minute.
+- One user, one key: no projects, organisations, billing, audit log or access tokens; `public` is a flag without effect.
+  Not served: session search, session traces, retrieve_futures.
+"""
+
+from __future__ import annotations
+
+
+class RequestError(Exception):
+    """The request cannot be served as sent. Answered at once with `status` and `message`.
+
+    Never a 5xx: the SDK would retry the request for five minutes, which looks like a hang.
+    """
+
+    def __init__(self, message: str, *, status: int = 400) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+
+
+class NotFoundError(RequestError):
+    """There is no such model, session, sampler, run or checkpoint on this service."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, status=404)
+
+
+class SamplingError(Exception):
+    """A valid request could not be sampled. The message needs no further context."""

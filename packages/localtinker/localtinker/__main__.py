@@ -1,0 +1,72 @@
+"""`python -m localtinker SETTINGS`: the service as a child process of `process.LocalTinker`. It ends when its parent does.
+
+SETTINGS is a JSON `settings.Settings`. When ready, it prints one JSON line, {"base_url": ...}, to standard output. The key is read from
+the environment variable TINKER_API_KEY, because other users of the machine can read the command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import logging
+import os
+import select
+import sys
+import threading
+from collections.abc import Callable
+
+# Spinning OpenMP threads would take CPU time from simulators. Must be set before torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+from localtinker import http_server
+from localtinker.errors import LocalTinkerError
+from localtinker.settings import Settings, check_exposure, check_models
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
+    try:
+        settings, key = Settings.model_validate_json(sys.argv[1]), os.environ.get("TINKER_API_KEY")
+        serve(settings, key, lambda base_url: print(json.dumps({"base_url": base_url}), flush=True))
+    except LocalTinkerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def serve(settings: Settings, key: str | None, announce: Callable[[str], None]) -> None:
+    """Load the models and serve until the process is stopped. `announce` receives the base URL once the service answers."""
+    check_models(settings.models)
+    check_exposure(settings.host, key)
+    listener = http_server.listen(settings.host, settings.port)
+    gc.disable()  # imported modules are never freed; collecting meanwhile takes a fifth of the start-up time
+
+    from localtinker.app import create_app
+    from localtinker.service import Service
+
+    gc.freeze()  # later collections skip the imported modules
+    gc.enable()
+    app = create_app(Service(settings), key)
+    sys.setswitchinterval(0.001)  # default 5 ms: too long for the event loop to wait for the compute thread
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(http_server.serve(app, listener, announce, grace_s=2, lifespan="on"))
+
+
+def _die_with_parent(parent: int) -> None:
+    """End this process when its parent dies, even by kill -9.
+
+    Standard input closes then, unless another child of the parent holds it open; so the parent id is checked as well.
+    """
+    while os.getppid() == parent and not select.select([sys.stdin], [], [], 1.0)[0]:
+        continue
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

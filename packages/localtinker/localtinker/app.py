@@ -1,0 +1,195 @@
+"""HTTP routes of the Tinker API under /api/v1, as SDK 0.38 calls them.
+
+Plain Starlette: FastAPI would add a tenth to the start-up time and double the time of a small request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from localtinker import RequestError
+from localtinker import requests as rq
+from localtinker.devices import give_back_free_memory
+from localtinker.futures import Future
+from localtinker.listing import DOWNLOADS, Handler, Routes, checkpoint_routes, download_routes, run_routes
+from localtinker.service import Service
+from localtinker.wire import decode_train_request
+
+logger = logging.getLogger(__name__)
+
+_LONG_POLL = 30.0  # seconds; the SDK's timeout for this call is 45
+
+
+def create_app(service: Service, api_key: str | None) -> Starlette:
+    """Return the ASGI application. With `api_key`, every request must carry it in X-API-Key."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        service.start(asyncio.get_running_loop())
+        housekeeping = asyncio.create_task(_housekeeping(service))
+        yield
+        housekeeping.cancel()
+        service.stop()
+
+    # Routes are searched in this order, so the most frequent calls come first.
+    tables = [table(service) for table in (_sampling_routes, _training_routes, _session_routes)]
+    tables += [table(service.registry) for table in (run_routes, checkpoint_routes, download_routes)]
+    return Starlette(
+        routes=[_route(*route, api_key) for table in tables for route in table.items()],
+        exception_handlers={RequestError: _error_response, HTTPException: _error_response},
+        lifespan=lifespan,
+    )
+
+
+def _route(name: str, handler: Handler, api_key: str | None) -> Route:
+    """Return the route for a method and path. All but downloads, whose URLs are signed, require the key."""
+    method, path = name.split()
+    key = None if api_key is None or path.startswith(DOWNLOADS) else api_key.encode()
+
+    async def endpoint(request: Request) -> Response:
+        if key is not None and not hmac.compare_digest(request.headers.get("X-API-Key", "").encode(), key):
+            raise RequestError("X-API-Key: missing or not this service's key", status=401)
+        answer = await handler(request)
+        return answer if isinstance(answer, Response) else JSONResponse(answer)
+
+    return Route(f"/api/v1{path}", endpoint, methods=[method])
+
+
+async def _error_response(request: Request, error: Exception) -> Response:
+    if isinstance(error, RequestError):
+        return JSONResponse({"detail": error.message}, status_code=error.status)
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"detail": error.detail}, status_code=error.status_code)
+
+
+async def _housekeeping(service: Service) -> None:
+    while True:
+        await asyncio.sleep(service.settings.housekeeping_s)
+        try:
+            service.release_unused()
+            await asyncio.to_thread(service.registry.collect_garbage)
+        except Exception:  # such as a full disk or a missing folder: the next attempt may succeed
+            logger.exception("housekeeping failed")
+        await asyncio.to_thread(give_back_free_memory)
+
+
+def _posted(kind: type[rq.T], call: Callable[[rq.T], Any]) -> Handler:
+    """Return a handler that passes the parsed JSON body to `call` and answers with its result or the id of its future."""
+
+    async def handler(request: Request) -> Any:
+        answer = call(rq.parse(kind, await request.body()))
+        return {"request_id": answer.request_id} if isinstance(answer, Future) else answer
+
+    return handler
+
+
+def _sampling_routes(service: Service) -> Routes:
+    def asample(body: rq.Sample) -> dict[str, Any]:
+        future = service.sample(body)
+        sequences = [f"{future.request_id}:{index}" for index in range(body.num_samples)]
+        return {"request_id": future.request_id, "sample_sequence_ids": sequences}
+
+    async def retrieve_future(request: Request) -> Response:
+        request_id = rq.parse(rq.RequestId, await request.body()).request_id
+        future = service.futures.get(request_id)
+        if future is None:
+            # 410 makes the SDK resend a sampling request that was lost, for instance by a restart.
+            raise RequestError(f"request_id: no future {request_id!r} here", status=410)
+        if not future.done:
+            try:
+                await asyncio.wait_for(future.event.wait(), _LONG_POLL)
+            except TimeoutError:
+                body = {"type": "try_again", "request_id": request_id, "queue_state": "active"}
+                return JSONResponse(body, status_code=408)
+        future.retrieved_at = time.monotonic()
+        if isinstance(future.answer, bytes):
+            return Response(future.answer, media_type="application/x-protobuf")
+        return JSONResponse(future.answer)
+
+    async def sampler(request: Request) -> dict[str, Any]:
+        sampler_id = request.path_params["sampler_id"]
+        row = service.registry.sampler(sampler_id)
+        return {"sampler_id": sampler_id, "base_model": row["base_model"], "model_path": row["model_path"]}
+
+    return {
+        "POST /asample": _posted(rq.Sample, asample),
+        "POST /retrieve_future": retrieve_future,
+        "POST /create_sampling_session": _posted(rq.CreateSamplingSession, service.create_sampling_session),
+        "GET /samplers/{sampler_id}": sampler,
+        "POST /cancel_future": _posted(rq.RequestId, service.cancel),
+    }
+
+
+def _session_routes(service: Service) -> Routes:
+    registry = service.registry
+
+    def create_session(body: rq.CreateSession) -> dict[str, Any]:
+        session_id = str(uuid.uuid4())
+        registry.add_session(session_id, body.display_name, body.user_metadata)
+        return {"type": "create_session", "session_id": session_id}
+
+    def heartbeat(body: rq.Heartbeat) -> dict[str, Any]:
+        if not registry.touch_session(body.session_id):
+            raise RequestError(f"session_id: {body.session_id!r} is finished or unknown", status=410)
+        return {"type": "session_heartbeat"}
+
+    async def finish(request: Request) -> dict[str, Any]:
+        service.finish_session(request.path_params["session_id"])
+        return {}
+
+    async def status(request: Request) -> dict[str, Any]:
+        return service.status()
+
+    def always(**answer: Any) -> Handler:
+        async def handler(request: Request) -> dict[str, Any]:
+            return answer
+
+        return handler
+
+    supported = [
+        {"model_name": m.name, "max_context_length": m.max_context, "trainable": True, "sampleable": True}
+        for m in service.models.values()
+    ]
+    return {
+        "POST /client/config": always(parallel_fwdbwd_chunks=False, sample_enable_stuck_detection=False),
+        "POST /client/dynamic_config": always(sample_cancel_enabled=True),
+        "GET /healthz": always(status="ok"),
+        "GET /get_server_capabilities": always(supported_models=supported),
+        "POST /create_session": _posted(rq.CreateSession, create_session),
+        "POST /session_heartbeat": _posted(rq.Heartbeat, heartbeat),
+        "POST /sessions/{session_id}/finish": finish,
+        "GET /local/status": status,
+        "POST /telemetry": always(status="accepted"),
+    }
+
+
+def _training_routes(service: Service) -> Routes:
+    async def forward_backward(request: Request) -> dict[str, Any]:
+        body = decode_train_request(await request.body(), request.headers.get("content-encoding"))
+        return {"request_id": service.forward_backward(body).request_id}
+
+    return {
+        "POST /forward_backward": forward_backward,
+        "POST /get_info": _posted(rq.ModelId, lambda body: service.get_info(body.model_id)),
+        "POST /copy_weights": _posted(rq.CopyWeights, lambda body: {"tinker_path": service.copy_weights(body)}),
+        "POST /create_model": _posted(rq.CreateModel, service.create_model),
+        "POST /unload_model": _posted(rq.ModelId, lambda body: service.unload_model(body.model_id)),
+        "POST /optim_step": _posted(rq.OptimStep, service.optim_step),
+        "POST /save_weights": _posted(rq.SaveWeights, service.save_weights),
+        "POST /save_weights_for_sampler": _posted(rq.SaveWeightsForSampler, service.save_weights_for_sampler),
+        "POST /save_weights_external": _posted(rq.SaveWeightsExternal, service.save_weights_external),
+        "POST /load_weights": _posted(rq.LoadWeights, service.load_weights),
+    }

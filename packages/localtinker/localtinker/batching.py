@@ -1,0 +1,212 @@
+"""Batches of rows: continuous batches for dense models, and lockstep batches for all others.
+
+Rows join a continuous batch when their prompt is prefilled and leave it when they stop. In a lockstep batch, rows of equal prompt
+length advance together on transformers' own forward pass and cache. Without padding or masks, hybrid and recurrent layers, sliding
+windows and mixtures of experts run exactly as transformers implements them, but slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from localtinker.decoder import PREFILL_TOKENS, DenseDecoder
+from localtinker.kv_cache import KVCache, round_up
+from localtinker.lora import AdapterBank
+from localtinker.packing import Layout, packed_passes, padded, padded_passes
+from localtinker.sampling import Batch, Row, SampleRequest, Vocabulary, requests_of, tensor_of
+from localtinker.scoring import score_prompts
+
+_DEAD_SHARE = 0.15  # share of stopped slots above which the cache is compacted
+
+
+class GenerationBatch(Batch):
+    """A batch that rows may join at any time. Every slot has its own length, so that no sequence is padded.
+
+    Prompts that are scored, with at most one sampled token, share the computation of common prefixes.
+    """
+
+    decoder: DenseDecoder
+    _cache: KVCache | None
+
+    def __init__(self, decoder: DenseDecoder, vocabulary: Vocabulary) -> None:
+        super().__init__(decoder, vocabulary)
+        self._requests: list[SampleRequest] = []  # of the rows
+        self._positions_B: list[int] = []  # of the last token of each row
+
+    @torch.inference_mode()
+    def admit(self, rows: Sequence[Row]) -> None:
+        by_prompt: dict[tuple[int, ...], list[Row]] = {}
+        for row in rows:
+            by_prompt.setdefault(tuple(row.request.prompt), []).append(row)
+        budget = self.decoder.prefill_tokens
+        packed: list[tuple[int, ...]] = []
+        unpacked: list[tuple[int, ...]] = []
+        for prompt, group in by_prompt.items():
+            # For a small model sharing prefixes costs more than it saves.
+            shares = not self.decoder.is_small and not any(row.request.needs_cache for row in group)
+            (packed if shares else unpacked).append(prompt)
+        for numbers in packed_passes(packed, budget):
+            layout = Layout([packed[i] for i in numbers])
+            groups = [by_prompt[packed[i]] for i in numbers]
+            self._first_tokens(self.decoder.packed_hidden(layout), layout.rows, groups)
+        for numbers in padded_passes(unpacked, budget):
+            self._prefill([unpacked[i] for i in numbers], [by_prompt[unpacked[i]] for i in numbers])
+
+    def _prefill(self, prompts: Sequence[tuple[int, ...]], groups: Sequence[list[Row]]) -> None:
+        device = self.decoder.device
+        lengths = [len(p) for p in prompts]
+        tokens_BL = padded(prompts)
+        needs_cache = any(row.request.needs_cache for group in groups for row in group)
+        cache = self.decoder.new_cache(len(prompts), round_up(max(lengths) + 1)) if needs_cache else None
+        hidden_NH = self.decoder.hidden(tokens_BL.to(device), cache).flatten(0, 1)
+        starts = range(0, tokens_BL.numel(), tokens_BL.shape[1])
+        positions = [np.arange(start, start + length) for start, length in zip(starts, lengths, strict=True)]
+        tokens = self._first_tokens(hidden_NH, positions, groups)
+        rows = [row for group in groups for row in group]
+        owner = [i for i, group in enumerate(groups) for _ in group]
+        keep = [i for i, row in enumerate(rows) if not row.done]
+        if not keep or cache is None:
+            return
+        cache.select(torch.tensor([owner[i] for i in keep], device=device))
+        self._compact()
+        if self._cache is None:
+            self._cache = cache
+        else:
+            self._cache.append(cache)
+        self.rows += [rows[i] for i in keep]
+        self._tokens_B += [tokens[i] for i in keep]
+        self._positions_B += [lengths[owner[i]] for i in keep]
+        self._requests = requests_of(self.rows)
+
+    def _first_tokens(
+        self, hidden_NH: Tensor, positions: Sequence[np.ndarray], groups: Sequence[list[Row]]
+    ) -> list[int]:
+        """Score the prompts and sample their rows' first tokens. `positions[i]` are the rows of `hidden_NH` with prompt i."""
+        places, requests = [], []
+        for rows_P, group in zip(positions, groups, strict=True):
+            for request in requests_of(group):
+                if request.prompt_options.wanted and request.scores is None:
+                    places.append(rows_P)
+                    requests.append(request)
+        score_prompts(self.decoder, hidden_NH, places, requests)
+        last = [int(rows_P[-1]) for rows_P, group in zip(positions, groups, strict=True) for _ in group]
+        distinct = sorted(set(last))
+        device = hidden_NH.device
+        logits_UV = self.decoder.logits(hidden_NH[torch.tensor(distinct, device=device)])
+        owner = torch.tensor([distinct.index(row) for row in last], device=device)
+        return self._take(logits_UV.index_select(0, owner), [row for group in groups for row in group])
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        for request in self._requests:
+            if request.cancelled.is_set():
+                for row in request.rows:
+                    row.done = True
+        live = self.live
+        if not live:
+            self.rows, self._requests, self._tokens_B, self._positions_B, self._cache = [], [], [], [], None
+            return
+        if len(self.rows) - live > _DEAD_SHARE * len(self.rows):
+            self._compact()
+        assert self._cache is not None
+        device = self.decoder.device
+        tokens_B, positions_B = (tensor_of(x, np.int64, device) for x in (self._tokens_B, self._positions_B))
+        logits_BV = self.decoder.step(tokens_B, positions_B, self._cache)
+        # Sampling for the few stopped rows as well is cheaper than selecting the logits of the others.
+        self._tokens_B = self._take(logits_BV, self.rows)
+        self._positions_B = [p + (not row.done) for p, row in zip(self._positions_B, self.rows, strict=True)]
+
+    def _compact(self) -> None:
+        """Drop the slots of stopped rows."""
+        if self._cache is None:
+            return
+        keep = [i for i, row in enumerate(self.rows) if not row.done]
+        if len(keep) == self._cache.slots:
+            return
+        self._cache.select(torch.tensor(keep, dtype=torch.long, device=self.decoder.device))
+        self.rows = [self.rows[i] for i in keep]
+        self._tokens_B = [self._tokens_B[i] for i in keep]
+        self._positions_B = [self._positions_B[i] for i in keep]
+        self._requests = requests_of(self.rows)
+
+
+class LockstepDecoder:
+    """A transformers model with one of its adapters, or none.
+
+    `prefill` returns logits instead of hidden states, so `logits`, which scoring calls on them, only converts to float32.
+    """
+
+    def __init__(self, model: Any, adapters: AdapterBank, adapter: str | None) -> None:
+        self.model = model
+        self._adapters = adapters
+        self._adapter = adapter
+        self.device = model.get_input_embeddings().weight.device
+        self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
+        config = model.config.get_text_config()
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self.position_bytes: int = 2 * config.num_hidden_layers * heads * size * model.dtype.itemsize
+        self.private_bytes = 0 if adapter is None else sum(4 * p.numel() for p in adapters.parameters(adapter))
+        self.prefill_tokens = PREFILL_TOKENS
+        self.is_small = False
+
+    def prefill(self, tokens_BL: Tensor, *, all_positions: bool) -> tuple[Tensor, Any]:
+        """Return logits [B, L, V], or [B, 1, V] of the last position, and the cache."""
+        self._adapters.activate(self._adapter)
+        out = self.model(input_ids=tokens_BL, use_cache=True, logits_to_keep=0 if all_positions else 1)
+        return out.logits, out.past_key_values
+
+    def step(self, tokens_B: Tensor, cache: Any) -> Tensor:
+        """Return logits [B, V] after one more token per row."""
+        self._adapters.activate(self._adapter)
+        out = self.model(input_ids=tokens_B[:, None], past_key_values=cache, use_cache=True)
+        return out.logits[:, -1].float()
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return hidden.float()
+
+    def release(self) -> None:
+        """Free the adapter."""
+        if self._adapter is not None:
+            self._adapters.remove(self._adapter)
+
+
+class LockstepBatch(Batch):
+    """A batch of rows with prompts of equal length. No row joins after `admit`."""
+
+    decoder: LockstepDecoder
+
+    @torch.inference_mode()
+    def admit(self, rows: Sequence[Row]) -> None:
+        for request in requests_of(rows):
+            if request.prompt_options.wanted and request.scores is None:
+                hidden, _ = self.decoder.prefill(self._tensor([request.prompt]), all_positions=True)
+                places = [np.arange(len(request.prompt))]
+                score_prompts(self.decoder, hidden[0], places, [request])
+        distinct = list({tuple(row.request.prompt): None for row in rows})
+        logits, self._cache = self.decoder.prefill(self._tensor(distinct), all_positions=False)
+        owner = self._tensor([distinct.index(tuple(row.request.prompt)) for row in rows])
+        self._cache.reorder_cache(owner)
+        self.rows = list(rows)
+        self._tokens_B = self._take(logits[:, -1].float().index_select(0, owner), self.rows)
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        for row in self.rows:
+            row.done = row.done or row.request.cancelled.is_set()
+        live = [i for i, row in enumerate(self.rows) if not row.done]
+        if len(live) < len(self.rows):
+            self.rows, self._tokens_B = [self.rows[i] for i in live], [self._tokens_B[i] for i in live]
+            if not live:
+                self._cache = None
+                return
+            self._cache.reorder_cache(self._tensor(live))
+        self._tokens_B = self._take(self.decoder.step(self._tensor(self._tokens_B), self._cache), self.rows)
+
+    def _tensor(self, values: Sequence) -> Tensor:
+        return torch.tensor(values, device=self.decoder.device)

@@ -1,0 +1,337 @@
+"""The server under test, and helpers for cases."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import tinker
+from numpy.typing import NDArray
+from tinker import types
+from tinker.lib._auth_token_provider import AuthTokenProvider
+
+from localtinker.client.failures import kind_of
+from localtinker.client.session import closed_at_the_end, find_credential
+from localtinker.errors import CredentialError, SettingsError
+from localtinker.losses import LOSSES
+
+Floats = NDArray[np.float64]
+ADAM = types.AdamParams(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8)
+"""Learning rate ten times that of a run, so that steps have a visible effect."""
+TTL_S = 7200
+"""Saved weights expire after two hours, in case the examination is interrupted before it deletes them."""
+PROMPT = (40, 41, 42, 43, 44, 45, 46)
+VOCABULARY = 300
+"""Upper limit of token ids, so that every model has them."""
+SIGNS = (1.0, -1.0, 1.0, -1.0)
+"""Advantages of four sequences."""
+
+# Prerequisites of many cases.
+SAMPLING = ("session", "create_sampling_client")
+TRAINING = ("session", "create_lora_training_client")
+LEARNING = (*TRAINING, "forward_backward: importance_sampling")
+SCORING = (*SAMPLING, "sample", "compute_logprobs")
+SAVING = (*LEARNING, "optim_step", "save_weights_for_sampler", "compute_logprobs")
+
+
+@dataclass
+class Server:
+    """The server under test, and what cases find out about it."""
+
+    url: str
+    api_key: str | None = None
+    """None: the one that the SDK finds (TINKER_API_KEY)."""
+    student: str | None = None
+    """Model to train. None: the first trainable one of `folders`, else of the server's list."""
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    """Mapping of model to folder, for models to compare with transformers."""
+    rank: int = 8
+    tolerance: float = 0.02
+    """Allowed mean difference of log-probabilities that should be equal, in nats; ten times as much for a single one. The default suits
+    bfloat16 with different kernels for sampling and training. With float32 throughout, differences are about 1e-5."""
+    context: int | None = None
+    """Maximum sequence length of the student, if the server reports it."""
+    token: str = ""
+    """Authentication token of requests."""
+    saved: set[str] = field(default_factory=set)
+    """Paths of weights that cases saved and did not delete."""
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise SettingsError(f"{self.url!r} is not a URL", "write it as http://HOST:PORT")
+        self.url = self.url.rstrip("/")
+
+    @cached_property
+    def credential(self) -> tuple[AuthTokenProvider, str]:
+        """The key and its source. Raises CredentialError if there is none."""
+        try:
+            return find_credential(self.api_key)
+        except CredentialError as error:
+            why = f" that can be used: {error.message}" if error.message else ""
+            hint = "export TINKER_API_KEY=tml-..., or store a key with `tinker auth login`"
+            raise CredentialError(f"there is no key for the Tinker service{why}", hint) from error
+
+    @property
+    def name(self) -> str:
+        """The student's name. Set by the case `capabilities`."""
+        assert self.student is not None
+        return self.student
+
+    async def rest(self) -> tinker.RestClient:
+        return await asyncio.to_thread(tinker.RestClient, base_url=self.url, api_key=self.api_key)
+
+
+class Bench:
+    """A server and a session on it, for one case."""
+
+    service: tinker.ServiceClient
+    rest: tinker.RestClient
+    """Only for cases that need a session."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    @asynccontextmanager
+    async def opened(self, *, with_session: bool) -> AsyncIterator[None]:
+        service = tinker.ServiceClient(base_url=self.server.url, api_key=self.server.api_key)
+        async with closed_at_the_end(service) as self.service:
+            if with_session:
+                await self.session_id()
+                self.rest = await self.server.rest()
+            yield
+
+    async def session_id(self) -> str:
+        """Return the session id. The SDK opens the session on first use, which blocks."""
+        return str((await asyncio.to_thread(lambda: self.service.holder)).get_session_id())
+
+    async def heartbeat(self, session_id: str) -> tuple[int, str]:
+        return await self.ask("session_heartbeat", {"session_id": session_id, "type": "session_heartbeat"})
+
+    async def trainer(self) -> tinker.TrainingClient:
+        """Open a training client with a new adapter on the student."""
+        service = self.service
+        client: tinker.TrainingClient
+        client = await service.create_lora_training_client(self.server.name, rank=self.server.rank, seed=1)
+        return client
+
+    async def base_sampler(self) -> tinker.SamplingClient:
+        client: tinker.SamplingClient = await self.service.create_sampling_client(base_model=self.server.name)
+        return client
+
+    async def sample_once(self, **weights: Any) -> None:
+        """Open a sampling client, by `model_path` or `base_model`, and draw a token with it."""
+        client = await self.service.create_sampling_client(**weights)
+        await client.sample(prompt(PROMPT), 1, params(1))
+
+    async def sampler_of(self, trainer: tinker.TrainingClient, name: str) -> tinker.SamplingClient:
+        """Save sampler weights and open a sampling client on them, as a run does."""
+        path = await self.save(trainer.save_weights_for_sampler, name)
+        client: tinker.SamplingClient = await self.service.create_sampling_client(model_path=path)
+        return client
+
+    async def save(self, method: Callable[..., Awaitable[Any]], name: str, **more: Any) -> str:
+        """Save weights by a method of a training client. Returns their path."""
+        path = str((await method(name, **{"ttl_seconds": TTL_S, **more})).path)
+        assert path.startswith("tinker://"), f"saved weights have the path {path!r}; it must begin with tinker://"
+        self.server.saved.add(path)
+        return path
+
+    async def save_new(self, name: str, **more: Any) -> str:
+        """Save the state of a new training client. Returns its path."""
+        return await self.save((await self.trainer()).save_state, name, **more)
+
+    async def step(
+        self, trainer: tinker.TrainingClient, data: list[types.Datum], times: int = 1, adam: types.AdamParams = ADAM
+    ) -> list[Floats]:
+        """Train steps, with both requests of a step in flight as in a run. Returns the trainer's log-probabilities before each step."""
+        seen = []
+        for _ in range(times):
+            forward = trainer.forward_backward(data, "importance_sampling")
+            output, _ = await asyncio.gather(forward, trainer.optim_step(adam))
+            seen += logprobs_of(output, data)
+        return seen
+
+    async def batch(self, trainer: tinker.TrainingClient, signs: Sequence[float] = SIGNS) -> list[types.Datum]:
+        """Return `policy_data` that the trainer itself could have sampled."""
+        return policy_data(signs, await self.trainer_logprobs(trainer, sequences(len(signs))))
+
+    async def learner(self) -> tuple[tinker.TrainingClient, list[types.Datum]]:
+        """Return a training client after two steps, and the data of these steps."""
+        trainer = await self.trainer()
+        data = await self.batch(trainer)
+        await self.step(trainer, data, 2)
+        return trainer, data
+
+    async def trainer_logprobs(
+        self, trainer: tinker.TrainingClient, texts: Sequence[Sequence[int]], loss: str = "importance_sampling"
+    ) -> list[Floats]:
+        """Return the trainer's log-probabilities of all tokens but the first, by a pass with inputs of 0, whose gradient is 0 (except for
+        `dro`)."""
+        data = [datum(text, **{name: np.zeros(len(text) - 1) for name in inputs_of(loss)}) for text in texts]
+        return logprobs_of(await trainer.forward_backward(data, loss), data)  # type: ignore[arg-type]
+
+    async def sample(
+        self, sampler: tinker.SamplingClient, count: int, max_tokens: int, **shape: Any
+    ) -> list[types.SampledSequence]:
+        """Draw `count` samples for `PROMPT` with one request."""
+        answers = (await sampler.sample(prompt(PROMPT), count, params(max_tokens, **shape))).sequences
+        assert len(answers) == count, f"{len(answers)} samples instead of {count}"
+        return list(answers)
+
+    async def score(self, sampler: tinker.SamplingClient, sequences: Sequence[Sequence[int]]) -> list[Floats]:
+        """Return the sampler's log-probabilities of all tokens but the first, with all requests in flight together."""
+        answers = await asyncio.gather(*(sampler.compute_logprobs(prompt(tokens)) for tokens in sequences))
+        return [scores(answer, len(tokens)) for answer, tokens in zip(answers, sequences, strict=True)]
+
+    def compare(self, mine: Sequence[Floats], other: Sequence[Floats], what: str) -> str:
+        """Assert that two lists of log-probabilities are equal within the tolerance. Returns their difference in words."""
+        assert [len(a) for a in mine] == [len(b) for b in other], f"{what}: different numbers of log-probabilities"
+        difference = np.abs(np.concatenate(list(mine)) - np.concatenate(list(other)))
+        mean, most = difference.mean(), difference.max()
+        words = f"differ by {mean:.1e} in the mean and {most:.1e} at most"
+        allowed = self.server.tolerance
+        close = mean <= allowed and most <= 10 * allowed
+        assert close, f"{what} {words} (allowed: {allowed:g}, {10 * allowed:g})"
+        return words
+
+    # Requests without the SDK, which retries some and refuses to send others.
+    async def ask(self, route: str, body: Any, *, key: str | None = None) -> tuple[int, str]:
+        """POST once, bytes as protobuf and anything else as JSON, and wait for the promised result. Returns the last HTTP status, and the body
+        or its error.
+
+        Like the SDK, counts a promise that ends in an error of category `user` as 400, and in another error as 500.
+        """
+        protobuf = {"content": body, "headers": {"Content-Type": "application/x-protobuf"}}
+        async with self.http(key) as http:
+            answer = await http.post(route, **(protobuf if isinstance(body, bytes) else {"json": body}))
+            promise = _json(answer).get("request_id")
+            while promise is not None and (answer.status_code < 300 or answer.status_code == 408):
+                answer = await http.post("retrieve_future", json={"request_id": promise})
+                said = _json(answer)
+                if "error" in said:
+                    return (400 if said.get("category") == "user" else 500), str(said["error"])
+                if answer.status_code < 300 and said.get("type") != "try_again":
+                    break
+                await asyncio.sleep(0.05)
+        return answer.status_code, " ".join(answer.text.split())[:200]
+
+    def http(self, key: str | None = None) -> httpx.AsyncClient:
+        headers = {"X-API-Key": self.server.token if key is None else key}
+        timeout = httpx.Timeout(60, connect=10)
+        return httpx.AsyncClient(base_url=f"{self.server.url}/api/v1/", headers=headers, timeout=timeout)
+
+    async def demand_refused(self, route: str, bodies: dict[str, Any]) -> str:
+        """Assert that every body is answered with a 4xx status."""
+        for what, body in bodies.items():
+            status, said = await self.ask(route, body)
+            assert status < 500, (
+                f"{what}: {status} ({said}); the SDK retries a 5xx for five minutes, so a run seems to hang"
+            )
+            assert status >= 400, f"{what}: accepted ({status}) instead of refused"
+        return f"{len(bodies)} refused"
+
+    async def demand_no_client(self, of: str, openings: Mapping[str, Awaitable[Any]], kinds: Collection[str]) -> None:
+        """Assert that opening each client fails with an error of one of the kinds."""
+        for what, opening in openings.items():
+            try:
+                await opening
+            except Exception as error:
+                if kind_of(error) not in kinds:
+                    raise AssertionError(f"{what} of {of}: {type(error).__name__}: {error}") from error
+            else:
+                raise AssertionError(f"{what} of {of} was opened")
+
+
+def prompt(tokens: Sequence[int]) -> types.ModelInput:
+    return types.ModelInput.from_ints(list(tokens))
+
+
+def params(max_tokens: int, **more: Any) -> types.SamplingParams:
+    return types.SamplingParams(max_tokens=max_tokens, **{"temperature": 1.0, "stop": [], **more})
+
+
+def sequences(count: int = 4, seed: int = 0) -> list[list[int]]:
+    """Return token sequences of different lengths."""
+    rng = np.random.default_rng(seed)
+    return [rng.integers(2, VOCABULARY, rng.integers(9, 24)).tolist() for _ in range(count)]
+
+
+TEXTS = sequences()
+
+
+def datum(full: Sequence[int], **inputs: Collection[float]) -> types.Datum:
+    """Return a training datum of a complete sequence. Each input has a value for every token but the first."""
+    arrays: dict[str, NDArray[Any]] = {
+        name: np.asarray(list(values), np.float32) for name, values in inputs.items()
+    }
+    arrays["target_tokens"] = np.asarray(full[1:], np.int64)
+    tensors = {name: types.TensorData.from_numpy(values) for name, values in arrays.items()}
+    return types.Datum(model_input=types.ModelInput.from_ints(list(full[:-1])), loss_fn_inputs=tensors)
+
+
+def inputs_of(loss: str) -> list[str]:
+    """Return the names of a loss's inputs besides the targets."""
+    return [*LOSSES[loss].required, *(["weights"] if "weights" in LOSSES[loss].optional else [])]
+
+
+def data_for(loss: str, q: Sequence[Floats]) -> list[types.Datum]:
+    """Return data for a loss: weights of 1, or sampler log-probabilities around `q` and advantages of both signs."""
+    rng = np.random.default_rng(0)
+    made = []
+    for tokens, q_T in zip(sequences(len(q)), q, strict=True):
+        count = len(tokens) - 1
+        known = {
+            "weights": np.ones(count),
+            "logprobs": q_T + rng.normal(0, 0.4, count),
+            "advantages": rng.normal(0, 1, count),
+        }
+        made.append(datum(tokens, **{name: known[name] for name in inputs_of(loss)}))
+    return made
+
+
+def policy_data(signs: Sequence[float], q: Sequence[Floats]) -> list[types.Datum]:
+    """Return data with one advantage per sequence, so that the direction of a step is known."""
+    return [
+        datum(tokens, logprobs=q_T, advantages=np.full(len(tokens) - 1, sign))
+        for tokens, q_T, sign in zip(sequences(len(q)), q, signs, strict=True)
+    ]
+
+
+def logprobs_of(output: types.ForwardBackwardOutput, data: Sequence[types.Datum]) -> list[Floats]:
+    """Return the trainer's log-probabilities of each datum's targets, in order."""
+    outputs = output.loss_fn_outputs
+    assert len(outputs) == len(data), f"{len(outputs)} outputs for {len(data)} datums"
+    found = []
+    for number, (record, item) in enumerate(zip(outputs, data, strict=True)):
+        assert "logprobs" in record, f"output {number} has no logprobs, only {', '.join(record) or 'nothing'}"
+        values = np.asarray(record["logprobs"].to_numpy(), np.float64).reshape(-1)
+        wanted = item.model_input.length
+        assert len(values) == wanted, f"output {number} has {len(values)} logprobs for {wanted} tokens"
+        assert np.isfinite(values).all(), f"output {number} has logprobs that are not finite"
+        found.append(values)
+    return found
+
+
+def scores(values: Sequence[float | None], count: int) -> Floats:
+    """Validate the result of `compute_logprobs` for `count` tokens. Returns it without the first token."""
+    assert len(values) == count, f"{len(values)} scores for {count} tokens"
+    missing = [number for number, value in enumerate(values[1:], 1) if value is None]
+    assert not missing, f"no score for token {missing[0] if missing else ''} of {count}"
+    found = np.asarray(values[1:], np.float64)
+    assert (np.isfinite(found) & (found <= 1e-6)).all(), "scores that are not log-probabilities"
+    return found
+
+
+def _json(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        said = answer.json()
+    except ValueError:  # protobuf or HTML
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,107 @@
+"""Results of an examination as JSON, as lines and as a console table."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import tinker
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from localtinker.certify.cases import Case
+
+Outcome = Literal["OK", "differs", "missing", "not tried"]
+STYLES: dict[Outcome, str] = {"OK": "green", "differs": "bold red", "missing": "bold red", "not tried": "yellow"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result of a case."""
+
+    case: Case
+    outcome: Outcome
+    found: str
+    """Measurement, or what is wrong."""
+    seconds: float
+
+    @property
+    def prevents(self) -> bool:
+        """Whether no run should start on this server: a needed case that failed or could not be tried."""
+        return self.case.needed and self.outcome != "OK"
+
+    @property
+    def line(self) -> Text:
+        words = Text(f"{self.outcome:<10}", style=STYLES[self.outcome])
+        return words.append(self.case.name, style="bold").append(f": {self.found}", style="not bold default")
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Results of all cases."""
+
+    url: str
+    student: str | None
+    results: list[Result]
+
+    @property
+    def fit(self) -> bool:
+        """Whether all needed cases passed."""
+        return not any(result.prevents for result in self.results)
+
+    @property
+    def lacks(self) -> list[Result]:
+        """Failed cases and needed cases that were not tried, except those whose prerequisites failed."""
+        kept = {one.case.name for one in self.results if one.outcome == "OK"}
+        return [
+            one
+            for one in self.results
+            if one.outcome in ("differs", "missing") or (one.prevents and kept.issuperset(one.case.needs))
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "url": self.url,
+            "sdk": tinker.__version__,
+            "student": self.student,
+            "fit": self.fit,
+            "results": [
+                {
+                    "case": one.case.name,
+                    "group": one.case.group,
+                    "promise": one.case.promise,
+                    "needed": one.case.needed,
+                    "outcome": one.outcome,
+                    "found": one.found,
+                    "without": one.case.without,
+                    "seconds": round(one.seconds, 2),
+                }
+                for one in self.results
+            ],
+        }
+
+    def write(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(self.to_json(), indent=1) + "\n")
+
+    def show(self, console: Console) -> None:
+        """Print a table of failed cases with their consequences for a run, and a summary line."""
+        if self.lacks:
+            table = Table(box=box.SIMPLE_HEAD)
+            for column in ("case", "", "consequence for a run, and what was found"):
+                table.add_column(column, overflow="fold")
+            for one in self.lacks:
+                consequence = one.case.without if one.case.needed else f"(an option) {one.case.without}"
+                told = Text(f"{consequence}\n{one.case.promise}\nFound: {one.found}")
+                table.add_row(one.case.name, Text(one.outcome, style=STYLES[one.outcome]), told)
+            console.print(table)
+        counts = Counter(one.outcome for one in self.results)
+        words = ", ".join(f"{counts[outcome]} {outcome}" for outcome in STYLES if counts[outcome])
+        verdict = "everything that each run needs works" if self.fit else "no run should start on this server"
+        line = f"{self.url}, student {self.student}, SDK {tinker.__version__}: {words}; {verdict}"
+        console.print(line, soft_wrap=True, highlight=False)

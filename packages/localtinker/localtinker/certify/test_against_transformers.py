@@ -1,0 +1,204 @@
+"""Comparison with transformers and torch, for models whose folder is given."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tinker
+import torch
+from tinker import types
+
+from localtinker.certify.bench import (
+    ADAM,
+    LEARNING,
+    PROMPT,
+    SCORING,
+    TEXTS,
+    Bench,
+    Floats,
+    data_for,
+    logprobs_of,
+    sequences,
+)
+from localtinker.certify.cases import NotTriedError, option
+from localtinker.certify.test_calls import own_loss, variants
+from localtinker.client.weights import download_external
+from localtinker.losses import LOSSES
+
+Tensors = dict[str, torch.Tensor]
+SHOW_GRADIENT = types.AdamParams(learning_rate=1e8, beta1=0.0, beta2=0.0, eps=1e8)
+"""Adam without memory and with an enormous eps moves a parameter by -gradient, so that a step reveals the gradient."""
+GRADIENT = 5
+"""Allowed relative error of a gradient or step, in units of `Server.tolerance`."""
+
+
+@cache
+def _model(folder: Path) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    return model.eval()
+
+
+def folder_of(bench: Bench) -> Path:
+    folder = bench.server.folders.get(bench.server.name)
+    if folder is None:
+        raise NotTriedError(f"give the model's folder to compare: --model {bench.server.name}=FOLDER")
+    return folder
+
+
+async def by_transformers(bench: Bench, texts: Sequence[Sequence[int]]) -> list[Floats]:
+    """Return log-probabilities of all tokens but the first, computed by transformers."""
+
+    def compute() -> list[Floats]:
+        model = _model(folder_of(bench))
+        with torch.no_grad():
+            return [target_logprobs(model, text[:-1], text[1:]).numpy() for text in texts]
+
+    return await asyncio.to_thread(compute)
+
+
+def target_logprobs(model: Any, tokens: Sequence[int], targets: Sequence[int]) -> torch.Tensor:
+    logits_TV = model(torch.tensor([list(tokens)])).logits[0]
+    logp_TV = torch.log_softmax(logits_TV.double(), -1)
+    return logp_TV.gather(1, torch.tensor(list(targets))[:, None])[:, 0]
+
+
+WRONG = "training and all figures are of a different model from that of the folder: other weights, other arithmetic, or quantised"
+
+
+@option("scores", needs=SCORING, without=WRONG)
+async def test_prompt_scores(bench: Bench) -> str:
+    """The log-probabilities of texts equal those of transformers with the model's folder."""
+    expected = await by_transformers(bench, sequences(6, seed=2))
+    return bench.compare(
+        await bench.score(await bench.base_sampler(), sequences(6, seed=2)),
+        expected,
+        "scores and those of transformers",
+    )
+
+
+@option("sampled logprobs", needs=SCORING, without=WRONG)
+async def test_sampled_scores(bench: Bench) -> str:
+    """The log-probabilities of sampled tokens equal those of transformers with the model's folder."""
+    answers = await bench.sample(await bench.base_sampler(), 4, 16)
+    expected = await by_transformers(bench, [[*PROMPT, *answer.tokens] for answer in answers])
+    said = [np.asarray(answer.logprobs, np.float64) for answer in answers]
+    return bench.compare(
+        said, [logp[len(PROMPT) - 1 :] for logp in expected], "sampled log-probabilities and those of transformers"
+    )
+
+
+async def adapter(bench: Bench, trainer: tinker.TrainingClient, name: str, folder: Path) -> Tensors:
+    """Download the trained adapter to `folder`. Returns its tensors."""
+    from safetensors.torch import load_file
+
+    await download_external(bench.rest, await bench.save(trainer.save_weights_external, name), folder)
+    tensors: Tensors = await asyncio.to_thread(load_file, folder / "adapter_model.safetensors")
+    return {key: value.double() for key, value in tensors.items()}
+
+
+async def trained(bench: Bench, folder: Path) -> tuple[tinker.TrainingClient, Tensors]:
+    """Return a training client with new moments and B ≠ 0 (otherwise the gradient of A is 0), and its adapter, also saved in `folder`."""
+    first, _ = await bench.learner()
+    begun = await bench.service.create_training_client_from_state(await bench.save(first.save_state, "begun"))
+    return begun, await adapter(bench, begun, "before", folder)
+
+
+def gradient_by_torch(
+    model: Path, folder: Path, data: Sequence[types.Datum], name: str, parameters: Mapping[str, float]
+) -> Tensors:
+    """Return the gradient of a loss with respect to the adapter in `folder`, by tensor name, through transformers' model with weights
+    W + alpha / r B A."""
+    from safetensors.torch import load_file
+
+    policy = _model(model).requires_grad_(False)
+    config = json.loads((folder / "adapter_config.json").read_text())
+    tensors = {key: value.requires_grad_() for key, value in load_file(folder / "adapter_model.safetensors").items()}
+    weights = dict(policy.named_parameters(remove_duplicate=False))
+
+    def adapted(tokens: torch.Tensor) -> Any:
+        changed = {}
+        for key in tensors:
+            layer = key.removeprefix("base_model.model.").removesuffix(".lora_A.weight")
+            if key.endswith(".lora_A.weight") and f"{layer}.weight" in weights:
+                term = tensors[key.replace(".lora_A.", ".lora_B.")] @ tensors[key]
+                changed[f"{layer}.weight"] = weights[f"{layer}.weight"] + config["lora_alpha"] / config["r"] * term
+        return torch.func.functional_call(policy, changed, (tokens,), tie_weights=False)
+
+    for item in data:
+        logp = target_logprobs(adapted, item.model_input.to_ints(), item.loss_fn_inputs["target_tokens"].tolist())
+        own_loss(name, logp, item, parameters).backward()  # type: ignore[no-untyped-call]
+    return {key: value.grad.double() for key, value in tensors.items() if value.grad is not None}
+
+
+def demand_close(bench: Bench, found: Tensors, expected: Tensors, what: str) -> str:
+    """Assert that the norm of the difference of two sets of tensors is small, relative to the norm of `expected`."""
+    other = sorted(found.keys() ^ expected.keys())
+    assert not other, f"the adapter has other tensors than the model's layers, such as {other[0] if other else ''}"
+    length = sum(float((v**2).sum()) for v in expected.values())
+    off = (sum(float(((found[k] - v) ** 2).sum()) for k, v in expected.items()) / length) ** 0.5 if length else np.inf
+    most = GRADIENT * bench.server.tolerance
+    assert off <= most, f"{what} is off by {off:.1e} of its length (allowed: {most:g})"
+    return f"off by {off:.1e} of its length"
+
+
+GRADIENTS = (*LEARNING, "external download")
+
+
+async def a_step(
+    bench: Bench, loss: str, parameters: Mapping[str, float], adam: types.AdamParams
+) -> tuple[Tensors, Tensors, Tensors]:
+    """Train one step with a loss. Returns the adapter before it, its movement, and the gradient by torch."""
+    model = folder_of(bench)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "before"
+        trainer, before = await trained(bench, folder)
+        data = data_for(loss, await by_transformers(bench, TEXTS))
+        output = await trainer.forward_backward(data, loss, dict(parameters) or None)  # type: ignore[arg-type]
+        logprobs_of(output, data)
+        await trainer.optim_step(adam)
+        after = await adapter(bench, trainer, "after", Path(place) / "after")
+        gradient = await asyncio.to_thread(gradient_by_torch, model, folder, data, loss, parameters)
+    return before, {key: after[key] - value for key, value in before.items()}, gradient
+
+
+async def test_gradient(bench: Bench, loss: str) -> str:
+    """The gradient of the loss {loss} equals that of torch for the same adapter."""
+    words = []
+    for parameters in variants(loss):
+        _, movement, gradient = await a_step(bench, loss, parameters, SHOW_GRADIENT)
+        shown = {key: -value for key, value in movement.items()}
+        words.append(demand_close(bench, shown, gradient, f"the gradient {parameters or ''}"))
+    return "; ".join(words)
+
+
+for loss in LOSSES:
+    without = f"a step with the loss {loss} does not follow its formula"
+    needs = (*GRADIENTS, f"forward_backward: {loss}")
+    option(f"gradient: {loss}", needs=needs, without=without, loss=loss)(test_gradient)
+
+
+@option(
+    "a step of AdamW",
+    needs=(*GRADIENTS, "gradient: importance_sampling"),
+    without="learning rates do not have their usual meaning",
+)
+async def test_adam_step(bench: Bench) -> str:
+    """The first step with new moments moves the adapter as torch's AdamW does."""
+    before, movement, gradient = await a_step(bench, "importance_sampling", {}, ADAM)
+    expected = {}
+    for key, value in before.items():
+        parameter = torch.nn.Parameter(value.clone())
+        parameter.grad = gradient[key]
+        betas = (ADAM.beta1, ADAM.beta2)
+        torch.optim.AdamW([parameter], lr=ADAM.learning_rate, betas=betas, eps=ADAM.eps, weight_decay=0.0).step()
+        expected[key] = parameter.detach() - value
+    return demand_close(bench, movement, expected, "the step")

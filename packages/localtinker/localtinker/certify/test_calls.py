@@ -1,0 +1,337 @@
+"""SDK calls that every run makes, and those that only some options of a run or other programs make."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+import tinker
+import torch
+from tinker import types
+
+from localtinker.certify.bench import (
+    LEARNING,
+    PROMPT,
+    SAMPLING,
+    TEXTS,
+    TRAINING,
+    Bench,
+    data_for,
+    logprobs_of,
+    params,
+    policy_data,
+    prompt,
+    sequences,
+)
+from localtinker.certify.cases import NotTriedError, case, option
+from localtinker.client.requests import exchange_credential, supported_models
+from localtinker.losses import LOSSES, policy_losses
+
+GREEDY = {"temperature": 0.0}
+OTHERS = "only other programs need it"
+DISTRIBUTIONS = "`learning.algorithm = distribution_distillation` cannot be used"
+
+
+@case("capabilities", needs=(), without="no run can start: the server is unreachable, or does not list what it serves")
+async def test_capabilities(bench: Bench) -> str:
+    """The server accepts the key, and lists the models that it samples and trains."""
+    server = bench.server
+    auth = await exchange_credential(server.url, server.credential[0])
+    server.token = await auth.get_token() or ""
+    models = await supported_models(server.url, auth)
+    assert models, "no model is listed"
+    trainable = [name for name, model in models.items() if model.trainable is not False]
+    named = [name for name in server.folders if name in trainable]
+    server.student = server.student or next(iter([*named, *trainable]), None)
+    assert server.student in models, f"the student {server.student!r} is not listed; listed are {', '.join(models)}"
+    assert server.student in trainable, f"{server.student!r} is not trainable there"
+    server.context = models[server.name].max_context_length
+    length = f"{server.context:,} tokens" if server.context else "an unknown length"
+    return f"{len(models)} models; the student is {server.student}, up to {length}"
+
+
+@case("session", needs=("capabilities",), without="no run can start")
+async def test_session(bench: Bench) -> str:
+    """A session can be opened, and its heartbeat is accepted."""
+    session_id = await bench.session_id()
+    status, said = await bench.heartbeat(session_id)
+    assert status < 300, f"the heartbeat is answered with {status} ({said}), so the SDK considers the session lost"
+    return "opened and alive"
+
+
+@case("create_sampling_client", without="neither the untrained student nor a teacher can be sampled or scored")
+async def test_base_sampler(bench: Bench) -> str:
+    """A base model can be sampled without an adapter, as the first call of an examination."""
+    (answer,) = await bench.sample(await bench.base_sampler(), 1, 4)
+    return f"{len(answer.tokens)} tokens"
+
+
+@case("create_lora_training_client", without="nothing can be trained")
+async def test_create_lora(bench: Bench) -> str:
+    """A new adapter of the requested rank can be opened on the student, and reports its model and rank."""
+    info = (await bench.trainer()).get_info()
+    base = info.model_data.model_name
+    assert base == bench.server.student, f"the training client reports the model {base!r}"
+    assert info.lora_rank in (None, bench.server.rank), f"its rank is {info.lora_rank}, not {bench.server.rank}"
+    return f"rank {bench.server.rank}"
+
+
+@case("sample", needs=SAMPLING, without="no groups of answers")
+async def test_sample(bench: Bench) -> str:
+    """One request returns several different samples, each with a log-probability for every token."""
+    answers = await bench.sample(await bench.base_sampler(), 6, 24)
+    for answer in answers:
+        logprobs = answer.logprobs
+        assert logprobs is not None, "a sample without logprobs"
+        assert len(logprobs) == len(answer.tokens), f"{len(logprobs)} logprobs for {len(answer.tokens)} tokens"
+        assert (np.isfinite(logprobs) & (np.asarray(logprobs) <= 1e-6)).all(), "logprobs that are not log-probabilities"
+    different = len({tuple(answer.tokens) for answer in answers})
+    assert different > 1, "all samples of a request are the same"
+    return f"{different} different ones of 6"
+
+
+@case("sample: max_tokens", needs=SAMPLING, without="`sampling.max_tokens` does not bound an answer")
+async def test_max_tokens(bench: Bench) -> str:
+    """An answer has at most max_tokens tokens; the reason at this limit is `length`."""
+    for length in (1, 7):
+        for answer in await bench.sample(await bench.base_sampler(), 4, length):
+            count, reason = len(answer.tokens), str(answer.stop_reason)
+            assert 0 < count <= length, f"{count} tokens where max_tokens is {length}"
+            assert reason in ("stop", "length"), f"stop_reason {reason!r}"
+            assert reason == "stop" or count == length, f"{count} tokens of {length}, and the reason is {reason!r}"
+    return "1 and 7 tokens"
+
+
+@case(
+    "sample: stop tokens",
+    needs=SAMPLING,
+    without="answers do not end with the turn, or are trained on without their stop token",
+)
+async def test_stop_tokens(bench: Bench) -> str:
+    """The first stop token is the last token of an answer, and the reason is `stop`."""
+    sampler = await bench.base_sampler()
+    free = await bench.sample(sampler, 4, 12)
+    (greedy,) = await bench.sample(sampler, 1, 2, **GREEDY)
+    stops = sorted({token for answer in free for token in answer.tokens[3:6]} | {greedy.tokens[0]})
+    (first,) = await bench.sample(sampler, 1, 12, stop=stops, **GREEDY)
+    found = [first, *await bench.sample(sampler, 8, 24, stop=stops)]
+    for answer in found:
+        places = [place for place, token in enumerate(answer.tokens) if token in stops]
+        ended = str(answer.stop_reason) == "stop"
+        assert not places or places == [len(answer.tokens) - 1], (
+            f"an answer continues after a stop token: {answer.tokens}"
+        )
+        assert ended == bool(places), (
+            f"the reason is {answer.stop_reason!r}, and the stop token is {'' if places else 'not '}the last one"
+        )
+    stopped = bool(first.tokens) and first.tokens[-1] in stops
+    assert stopped, "the likeliest token was a stop token and did not stop the answer"
+    return f"{sum(str(answer.stop_reason) == 'stop' for answer in found)} of {len(found)} stopped"
+
+
+@option("sample: seed", needs=SAMPLING, without="a run cannot be reproduced token by token (`run.seed`)")
+async def test_seed(bench: Bench) -> str:
+    """The same seed gives the same sample, and different seeds give different ones."""
+    sampler = await bench.base_sampler()
+    drawn = [(await bench.sample(sampler, 1, 12, seed=seed))[0].tokens for seed in (7, 7, 8, 9)]
+    assert drawn[0] == drawn[1], "the same seed gave two different samples"
+    assert len(set(map(tuple, drawn))) > 1, "three seeds gave the same sample"
+    return "the same sample twice"
+
+
+@option(
+    "sample: top_p",
+    needs=SAMPLING,
+    without="`sampling.top_p` and protocols of evaluation below 1 cannot be used",
+)
+async def test_top_p(bench: Bench) -> str:
+    """A tiny top_p leaves only the likeliest token."""
+    sampler = await bench.base_sampler()
+    answers = await bench.sample(sampler, 6, 1, top_p=1e-6)
+    assert len({tuple(answer.tokens) for answer in answers}) == 1, "top_p=1e-6 leaves more than one token"
+    (greedy,) = await bench.sample(sampler, 1, 1, **GREEDY)
+    own = await bench.score(sampler, [[*PROMPT, answers[0].tokens[0]], [*PROMPT, greedy.tokens[0]]])
+    bench.compare([own[0][-1:]], [own[1][-1:]], "the token that top_p left and the likeliest one")
+    return "one token"
+
+
+@case("compute_logprobs", needs=SAMPLING, without="no teacher, and no check of the trainer")
+async def test_compute_logprobs(bench: Bench) -> str:
+    """All tokens of a sequence but the first have a log-probability."""
+    found = await bench.score(await bench.base_sampler(), TEXTS)
+    return f"{sum(map(len, found))} tokens"
+
+
+@case(
+    "compute_logprobs: completion",
+    needs=(*SAMPLING, "compute_logprobs"),
+    without="no teacher: a run requests only the scores of a completion",
+)
+async def test_completion(bench: Bench) -> str:
+    """With prompt_logprobs_last_n the last n tokens have the same scores as without it."""
+    sampler = await bench.base_sampler()
+    tokens = sequences(1, seed=3)[0]
+    (whole,) = await bench.score(sampler, [tokens])
+    values = await sampler.compute_logprobs(prompt(tokens), prompt_logprobs_last_n=4)
+    last = values[-4:]
+    scored = len(last) - last.count(None)
+    assert scored == 4, f"{scored} of the last 4 tokens are scored"
+    return bench.compare(
+        [np.asarray(last, np.float64)], [whole[-4:]], "the last 4 scores, requested alone and with all others,"
+    )
+
+
+@option("likeliest tokens", needs=(*SAMPLING, "compute_logprobs"), without=DISTRIBUTIONS)
+async def test_likeliest(bench: Bench) -> str:
+    """With topk_prompt_logprobs each scored position has its likeliest tokens, whose log-probabilities agree with the scores."""
+    sampler = await bench.base_sampler()
+    (greedy,) = await bench.sample(sampler, 1, 4, **GREEDY)
+    tokens, count = [*PROMPT, *greedy.tokens], len(greedy.tokens)
+    (scored,) = await bench.score(sampler, [tokens])
+    answer = await sampler.sample(
+        prompt(tokens), 1, params(1), include_prompt_logprobs=True, topk_prompt_logprobs=3, prompt_logprobs_last_n=count
+    )
+    top = answer.topk_prompt_logprobs_np
+    assert top is not None, "none are returned"
+    values = np.asarray(top.logprobs, np.float64)[-count:]
+    assert values.shape == (count, 3), f"the shape of the 3 likeliest tokens at {count} positions is {values.shape}"
+    return bench.compare([values[:, 0]], [scored[-count:]], "the likeliest tokens' log-probabilities and their scores")
+
+
+def variants(name: str) -> list[dict[str, float]]:
+    """Return sets of all parameters of a loss: the defaults of learning/losses.py and, if there are any, other values."""
+    own, other = dict(LOSSES[name].parameters), {"clip_low_threshold": 0.6, "clip_high_threshold": 1.5}
+    return [own, {key: other.get(key, 2 * value) for key, value in own.items()}] if own else [{}]
+
+
+def own_loss(name: str, logp: torch.Tensor, item: types.Datum, parameters: Mapping[str, float]) -> torch.Tensor:
+    """Return the loss of one datum from its log-probabilities, by learning/losses.py."""
+    inputs = {key: value.to_torch().double() for key, value in item.loss_fn_inputs.items() if key != "target_tokens"}
+    loss = LOSSES[name]
+    return loss.function(logp, inputs, {**loss.parameters, **parameters}).sum()
+
+
+CONSEQUENCES = {
+    **dict.fromkeys(LOSSES, OTHERS),
+    **{loss: f"`learning.loss = {loss!r}` cannot be used" for loss in policy_losses()},
+    "cross_entropy": "a warm start cannot be used (`learning.warm_start_steps`)",
+    "importance_sampling": "nothing can be trained: it is the default loss, and most cases below need it",
+}
+"""Mapping of each loss to what a run cannot do without it."""
+
+
+async def test_loss(bench: Bench, loss: str) -> str:
+    """The loss {loss} of a batch matches its formula, with default and with other parameters."""
+    trainer = await bench.trainer()
+    base = await bench.trainer_logprobs(trainer, TEXTS, loss)
+    words = ""
+    for parameters in variants(loss):
+        data = data_for(loss, base)
+        output = await trainer.forward_backward(data, loss, parameters or None)  # type: ignore[arg-type]
+        shown = logprobs_of(output, data)
+        metrics = output.metrics
+        assert all(map(np.isfinite, metrics.values())), f"metrics that are not finite: {metrics}"
+        parts = (
+            own_loss(loss, torch.from_numpy(logp), item, parameters) for logp, item in zip(shown, data, strict=True)
+        )
+        wanted = float(sum(parts))
+        if (found := metrics.get("loss:sum")) is None:
+            return f"{sum(map(len, shown))} tokens; no loss:sum is reported"
+        assert abs(found - wanted) <= 1e-3 * abs(wanted) + 1e-2, (
+            f"loss:sum is {found:.5g}, but its formula gives {wanted:.5g} {parameters or ''}"
+        )
+        words = words or f"loss:sum {found:.5g}, by its formula {wanted:.5g}"
+    return words
+
+
+for loss in LOSSES:
+    register = partial(case, f"forward_backward: {loss}", needs=TRAINING, loss=loss)
+    register(without=CONSEQUENCES[loss], needed=loss == "importance_sampling")(test_loss)
+
+
+@option("forward", needs=(*LEARNING, "forward_backward: cross_entropy"), without=DISTRIBUTIONS)
+async def test_forward(bench: Bench) -> str:
+    """A forward pass gives the same log-probabilities as a training pass, and leaves no gradient."""
+    trainer = await bench.trainer()
+    data = data_for("cross_entropy", [np.zeros(len(tokens) - 1) for tokens in TEXTS])
+    first = logprobs_of(await trainer.forward(data, "cross_entropy"), data)
+    await trainer.optim_step(types.AdamParams(learning_rate=0.01))
+    return bench.compare(
+        logprobs_of(await trainer.forward_backward(data, "cross_entropy"), data),
+        first,
+        "after a step without gradients log-probabilities",
+    )
+
+
+@case("optim_step", needs=LEARNING, without="nothing is learnt")
+async def test_optim_step(bench: Bench) -> str:
+    """Steps make sequences with a positive advantage likelier than those with a negative one."""
+    trainer = await bench.trainer()
+    signs = (1.0, -1.0)
+    texts = sequences(len(signs))
+    before = await bench.trainer_logprobs(trainer, texts)
+    await bench.step(trainer, policy_data(signs, before), 3, types.AdamParams(learning_rate=1e-3))
+    after = await bench.trainer_logprobs(trainer, texts)
+    # Both may become less likely, because they share weights.
+    up, down = (float(new.sum() - old.sum()) for new, old in zip(after, before, strict=True))
+    words = f"3 steps moved them by {up:+.3g} and {down:+.3g}"
+    assert up - down > 0.01, words
+    return words
+
+
+@case(
+    "many requests in flight",
+    needs=(*LEARNING, "compute_logprobs", "optim_step"),
+    without="answers are mixed up or lost while a run samples a batch concurrently",
+)
+async def test_in_flight(bench: Bench) -> str:
+    """About 50 concurrent requests all get their own answer, while a step is trained."""
+    sampler, trainer = await bench.base_sampler(), await bench.trainer()
+    texts = sequences(16, seed=6)
+    alone = await bench.score(sampler, texts[:4])
+    prompts = [tokens[:8] for tokens in texts * 2]
+    data = await bench.batch(trainer, (1.0, -1.0))
+    scored, _, *drawn = await asyncio.gather(
+        bench.score(sampler, texts),
+        bench.step(trainer, data),
+        *(sampler.sample(prompt(tokens), 2, params(8)) for tokens in prompts),
+    )
+    assert all(len(answer.sequences) == 2 for answer in drawn), "a request for 2 samples returned another number"
+    return bench.compare(scored[:4], alone, "scores of the same texts, alone and with other requests,")
+
+
+@option(
+    "get_tokenizer",
+    needs=TRAINING,
+    without="only other programs need it; a run loads the tokenizer from the hub or from `[tinker.local_models]`",
+)
+async def test_get_tokenizer(bench: Bench) -> str:
+    """The training client reports a tokenizer that can be loaded."""
+    trainer = await bench.trainer()
+    try:
+        tokenizer = await asyncio.wait_for(asyncio.to_thread(trainer.get_tokenizer), 60)
+    except (OSError, TimeoutError) as error:
+        why = str(error).splitlines()[0] if str(error) else "the hub does not respond"
+        raise NotTriedError(f"the tokenizer that the server names cannot be loaded here: {why}") from error
+    text = "module mux(input a, output y);"
+    assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text, (
+        "the tokenizer does not reproduce a text"
+    )
+    return f"{len(tokenizer)} tokens"
+
+
+@option(
+    "finish",
+    needs=TRAINING,
+    without="training clients of finished runs stay on the server until it drops them",
+)
+async def test_finish(bench: Bench) -> str:
+    """A session can be finished, after which its heartbeat is answered with 410 or 404."""
+    service = tinker.ServiceClient(base_url=bench.server.url, api_key=bench.server.api_key)
+    session_id = (await asyncio.to_thread(lambda: service.holder)).get_session_id()
+    await service.close("success")
+    status, _ = await bench.heartbeat(session_id)
+    assert status in (404, 410), f"a finished session's heartbeat is answered with {status}"
+    return f"then {status}"

@@ -1,0 +1,186 @@
+"""Arithmetic that can be checked without the model's folder: numbers that the protocol requires to be equal."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from itertools import count
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import tinker
+from tinker import types
+from tinker.resources.training import AsyncTrainingResource
+
+from localtinker.certify.bench import (
+    PROMPT,
+    SAVING,
+    SCORING,
+    SIGNS,
+    TEXTS,
+    Bench,
+    logprobs_of,
+    policy_data,
+)
+from localtinker.certify.cases import case
+
+
+@case(
+    "sampled logprobs are the model's", needs=SCORING, without="importance ratios and the KL to the teacher are wrong"
+)
+async def test_sampled(bench: Bench) -> str:
+    """The log-probabilities of sampled tokens equal the scores of these tokens, at any temperature and top_p."""
+    sampler = await bench.base_sampler()
+    words = []
+    for shape in ({}, {"temperature": 0.5, "top_p": 0.9}):
+        answers = await bench.sample(sampler, 4, 16, **shape)
+        own = await bench.score(sampler, [[*PROMPT, *answer.tokens] for answer in answers])
+        said = [np.asarray(answer.logprobs, np.float64) for answer in answers]
+        scored = [scores[len(PROMPT) - 1 :] for scores in own]
+        words.append(bench.compare(said, scored, f"sampled {shape or ''} and scored log-probabilities"))
+    return "; ".join(words)
+
+
+@case(
+    "an untrained adapter changes nothing",
+    needs=SAVING,
+    without="the first step does not train the model that was sampled",
+)
+async def test_untrained(bench: Bench) -> str:
+    """Trainer and sampler of a new adapter have the base model's log-probabilities."""
+    trainer = await bench.trainer()
+    base = await bench.score(await bench.base_sampler(), TEXTS)
+    fresh = await bench.score(await bench.sampler_of(trainer, "fresh"), TEXTS)
+    bench.compare(fresh, base, "a new adapter's and the base model's log-probabilities")
+    return bench.compare(
+        await bench.step(trainer, policy_data(SIGNS, base)),
+        base,
+        "the trainer's and the base model's log-probabilities",
+    )
+
+
+@case(
+    "trainer and sampler agree",
+    needs=SAVING,
+    without="a run trains off-policy unnoticed: `optim/kl_sample_train_v1` is not small",
+)
+async def test_agree(bench: Bench) -> str:
+    """After steps, a sampler of the new weights has the trainer's log-probabilities, not the old ones."""
+    trainer = await bench.trainer()
+    base = await bench.score(await bench.base_sampler(), TEXTS)
+    await bench.step(trainer, policy_data(SIGNS, base), 2)
+    sampler = await bench.sampler_of(trainer, "stepped")
+    scored = await bench.score(sampler, TEXTS)
+    moved = np.abs(np.concatenate(scored) - np.concatenate(base)).mean()
+    assert moved > 1e-3, (
+        f"two steps moved the sampler's log-probabilities by {moved:.1e} in the mean: it has old weights"
+    )
+    bench.compare(await bench.score(await bench.base_sampler(), TEXTS), base, "the base model's scores after steps")
+    return bench.compare(
+        await bench.step(trainer, policy_data(SIGNS, base)), scored, "the trainer's and the sampler's log-probabilities"
+    )
+
+
+@case(
+    "snapshots are frozen",
+    needs=SAVING,
+    without="answers sampled during a step come from two policies: `learning.staleness` is unreliable, and evaluations of earlier steps are wrong",
+)
+async def test_frozen(bench: Bench) -> str:
+    """A sampler opened before steps has the same log-probabilities after them, while a newer one is in use."""
+    trainer = await bench.trainer()
+    base = await bench.score(await bench.base_sampler(), TEXTS)
+    await bench.step(trainer, policy_data(SIGNS, base))
+    early = await bench.sampler_of(trainer, "early")
+    before = await bench.score(early, TEXTS)
+    await bench.step(trainer, policy_data(SIGNS, base), 3)
+    late = await bench.sampler_of(trainer, "late")
+    await bench.score(late, TEXTS)
+    return bench.compare(
+        await bench.score(early, TEXTS), before, "a sampler's log-probabilities before and after steps"
+    )
+
+
+def first_sent_twice(method: Any) -> Any:
+    """Return a method of the SDK that sends its first request twice."""
+    calls = count()
+
+    async def send(resource: Any, **given: Any) -> Any:
+        if not next(calls):
+            await method(resource, **given)
+        return await method(resource, **given)
+
+    return send
+
+
+async def a_step(
+    bench: Bench, path: str, data: list[types.Datum], first: int = 0, beside: int = 0, sample: int = 0, twice: int = 0
+) -> tinker.TrainingClient:
+    """Train a step from a saved state. Returns the client.
+
+    Args:
+        first: number of sequences in a pass of their own.
+        beside: sequences in a pass of another trainer before.
+        sample: samples of the base model and of a new sampler between the passes.
+        twice: whether the first pass and the step are sent twice.
+    """
+    if beside:
+        await (await bench.trainer()).forward_backward(data[:beside], "importance_sampling")
+    trainer: tinker.TrainingClient = await bench.service.create_training_client_from_state_with_optimizer(path)
+    with ExitStack() as stack:
+        for name in ("forward_backward", "optim_step")[: 2 * twice]:
+            method = first_sent_twice(getattr(AsyncTrainingResource, name))
+            stack.enter_context(patch.object(AsyncTrainingResource, name, method))
+        if first:
+            await trainer.forward_backward(data[:first], "importance_sampling")
+        if sample:
+            for sampler in (await bench.base_sampler(), await bench.sampler_of(trainer, "between")):
+                await bench.sample(sampler, sample, 2)
+        await bench.step(trainer, data[first:])
+    return trainer
+
+
+way = partial(case, needs=("resume", "save_weights_for_sampler"))
+
+
+async def same_step(bench: Bench, **flags: int) -> str:
+    """Compare a step with the same step from the same state as `flags` say."""
+    client = await bench.trainer()
+    data = await bench.batch(client)
+    path = await bench.save(client.save_state, "whole")
+    seen = []
+    for given in ({}, flags):
+        trainer = await a_step(bench, path, data, **given)
+        seen.append(logprobs_of(await trainer.forward_backward(data, "importance_sampling"), data))
+    return bench.compare(seen[1], seen[0], "log-probabilities after both steps")
+
+
+@way(
+    "gradients add up",
+    without="of large batches, which the SDK sends in parts, only a part is trained on, or parts have other weights",
+)
+async def test_gradients(bench: Bench) -> str:
+    """A step after passes over a part and the rest of a batch equals a step after one pass: gradients are sums, not means."""
+    return await same_step(bench, first=1)
+
+
+@way("samplers leave a trainer alone", without="a run that samples while it trains loses gradients")
+async def test_samplers(bench: Bench) -> str:
+    """The same holds if the base model and a new sampler are sampled between the passes."""
+    return await same_step(bench, first=2, sample=1)
+
+
+@way(
+    "no foreign gradients",
+    without="after an interrupted step, or beside another run, a step includes gradients that are not its own",
+)
+async def test_foreign(bench: Bench) -> str:
+    """A new trainer's step equals one that no other trainer's pass precedes."""
+    return await same_step(bench, beside=1)
+
+
+@way("a repeated request", without="a request whose answer was lost, which the SDK sends again, is applied twice")
+async def test_repeated(bench: Bench) -> str:
+    """A pass and a step that arrive twice, with one sequence number, are applied once."""
+    return await same_step(bench, first=1, twice=1)

@@ -1,0 +1,75 @@
+"""Saved weights on a server: list, delete and download them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import tinker
+from tinker import types
+
+from localtinker.errors import DownloadError
+
+ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
+
+
+async def of_run(rest: tinker.RestClient, run_id: str) -> dict[str, types.Checkpoint]:
+    """Return the saved weights of a training run, by path. Raises SDK errors."""
+    return {saved.tinker_path: saved for saved in (await rest.list_checkpoints(run_id)).checkpoints}
+
+
+def run_of(path: str) -> str:
+    """Return the id of the training run that saved the weights at `path`."""
+    return path.removeprefix("tinker://").split("/")[0]
+
+
+async def delete(rest: tinker.RestClient, paths: Collection[str]) -> int:
+    """Delete saved weights, ignoring those that no longer exist. Returns the number deleted.
+
+    First lists existing weights, with one request per training run, so that a resumed run does not request deleted ones again.
+    """
+    by_run: dict[str, set[str]] = defaultdict(set)
+    for path in paths:
+        by_run[run_of(path)].add(path)
+    deleted = 0
+    for run_id, wanted in by_run.items():
+        try:
+            present = (await of_run(rest, run_id)).keys()
+        except tinker.NotFoundError:
+            continue
+        for path in sorted(wanted & present):
+            with suppress(tinker.NotFoundError):
+                await rest.delete_checkpoint_from_tinker_path(path)
+                deleted += 1
+    return deleted
+
+
+async def download_external(rest: tinker.RestClient, path: str, folder: Path) -> list[Path]:
+    """Download the files of weights saved with `save_weights_external`. Raises SDK errors and DownloadError."""
+    answer = await rest.get_external_weights_urls(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    return await asyncio.gather(*(_download(url, folder, file) for file, url in answer.urls.items()))
+
+
+async def _download(url: str, folder: Path, file: str) -> Path:
+    """Download one file atomically. Raises DownloadError if the name, which the server chose, is outside the folder."""
+    target = (folder / file).resolve()
+    if not target.is_relative_to(folder.resolve()):
+        raise DownloadError(f"the service named a file outside the folder: {file!r}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.part")
+    timeout = httpx.Timeout(30, read=300)
+    async with (
+        httpx.AsyncClient(timeout=timeout, follow_redirects=True) as http,
+        http.stream("GET", url) as response,
+    ):
+        response.raise_for_status()
+        with partial.open("wb") as out:
+            async for chunk in response.aiter_bytes():
+                out.write(chunk)
+    partial.replace(target)
+    return target

@@ -1,0 +1,251 @@
+"""A lean forward pass for Llama, Qwen2 and Qwen3 models, which sampling and scoring use.
+
+For a small model, the Python overhead of torch modules exceeds the arithmetic. This file computes the same functions as
+`modules.py` on the same weights, with a key-value cache whose rows have individual lengths, so that requests may join and leave
+a running batch. For other models see `batching.LockstepDecoder`.
+
+Shapes: B rows, L positions, H hidden, N query heads, M key-value heads, D head size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from localtinker.kv_cache import Attend, KVCache
+from localtinker.packing import Layout
+
+_SMALL_MODEL = 64 * 1024 * 1024  # bytes of weights
+PREFILL_TOKENS = 8192  # padded prompt tokens of one forward pass
+_CPU_PREFILL_TOKENS = 2048  # on a CPU, more tokens are no faster and take memory
+_SMALL_PREFILL_TOKENS = 1024  # for a small model, so that activations stay in a core's cache
+Pairs = Mapping[str, tuple[Tensor, Tensor]]
+
+
+def is_small(nbytes: int, device: torch.device) -> bool:
+    """Whether a model with `nbytes` of weights decodes faster on one CPU thread than on two."""
+    return device.type == "cpu" and nbytes < _SMALL_MODEL
+
+
+@dataclass(frozen=True)
+class Linear:
+    """y = x W^T + b, plus the low-rank term of an unmerged adapter."""
+
+    weight: Tensor
+    bias: Tensor | None = None
+    lora: tuple[Tensor, Tensor] | None = None  # A [r, in], scaled B [out, r]
+
+    @cached_property
+    def only_weight(self) -> Tensor | None:
+        """W^T if there is no bias or adapter: for few rows, the overhead of `F.linear` matters."""
+        return self.weight.t() if self.bias is None and self.lora is None else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return y for x [rows, in]."""
+        if self.only_weight is not None:
+            return torch.mm(x, self.only_weight)
+        y = F.linear(x, self.weight, self.bias)
+        if self.lora is not None:
+            lora_a, lora_b = self.lora
+            y = (y + F.linear(F.linear(x.to(lora_a.dtype), lora_a), lora_b)).to(y.dtype)
+        return y
+
+    def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        """Return residual + y, [rows, out], in one kernel if there is only a weight."""
+        if self.only_weight is not None:
+            return torch.addmm(residual, x, self.only_weight)
+        return residual + self(x)
+
+
+@dataclass(frozen=True)
+class Layer:
+    qkv: list[Linear]  # one fused, or q, k, v
+    o: Linear
+    gate: Linear
+    up: Linear
+    down: Linear
+    norm_in: Tensor | None  # None: folded into qkv
+    norm_mlp: Tensor | None  # None: folded into gate and up
+    norm_qk_SD: Tensor | None  # Qwen3's per-head norms, query heads then key heads
+
+
+class DenseDecoder:
+    """The weights of a model, or of a model with an adapter, ready to run.
+
+    With `merge` the adapter is folded into a copy of the weights, which is faster. Without it the base tensors are shared and
+    the adapter stays a low-rank term, which saves memory for larger models.
+    """
+
+    def __init__(self, model: Any, pairs: Pairs, scaling: float, *, merge: bool) -> None:
+        config = model.config
+        self.heads: int = config.num_attention_heads
+        self.kv_heads: int = config.num_key_value_heads
+        self.head_dim: int = config.head_dim
+        self.eps: float = config.rms_norm_eps
+        self._pairs, self._scaling, self._merge = pairs, scaling, merge
+        inner = model.model
+        self.embed: Tensor = inner.embed_tokens.weight
+        self.dtype, self.device = self.embed.dtype, self.embed.device
+        self._exact_norms = self.dtype == torch.float32
+        sizes = (self.head_dim, self.embed.shape[1])
+        self._floors = {n: torch.tensor((n * self.eps) ** 0.5, device=self.device) for n in sizes}
+        self.norm: Tensor = self._norm_weight(inner.norm.weight)
+        self.head = self._linear("lm_head", model.lm_head)
+        self.layers = [self._layer(f"model.layers.{i}", layer) for i, layer in enumerate(inner.layers)]
+        self._rotary = inner.rotary_emb
+        self._cos_sin = self._rotary.table(self.embed, 256)
+        self.vocab_size: int = self.head.weight.shape[0]
+        element = torch.empty(0, dtype=self.dtype).element_size()
+        self.position_bytes: int = 2 * len(self.layers) * self.kv_heads * self.head_dim * element
+        self.is_small = is_small(sum(p.numel() * p.element_size() for p in model.parameters()), self.device)
+        on_cpu = _SMALL_PREFILL_TOKENS if self.is_small else _CPU_PREFILL_TOKENS
+        self.prefill_tokens = on_cpu if self.device.type == "cpu" else PREFILL_TOKENS
+
+    @cached_property
+    def private_bytes(self) -> int:
+        """Bytes that this object takes beyond the shared base weights."""
+        if self._merge:
+            linears = [lin for lay in self.layers for lin in (*lay.qkv, lay.o, lay.gate, lay.up, lay.down)]
+            linears += [self.head] if "lm_head" in self._pairs else []
+            return sum(lin.weight.numel() * lin.weight.element_size() for lin in linears)
+        return sum(a.numel() * a.element_size() + b.numel() * b.element_size() for a, b in self._pairs.values())
+
+    def release(self) -> None:
+        """Do nothing: the tensors are freed with this object."""
+
+    def new_cache(self, slots: int, capacity: int) -> KVCache:
+        """Return an empty cache for this model."""
+        shape = (slots, self.kv_heads, capacity, self.head_dim)
+        return KVCache(len(self.layers), shape, self.dtype, self.device)
+
+    def hidden(self, tokens_BL: Tensor, cache: KVCache | None = None) -> Tensor:
+        """Return final hidden states [B, L, H] of right-padded sequences, and write positions 0..L-1 of `cache`."""
+        length = tokens_BL.shape[1]
+
+        def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            if cache is not None:
+                cache.keys[index][:, :, :length] = k.transpose(1, 2)
+                cache.values[index][:, :, :length] = v.transpose(1, 2)
+            q, k, v = (states.transpose(1, 2) for states in (q, k, v))
+            attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.heads != self.kv_heads)
+            return attended.transpose(1, 2).flatten(2)
+
+        return self._through_layers(tokens_BL, self._rope(length)[:length, None], attend)
+
+    def packed_hidden(self, layout: Layout) -> Tensor:
+        """Return final hidden states [N, H] of the rows of a layout."""
+        rope = self._rope(layout.longest)[layout.positions_N.to(self.device), None]
+        return self._through_layers(
+            layout.tokens_N.to(self.device), rope, lambda index, q, k, v: layout.attention(q, k, v)
+        )
+
+    def _through_layers(self, tokens: Tensor, rope: Tensor, attend: Attend) -> Tensor:
+        """Return final hidden states [*lead, H] of tokens [*lead]; `rope` broadcasts to [*lead, 1, 2 D]."""
+        cos, sin = rope.chunk(2, -1)
+        x = F.embedding(tokens.flatten(), self.embed)
+        for index, layer in enumerate(self.layers):
+            qk, v = self._project(layer, x, tokens.shape, cos, sin)
+            q, k = qk.split_with_sizes((self.heads, self.kv_heads), -2)
+            x = self._finish(layer, x, attend(index, q, k, v).view(len(x), -1))
+        return self._rms(x, self.norm).view(*tokens.shape, -1)
+
+    def step(self, tokens_B: Tensor, positions_B: Tensor, cache: KVCache) -> Tensor:
+        """Return logits [B, V] of one new token per slot: row b writes position `positions_B[b]` and sees all up to it."""
+        batch = tokens_B.shape[0]
+        length = int(positions_B.max()) + 1
+        cos, sin = self._rope(length).index_select(0, positions_B)[:, None].chunk(2, -1)
+        attend = cache.attention(positions_B, length)
+        x = F.embedding(tokens_B, self.embed)
+        for index, layer in enumerate(self.layers):
+            qk, v = self._project(layer, x, (batch,), cos, sin)
+            attended = attend(index, qk[:, : self.heads], qk[:, self.heads :], v)
+            x = self._finish(layer, x, attended.reshape(batch, -1))
+        return self.logits(self._rms(x, self.norm))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return float32 logits of hidden states [rows, H]."""
+        return self.head(hidden).float()
+
+    def _project(
+        self, layer: Layer, x: Tensor, lead: tuple[int, ...], cos: Tensor, sin: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return rotated queries followed by keys [*lead, N + M, D], and values [*lead, M, D], for x [rows, H]."""
+        h = self._rms(x, layer.norm_in)
+        qkv = layer.qkv[0](h) if len(layer.qkv) == 1 else torch.cat([linear(h) for linear in layer.qkv], -1)
+        qkv = qkv.view(*lead, self.heads + 2 * self.kv_heads, self.head_dim)
+        qk, v = qkv.split_with_sizes((self.heads + self.kv_heads, self.kv_heads), -2)
+        if layer.norm_qk_SD is not None:
+            qk = self._rms(qk, layer.norm_qk_SD)
+        # See `Rotary.table` for the sign.
+        return torch.addcmul(qk * cos, qk.roll(self.head_dim // 2, -1), sin), v
+
+    def _finish(self, layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
+        x = layer.o.added_to(x, attended)
+        h = self._rms(x, layer.norm_mlp)
+        return layer.down.added_to(x, F.silu(layer.gate(h)).mul_(layer.up(h)))
+
+    def _rms(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """Return x / sqrt(mean(x^2) + eps) * weight, with half as many CPU kernels as torch.
+
+        In float32 it is x / hypot(|x|, sqrt(n eps)), and `_norm_weight` has multiplied the weight by sqrt(n).
+        """
+        if self._exact_norms:
+            x = x / torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), self._floors[x.shape[-1]])
+        else:  # lower precisions have too few bits for the sum of squares
+            x = F.rms_norm(x, (x.shape[-1],), None, self.eps)
+        return x if weight is None else x * weight
+
+    def _norm_weight(self, weight: Tensor) -> Tensor:
+        weight = weight.detach()
+        return weight * weight.shape[-1] ** 0.5 if self._exact_norms else weight
+
+    def _rope(self, length: int) -> Tensor:
+        """Return the table of `Rotary.table` for at least `length` positions."""
+        if length > self._cos_sin.shape[0]:
+            self._cos_sin = self._rotary.table(self.embed, 2 * length)
+        return self._cos_sin
+
+    def _layer(self, name: str, layer: Any) -> Layer:
+        attn, mlp = layer.self_attn, layer.mlp
+        qkv = [self._linear(f"{name}.self_attn.{p}", getattr(attn, p)) for p in ("q_proj", "k_proj", "v_proj")]
+        norm_qk = None
+        if hasattr(attn, "q_norm"):
+            parts = [attn.q_norm.weight.expand(self.heads, -1), attn.k_norm.weight.expand(self.kv_heads, -1)]
+            norm_qk = self._norm_weight(torch.cat(parts)).contiguous()
+        norm_in = self._norm_weight(layer.input_layernorm.weight)
+        norm_mlp = self._norm_weight(layer.post_attention_layernorm.weight)
+        gate, up = (self._linear(f"{name}.mlp.{p}", getattr(mlp, p)) for p in ("gate_proj", "up_proj"))
+        return Layer(
+            qkv=[_fuse(qkv, norm_in)] if self._merge else qkv,
+            o=self._linear(f"{name}.self_attn.o_proj", attn.o_proj),
+            gate=_fuse([gate], norm_mlp) if self._merge else gate,
+            up=_fuse([up], norm_mlp) if self._merge else up,
+            down=self._linear(f"{name}.mlp.down_proj", mlp.down_proj),
+            norm_in=None if self._merge else norm_in,
+            norm_mlp=None if self._merge else norm_mlp,
+            norm_qk_SD=norm_qk,
+        )
+
+    def _linear(self, name: str, module: Any) -> Linear:
+        weight = module.weight.detach()
+        bias = None if module.bias is None else module.bias.detach()
+        pair = self._pairs.get(name)
+        if pair is None:
+            return Linear(weight, bias)
+        lora_a, lora_b = (t.to(self.device, torch.float32) for t in pair)
+        if self._merge:
+            merged = torch.addmm(weight.float(), lora_b, lora_a, alpha=self._scaling)
+            return Linear(merged.to(weight.dtype), bias)
+        return Linear(weight, bias, (lora_a, lora_b * self._scaling))
+
+
+def _fuse(linears: list[Linear], norm: Tensor) -> Linear:
+    """Fuse linear layers with the same input into one, and fold the weight of the preceding norm into it."""
+    bias = None if linears[0].bias is None else torch.cat([lin.bias for lin in linears if lin.bias is not None])
+    return Linear(torch.cat([lin.weight for lin in linears]).mul_(norm), bias)

@@ -1,0 +1,292 @@
+"""Hand-written training passes of a LoRA adapter on a dense model, for CPUs: bounded memory, less time than autograd.
+
+Autograd keeps every intermediate result of every layer (2.4 MB per token for a model of 135 million parameters). Here a layer keeps
+the results of its matrix products and recomputes the cheap rest in the backward pass. Frozen weights get no gradient. In float32 the
+adapter is added to a layer's weight while that layer computes, so it costs nothing extra. Layers whose results exceed the budget are
+recomputed as a whole (gradient checkpointing).
+
+Supports the models of `modules.py`, and computes the same functions.
+
+Shapes: B sequences, L positions, N rows (`packing.py`), H hidden, V vocabulary, K targets a position.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from localtinker.packing import Layout
+
+Pairs = Mapping[str, tuple[nn.Parameter, nn.Parameter]]
+LossOf = Callable[[Tensor], Tensor]  # maps log-probabilities [B, L, K] to the elementwise loss [B, L, K]
+LOGIT_BYTES = 224 << 20  # logits kept for the backward pass, which recomputes the others
+_CHUNK = 128  # positions whose gradient of the logits is in memory at once
+
+
+class Projection:
+    """Frozen linear layers with a common input, side by side, with optional low-rank terms: y = x (W + s B A)^T + b."""
+
+    def __init__(self, modules: Mapping[str, Any], pairs: Pairs, scaling: float) -> None:
+        self._weights = [module.weight.detach() for module in modules.values()]
+        biases = [module.bias for module in modules.values()]
+        self._bias = None if biases[0] is None else torch.cat([bias.detach() for bias in biases])
+        self._pairs = [pairs.get(name) for name in modules]
+        self._sizes = [weight.shape[0] for weight in self._weights]
+        self._scaling = scaling
+        self.dtype = self._weights[0].dtype
+        self._merges = self.dtype == torch.float32  # in lower precision, adding would round the adapter away
+
+    def effective(self) -> Tensor:
+        """Return W, or W + s B A in float32, of all layers together: [out, in]."""
+        out = self._weights[0].new_empty(sum(self._sizes), self._weights[0].shape[1])
+        for part, weight, pair in zip(out.split(self._sizes), self._weights, self._pairs, strict=True):
+            if pair is None or not self._merges:
+                part.copy_(weight)
+            else:
+                torch.addmm(weight, pair[1], pair[0], alpha=self._scaling, out=part)
+        return out
+
+    def forward(self, x: Tensor, weight: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+        """Return y [N, out] for x [N, in]. `weight`: the result of `effective`, if already computed."""
+        y = torch.mm(x, (self.effective() if weight is None else weight).t(), out=out)
+        if self._bias is not None:
+            y += self._bias
+        if not self._merges:
+            for part, pair in zip(y.split(self._sizes, -1), self._pairs, strict=True):
+                if pair is not None:
+                    lora_a, lora_b = (p.detach().to(self.dtype) for p in pair)
+                    part.addmm_(torch.mm(x, lora_a.t()), lora_b.t(), alpha=self._scaling)
+        return y
+
+    def backward(self, x: Tensor, dy: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Return the gradient of x, and add those of A and B to the parameters' `grad`."""
+        dx = torch.mm(dy, self.effective() if weight is None else weight)
+        for part, pair in zip(dy.split(self._sizes, -1), self._pairs, strict=True):
+            if pair is not None:
+                lora_a, lora_b = (p.detach().to(self.dtype) for p in pair)
+                through_b = torch.mm(part, lora_b).mul_(self._scaling)
+                _accumulate(pair[0], torch.mm(through_b.t(), x))
+                _accumulate(pair[1], torch.mm(part.t(), torch.mm(x, lora_a.t()).mul_(self._scaling)))
+                if not self._merges:
+                    dx.addmm_(through_b, lora_a)
+        return dx
+
+
+def _accumulate(parameter: nn.Parameter, gradient: Tensor) -> None:
+    if parameter.grad is None:
+        parameter.grad = gradient.to(parameter.dtype)
+    else:
+        parameter.grad += gradient
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Results of a layer's forward pass that its backward pass needs."""
+
+    x: Tensor
+    qkv: Tensor  # requires grad; `attended` depends on it
+    attended: Tensor
+    middle: Tensor  # the residual stream between attention and MLP
+    gate_up: Tensor
+
+
+class _Layer:
+    def __init__(self, name: str, layer: Any, pairs: Pairs, scaling: float, model: Any) -> None:
+        def projection(block: str, *parts: str) -> Projection:
+            holder = getattr(layer, block)
+            return Projection({f"{name}.{block}.{p}": getattr(holder, p) for p in parts}, pairs, scaling)
+
+        config = model.config
+        self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
+        self._head_dim = layer.self_attn.head_dim
+        self._qkv = projection("self_attn", "q_proj", "k_proj", "v_proj")
+        self._o = projection("self_attn", "o_proj")
+        self._gate_up = projection("mlp", "gate_proj", "up_proj")
+        self._down = projection("mlp", "down_proj")
+        self._norm_in, self._norm_mlp = layer.input_layernorm, layer.post_attention_layernorm
+        norms = [getattr(layer.self_attn, norm, None) for norm in ("q_norm", "k_norm")]
+        self._norm_q, self._norm_k = (None if norm is None else norm.weight for norm in norms)
+        self._eps = config.rms_norm_eps
+
+    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], layout: Layout, *, keep: bool) -> tuple[Tensor, _Kept]:
+        """Return the layer's output for x [N, H], and its results, which `backward` can use if `keep` is true."""
+        qkv = self._qkv.forward(self._norm(x, self._norm_in))
+        with torch.set_grad_enabled(keep):
+            attended = self._attend(qkv.requires_grad_(keep), rope, layout)
+        middle = x + self._o.forward(attended.detach())
+        gate_up = self._gate_up.forward(self._norm(middle, self._norm_mlp))
+        out = self._down.forward(_gated(gate_up)).add_(middle)
+        return out, _Kept(x, qkv, attended, middle, gate_up)
+
+    def backward(self, kept: _Kept, dx: Tensor) -> Tensor:
+        """Return the gradient of the layer's input, given that of its output, which is overwritten."""
+        d_gate_up = _through(_gated, kept.gate_up, lambda act: self._down.backward(act, dx))
+        dx += _through(
+            lambda middle: self._norm(middle, self._norm_mlp),
+            kept.middle,
+            lambda h: self._gate_up.backward(h, d_gate_up),
+        )
+        d_attended = self._o.backward(kept.attended.detach(), dx)
+        (d_qkv,) = torch.autograd.grad(kept.attended, kept.qkv, d_attended)
+        dx += _through(lambda x: self._norm(x, self._norm_in), kept.x, lambda h: self._qkv.backward(h, d_qkv))
+        return dx
+
+    def _norm(self, x: Tensor, norm: Any) -> Tensor:
+        return F.rms_norm(x, (x.shape[-1],), norm.weight, self._eps)
+
+    def _attend(self, qkv: Tensor, rope: tuple[Tensor, Tensor], layout: Layout) -> Tensor:
+        """Return causal attention [N, heads D] within the sequences of a layout."""
+        count = self._heads + 2 * self._kv_heads
+        states = qkv.view(-1, count, self._head_dim)
+        q, k, v = states.split((self._heads, self._kv_heads, self._kv_heads), 1)
+        if self._norm_q is not None and self._norm_k is not None:
+            q = F.rms_norm(q, (self._head_dim,), self._norm_q, self._eps)
+            k = F.rms_norm(k, (self._head_dim,), self._norm_k, self._eps)
+        return layout.attention(_rotate(q, *rope), _rotate(k, *rope), v)
+
+
+def _rotate(x: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
+    """Apply rotary embeddings from `Rotary.table`."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), signed_sin)
+
+
+def _gated(gate_up: Tensor) -> Tensor:
+    gate, up = gate_up.chunk(2, -1)
+    return F.silu(gate) * up
+
+
+def _through(function: Callable[[Tensor], Tensor], x: Tensor, backward: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the gradient of x. `backward` maps function(x), which is recomputed, to its gradient."""
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_()
+        y = function(leaf)
+    (dx,) = torch.autograd.grad(y, leaf, backward(y.detach()))
+    return dx
+
+
+class DenseTraining:
+    """Passes of an adapter on a model. Gradients are added to the `grad` of the parameters in `pairs`."""
+
+    def __init__(self, model: Any, pairs: Pairs, scaling: float, *, budget_bytes: int, trains: bool = True) -> None:
+        """`pairs`: (A, B) by module name; `budget_bytes`: limit of what the layers keep; without `trains`: forward only."""
+        inner = model.model
+        self._embed = inner.embed_tokens.weight.detach()
+        self._rotary = inner.rotary_emb
+        self._norm, self._eps = inner.norm.weight.detach(), model.config.rms_norm_eps
+        self._head = Projection({"lm_head": model.lm_head}, pairs, scaling)
+        layers = enumerate(inner.layers)
+        self._layers = [_Layer(f"model.layers.{i}", layer, pairs, scaling, model) for i, layer in layers]
+        self._budget_bytes, self._trains = budget_bytes, trains
+        self._row_bytes, self._key_bytes = layer_bytes(model)
+
+    @torch.no_grad()
+    def forward_backward(
+        self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
+    ) -> tuple[Tensor, Tensor]:
+        """Return log p of the targets and the loss, both [B, L, K], and add the gradient of the summed loss.
+
+        Common prefixes of the sequences, of at most L tokens, are computed once.
+        """
+        layout = Layout(sequences)
+        rope = self._rope(layout)
+        x = F.embedding(layout.tokens_N, self._embed)
+        fitting = self._budget_bytes // (self._row_bytes * len(x) + self._key_bytes * layout.keys)
+        kept: list[_Kept | Tensor] = []  # for layers above the budget, their input only
+        for index, layer in enumerate(self._layers):
+            keep = self._trains and index >= len(self._layers) - fitting
+            out, results = layer.forward(x, rope, layout, keep=keep)
+            if self._trains:
+                kept.append(results if keep else x)
+            x = out
+            del results
+        result: list[Tensor] = []
+
+        def through_head(hidden_NH: Tensor) -> Tensor:
+            logp_BLK, loss_BLK, gradient_NH = self._through_head(hidden_NH, layout, targets_BLK, loss_of)
+            result.extend((logp_BLK, loss_BLK))
+            return gradient_NH
+
+        def norm(x: Tensor) -> Tensor:
+            return F.rms_norm(x, (x.shape[-1],), self._norm, self._eps)
+
+        if not self._trains:
+            through_head(norm(x))
+            return result[0], result[1]
+        dx = _through(norm, x, through_head)
+        for layer in reversed(self._layers):
+            last = kept.pop()
+            if isinstance(last, Tensor):
+                last = layer.forward(last, rope, layout, keep=True)[1]
+            dx = layer.backward(last, dx)
+            del last
+        return result[0], result[1]
+
+    def _through_head(
+        self, hidden_NH: Tensor, layout: Layout, targets_BLK: Tensor, loss_of: LossOf
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log-probabilities, loss and, in training, the gradient of the final hidden states.
+
+        P is the number of positions of all sequences; several positions share a row where a prefix is shared.
+        """
+        weight_VH = self._head.effective()
+        mask_BL = torch.zeros(targets_BLK.shape[:2], dtype=torch.bool)
+        for mask_L, rows in zip(mask_BL, layout.rows, strict=True):
+            mask_L[: len(rows)] = True
+        # Sort positions by row, so that those of a chunk of rows are adjacent.
+        row_P, order_P = torch.from_numpy(np.concatenate(layout.rows)).sort(stable=True)
+        target_PK = targets_BLK[mask_BL][order_P]
+        spans = [(i, min(i + _CHUNK, len(hidden_NH))) for i in range(0, len(hidden_NH), _CHUNK)]
+        bounds = torch.searchsorted(row_P, torch.tensor([start for start, _ in spans] + [len(hidden_NH)])).tolist()
+        positions = [slice(*bound) for bound in itertools.pairwise(bounds)]
+        fitting = LOGIT_BYTES // (weight_VH.shape[0] * weight_VH.element_size()) if self._trains else 0
+        buffer = hidden_NH.new_empty(min(fitting, len(hidden_NH)), weight_VH.shape[0])
+        logp_PK, normaliser = torch.empty(target_PK.shape), []
+        for (start, end), here in zip(spans, positions, strict=True):
+            out = buffer[start:end] if end <= len(buffer) else None
+            logits = self._head.forward(hidden_NH[start:end], weight_VH, out).float()
+            normaliser.append(logits.logsumexp(-1, keepdim=True))
+            row = row_P[here, None] - start
+            logp_PK[here] = logits[row, target_PK[here]] - normaliser[-1][row[:, 0]]
+        logp_BLK = torch.zeros(targets_BLK.shape)
+        places = mask_BL.flatten().nonzero()[:, 0][order_P]
+        logp_BLK.flatten(0, 1)[places] = logp_PK
+        if not self._trains:
+            return logp_BLK, loss_of(logp_BLK), hidden_NH
+        with torch.enable_grad():
+            loss_BLK = loss_of(logp_BLK.requires_grad_())
+            (gradient,) = torch.autograd.grad(loss_BLK.sum(), logp_BLK)
+        gradient_PK = gradient.flatten(0, 1)[places]
+        d_hidden = torch.zeros_like(hidden_NH)
+        for (start, end), here, total in zip(spans, positions, normaliser, strict=True):
+            trained = gradient_PK[here].any(-1)  # false in prompts
+            if not trained.any():
+                continue
+            g_PK, target, row = gradient_PK[here][trained], target_PK[here][trained], row_P[here][trained] - start
+            rows, row = row.unique(return_inverse=True)
+            x = hidden_NH[start:end][rows]
+            logits = buffer[start:end][rows] if end <= len(buffer) else self._head.forward(x, weight_VH)
+            sums = torch.zeros(len(rows), 1).index_add_(0, row, g_PK.sum(-1, keepdim=True))
+            d_logits = logits.float().sub_(total[rows]).exp_().mul_(-sums)
+            d_logits.index_put_((row[:, None].expand_as(target), target), g_PK, accumulate=True)
+            d_hidden[start + rows] = self._head.backward(x, d_logits.to(x.dtype), weight_VH)
+        return logp_BLK.detach(), loss_BLK.detach(), d_hidden
+
+    def _rope(self, layout: Layout) -> tuple[Tensor, Tensor]:
+        """Return cosines and signed sines of each row, [N, 1, D] each."""
+        cos, signed_sin = self._rotary.table(self._embed, layout.longest)[layout.positions_N, None].chunk(2, -1)
+        return cos, signed_sin
+
+
+def layer_bytes(model: Any) -> tuple[int, int]:
+    """Return the bytes that a layer keeps per row of a pass, and per key row that attention copies."""
+    config = model.config
+    queries, keys = (n * config.head_dim for n in (config.num_attention_heads, config.num_key_value_heads))
+    numbers = 2 * (config.hidden_size + (queries + keys) + queries + config.intermediate_size)
+    return numbers * model.dtype.itemsize, 2 * keys * model.dtype.itemsize

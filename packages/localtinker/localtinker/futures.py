@@ -1,0 +1,95 @@
+"""Futures, whose answers clients collect by long poll, and how long they are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from localtinker import RequestError, SamplingError
+
+_RETRIEVED_GRACE = 30.0  # seconds in which a client whose connection broke may ask again
+_UNCLAIMED_LIFE = 3600.0  # seconds until an answer that was never collected is dropped
+
+
+@dataclass
+class Future:
+    """A pending or finished answer: protobuf bytes, a JSON object, or an error with its category.
+
+    `cancel` stops the work, if the request can be cancelled. `on_done` is called once, when the future is done for whatever reason.
+    """
+
+    request_id: str
+    key: tuple | None = None
+    event: asyncio.Event = field(default_factory=asyncio.Event)
+    answer: bytes | dict[str, Any] | None = None
+    finished_at: float | None = None
+    retrieved_at: float | None = None
+    """Time of the last collection, or of the cancellation."""
+    cancel: Callable[[], None] | None = None
+    on_done: Callable[[], None] | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.finished_at is not None
+
+
+class FutureStore:
+    """All futures of the service. For the event loop; only `resolve` may be called from the compute thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._futures: dict[str, Future] = {}
+        self._by_key: dict[tuple, Future] = {}
+
+    def __len__(self) -> int:
+        return len(self._futures)
+
+    def create(self, key: tuple | None = None, on_done: Callable[[], None] | None = None) -> Future:
+        """Return a new future. `key` identifies its request, so that a retry finds it again."""
+        future = Future(uuid.uuid4().hex, key, on_done=on_done)
+        self._futures[future.request_id] = future
+        if key is not None:
+            self._by_key[key] = future
+        return future
+
+    def existing(self, key: tuple) -> Future | None:
+        """Return the future of an earlier send of the same request: the SDK retries when a connection breaks."""
+        return self._by_key.get(key)
+
+    def get(self, request_id: str) -> Future | None:
+        return self._futures.get(request_id)
+
+    def resolve(self, future: Future, answer: bytes | dict[str, Any] | Exception) -> None:
+        """Set the answer or the error: the client's fault if it is a `RequestError`, else the server's. Later calls do nothing."""
+        with suppress(RuntimeError):  # the loop is closed: the service is shutting down
+            self._loop.call_soon_threadsafe(self._resolve, future, answer)
+
+    def _resolve(self, future: Future, answer: bytes | dict[str, Any] | Exception) -> None:
+        if future.done:
+            return
+        if isinstance(answer, RequestError):
+            answer = {"error": answer.message, "category": "user"}
+        elif isinstance(answer, Exception):
+            message = str(answer) if isinstance(answer, SamplingError) else f"{type(answer).__name__}: {answer}"
+            answer = {"error": message, "category": "server"}
+        future.answer, future.finished_at = answer, time.monotonic()
+        future.cancel = None
+        if future.on_done is not None:
+            future.on_done()
+        future.event.set()
+
+    def purge(self) -> None:
+        """Drop answers that were collected or finished long enough ago."""
+        now = time.monotonic()
+        for future in list(self._futures.values()):
+            collected = future.retrieved_at is not None and now - future.retrieved_at > _RETRIEVED_GRACE
+            unclaimed = future.finished_at is not None and now - future.finished_at > _UNCLAIMED_LIFE
+            if collected or unclaimed:
+                del self._futures[future.request_id]
+                if future.key is not None and self._by_key.get(future.key) is future:
+                    del self._by_key[future.key]

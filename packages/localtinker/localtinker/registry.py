@@ -1,0 +1,368 @@
+"""Persistent state: sessions, training runs, samplers and checkpoints, in a SQLite file and a folder of blobs.
+
+A checkpoint's files are written to a new blob folder and flushed; then a row that refers to it is inserted, which commits the
+checkpoint. Overwriting a name points the row to a new blob. `collect_garbage` removes blobs without a row, which a crash between the
+two steps, a deletion or an expiry leaves behind. SQLite runs in WAL mode, so that kill -9 loses no committed row.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import sqlite3
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localtinker import NotFoundError, RequestError
+from localtinker.errors import SettingsError
+
+_SCHEMA = """
+create table if not exists sessions (
+    id text primary key, created real not null, last_seen real not null, finished integer not null default 0,
+    display_name text, user_metadata text);
+create table if not exists runs (
+    id text primary key, session_id text not null, base_model text not null, lora text not null,
+    created real not null, last_request real not null, user_metadata text);
+create table if not exists samplers (
+    id text primary key, session_id text not null, base_model text not null, model_path text, created real not null);
+create table if not exists checkpoints (
+    path text primary key, run_id text not null, kind text not null, name text not null, blob text not null,
+    base_model text not null, lora text not null, has_optimizer integer not null, size_bytes integer not null,
+    created real not null, expires real, public integer not null default 0, ephemeral_of text, user_metadata text);
+create index if not exists checkpoints_by_run on checkpoints (run_id);
+"""
+KINDS = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
+MIN_TTL, MAX_TTL = 3600, 10 * 365 * 86400
+LOCK_TIMEOUT_S = 10.0  # how long to wait for another service on the same folder to end
+SESSION_LIFE = 86400  # seconds without a heartbeat after which a session is over
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blob:
+    """The folder with the files of an adapter, and its base model and configuration."""
+
+    blob: str
+    """Name of the folder."""
+    base_model: str
+    lora: str
+    """`LoraSpec.to_json()`."""
+    has_optimizer: bool
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedWeights(Blob):
+    """A blob under a tinker:// path."""
+
+    path: str
+    run_id: str
+    kind: str
+    name: str
+    created: float
+    expires: float | None
+    public: bool
+    ephemeral_of: str | None
+    user_metadata: dict[str, str] | None
+
+    def folder(self, state: Path) -> Path:
+        """Return the folder of the files, for a service with this state folder."""
+        return state / "blobs" / self.blob
+
+
+def lock_folder(state: Path) -> int:
+    """Lock a state folder until the returned descriptor is closed or the process ends.
+
+    A second service would delete blobs of the first that have no row yet.
+
+    Raises:
+        SettingsError: another service holds the lock for `LOCK_TIMEOUT_S`. A service whose run was killed ends sooner.
+    """
+    blobs = state / "blobs"
+    blobs.mkdir(parents=True, exist_ok=True)
+    handle = os.open(blobs, os.O_RDONLY | os.O_DIRECTORY)
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return handle
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                os.close(handle)
+                raise SettingsError(f"another service uses {state}", "stop it, or choose another --state") from error
+        time.sleep(0.05)
+
+
+class Registry:
+    """The records of a state folder. Thread-safe; every call is a short transaction."""
+
+    def __init__(self, state: Path, clock: Callable[[], float] = time.time) -> None:
+        self._blobs = state / "blobs"
+        self._blobs.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.RLock()
+        self._held: Counter[str] = Counter()
+        self._clock = clock
+        file = state / "registry.sqlite"
+        with _usable(file):
+            self._db = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
+            self._db.row_factory = sqlite3.Row
+            self._db.execute("pragma journal_mode = wal")
+            self._db.execute("pragma synchronous = normal")
+            self._db.executescript(_SCHEMA)
+            self.collect_garbage()
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    def _run(self, sql: str, *args: Any) -> list[sqlite3.Row]:
+        try:
+            with self._lock:
+                return self._db.execute(sql, args).fetchall()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            # Not an internal error, which the SDK would silently retry for minutes.
+            raise RequestError(f"the service cannot write to {self._blobs.parent}: the disk is full") from error
+
+    def _get(self, table: str, row_id: str, missing: str) -> sqlite3.Row:
+        """Return a row by its id. Raises NotFoundError, whose message begins with `missing`."""
+        rows = self._run(f"select * from {table} where id = ?", row_id)
+        if not rows:
+            raise NotFoundError(f"{missing} {row_id!r} on this service")
+        return rows[0]
+
+    # Sessions ---------------------------------------------------------------------------------------------------
+    def add_session(self, session_id: str, display_name: str | None, user_metadata: dict | None) -> None:
+        now = self._clock()
+        self._run(
+            "insert into sessions values (?, ?, ?, 0, ?, ?)", session_id, now, now, display_name, _dumps(user_metadata)
+        )
+
+    def touch_session(self, session_id: str) -> bool:
+        """Record a heartbeat. False if the session is unknown or finished."""
+        sql = "update sessions set last_seen = ? where id = ? and finished = 0 returning id"
+        return bool(self._run(sql, self._clock(), session_id))
+
+    def finish_session(self, session_id: str) -> None:
+        self._run("update sessions set finished = 1 where id = ?", session_id)
+
+    def is_over(self, session_id: str) -> bool:
+        """Whether a session is finished, unknown, or without a heartbeat for a day."""
+        rows = self._run("select finished, last_seen from sessions where id = ?", session_id)
+        return not rows or bool(rows[0]["finished"]) or rows[0]["last_seen"] < self._clock() - SESSION_LIFE
+
+    def session(self, session_id: str) -> sqlite3.Row:
+        return self._get("sessions", session_id, "session_id: no session")
+
+    def sessions(self) -> list[str]:
+        return [row["id"] for row in self._run("select id from sessions order by created desc")]
+
+    # Training runs ----------------------------------------------------------------------------------------------
+    def add_run(self, run_id: str, session_id: str, base_model: str, lora: str, user_metadata: dict | None) -> None:
+        now = self._clock()
+        self._run(
+            "insert or replace into runs values (?, ?, ?, ?, ?, ?, ?)",
+            *(run_id, session_id, base_model, lora, now, now, _dumps(user_metadata)),
+        )
+
+    def touch_run(self, run_id: str) -> None:
+        self._run("update runs set last_request = ? where id = ?", self._clock(), run_id)
+
+    def run(self, run_id: str) -> sqlite3.Row:
+        return self._get("runs", run_id, "training_run_id: no training run")
+
+    def runs(self, session_id: str | None = None) -> list[sqlite3.Row]:
+        """Return the training runs of a session, or all, the most recently used first."""
+        where, args = ("", ()) if session_id is None else ("where session_id = ?", (session_id,))
+        return self._run(f"select * from runs {where} order by last_request desc, id", *args)
+
+    # Samplers ---------------------------------------------------------------------------------------------------
+    def add_sampler(self, sampler_id: str, session_id: str, base_model: str, model_path: str | None) -> None:
+        self._run(
+            "insert or ignore into samplers values (?, ?, ?, ?, ?)",
+            *(sampler_id, session_id, base_model, model_path, self._clock()),
+        )
+
+    def sampler(self, sampler_id: str) -> sqlite3.Row:
+        return self._get("samplers", sampler_id, "sampling_session_id: no sampler")
+
+    def samplers(self, session_id: str) -> list[str]:
+        return [r["id"] for r in self._run("select id from samplers where session_id = ? order by created", session_id)]
+
+    # Checkpoints ------------------------------------------------------------------------------------------------
+    def write_blob(self, write: Callable[[Path], None], *, durable: bool = True) -> tuple[str, int]:
+        """Let `write` fill a new folder, and return its name and size in bytes.
+
+        A durable blob is flushed to disk and survives a power cut; any blob survives the death of the process. `collect_garbage`
+        spares it until `release_blob`, and while a row refers to it. If `write` fails, the folder is removed.
+        """
+        name = uuid.uuid4().hex
+        folder = self._blobs / name
+        with self._lock:
+            self._held[name] += 1
+        try:
+            folder.mkdir()
+            write(folder)
+            files = list(folder.iterdir())
+            if durable:
+                for path in (*files, folder, self._blobs):
+                    _flush(path)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            self.release_blob(name)
+            raise
+        return name, sum(file.stat().st_size for file in files)
+
+    def hold(self, path: str) -> SavedWeights:
+        """Return the live checkpoint at a tinker:// path, and protect its blob from deletion until `release_blob`."""
+        with self._lock:
+            checkpoint = self.checkpoint(path)
+            self._held[checkpoint.blob] += 1
+            return checkpoint
+
+    def release_blob(self, name: str) -> None:
+        """Undo one `hold` or `write_blob`: a row refers to the blob now, or it is not needed any more."""
+        with self._lock:
+            self._held[name] -= 1
+            if self._held[name] <= 0:
+                del self._held[name]
+
+    def blob_path(self, name: str) -> Path:
+        return self._blobs / name
+
+    def check_free(self, run_id: str, kind: str, name: str) -> None:
+        """Raise RequestError if a live checkpoint has this name."""
+        try:
+            self.checkpoint(f"tinker://{run_id}/{kind}/{name}")
+        except NotFoundError:
+            return
+        overwrite = " or pass overwrite=True" if kind == "weights" else ""  # the SDK offers it for states only
+        raise RequestError(f"path: a checkpoint named {name!r} exists in this run; use another name{overwrite}")
+
+    def add_checkpoint(
+        self,
+        run_id: str,
+        kind: str,
+        name: str,
+        saved: Blob,
+        *,
+        ttl_seconds: int | None = None,
+        user_metadata: dict | None = None,
+        ephemeral_of: str | None = None,
+    ) -> str:
+        """Insert a checkpoint for a held blob, or replace the one of that name. Releases the blob; returns the tinker:// path."""
+        path = f"tinker://{run_id}/{kind}/{name}"
+        now = self._clock()
+        expires = None if ttl_seconds is None else now + ttl_seconds
+        try:
+            self._run(
+                "insert or replace into checkpoints values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
+                *(path, run_id, kind, name, saved.blob, saved.base_model, saved.lora, int(saved.has_optimizer)),
+                *(saved.size_bytes, now, expires, ephemeral_of, _dumps(user_metadata)),
+            )
+        finally:
+            self.release_blob(saved.blob)
+        return path
+
+    def checkpoint(self, path: str) -> SavedWeights:
+        """Return the live checkpoint at a tinker:// path."""
+        rows = self._run("select * from checkpoints where path = ?", path)
+        if not rows or (rows[0]["expires"] is not None and rows[0]["expires"] <= self._clock()):
+            raise NotFoundError(f"path: no checkpoint {path!r} on this service")
+        return _checkpoint(rows[0])
+
+    def checkpoints(self, run_id: str | None = None) -> list[SavedWeights]:
+        """Return the live checkpoints of a run, or of all runs, newest first, without snapshots of sampling clients."""
+        where, args = ("", ()) if run_id is None else ("and run_id = ?", (run_id,))
+        sql = f"""select * from checkpoints where ephemeral_of is null and (expires is null or expires > ?) {where}
+                  order by created desc, path"""
+        return [_checkpoint(row) for row in self._run(sql, self._clock(), *args)]
+
+    def update_checkpoint(self, path: str, **changes: Any) -> None:
+        self.checkpoint(path)
+        columns = ", ".join(f"{column} = ?" for column in changes)
+        self._run(f"update checkpoints set {columns} where path = ?", *changes.values(), path)
+
+    def delete_checkpoint(self, path: str) -> None:
+        self.checkpoint(path)
+        self._run("delete from checkpoints where path = ?", path)
+        self.collect_garbage()
+
+    def collect_garbage(self) -> None:
+        """Delete expired checkpoints, snapshots of sampling clients whose session is over (see `is_over`), and unused blobs."""
+        now = self._clock()
+        with self._lock:
+            self._run("delete from checkpoints where expires is not null and expires <= ?", now)
+            over = "select id from sessions where finished = 1 or last_seen < ?"
+            self._run(f"delete from checkpoints where ephemeral_of in ({over})", now - SESSION_LIFE)
+            used = {row["blob"] for row in self._run("select blob from checkpoints")} | set(self._held)
+            unused = [folder for folder in self._blobs.iterdir() if folder.name not in used]
+        for folder in unused:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def find_checkpoint(state: Path, path: str) -> SavedWeights | None:
+    """Return the live checkpoint at a tinker:// path of a state folder. Read-only; a service may be using the folder."""
+    return live_checkpoints(state).get(path)
+
+
+def live_checkpoints(state: Path) -> dict[str, SavedWeights]:
+    """Mapping of tinker:// path to live checkpoint of a state folder. Read-only; a service may be using the folder."""
+    file = state / "registry.sqlite"
+    if not file.is_file():
+        return {}
+    with _usable(file), closing(sqlite3.connect(file)) as db:
+        db.row_factory = sqlite3.Row
+        # A service that died at its first start leaves a file without tables.
+        if not db.execute("select 1 from sqlite_master where name = 'checkpoints'").fetchall():
+            return {}
+        live = "select * from checkpoints where expires is null or expires > ?"
+        return {row["path"]: _checkpoint(row) for row in db.execute(live, (time.time(),))}
+
+
+@contextmanager
+def _usable(file: Path) -> Iterator[None]:
+    """Raise SettingsError if SQLite cannot open or read the file of a registry."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise SettingsError(
+            f"{file} cannot be used: {error}",
+            "check its permissions and the free space; if it is damaged, restore it, or move its folder away to start without saved weights",
+        ) from error
+
+
+def parse_path(path: str, field: str) -> tuple[str, str, str]:
+    """Return (run, kind, name) of a tinker:// path. Raises RequestError that names `field`."""
+    parts = path.removeprefix("tinker://").split("/")
+    if not path.startswith("tinker://") or len(parts) != 3 or parts[1] not in KINDS:
+        raise RequestError(
+            f"{field}: {path!r} is not a tinker path (tinker://RUN/weights|sampler_weights|external_weights/NAME)"
+        )
+    return parts[0], parts[1], parts[2]
+
+
+def _checkpoint(row: sqlite3.Row) -> SavedWeights:
+    flags = {name: bool(row[name]) for name in ("has_optimizer", "public")}
+    return SavedWeights(**{**dict(row), **flags, "user_metadata": json.loads(row["user_metadata"] or "null")})
+
+
+def _dumps(value: dict | None) -> str | None:
+    return None if value is None else json.dumps(value)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

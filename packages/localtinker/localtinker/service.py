@@ -1,0 +1,365 @@
+"""Request handling between HTTP and the compute thread: requests are validated and queued."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from localtinker import NotFoundError, RequestError
+from localtinker import requests as rq
+from localtinker.devices import device_for, use_fast_products, use_threads
+from localtinker.dispatch import SamplingProcesses
+from localtinker.engine import Engine
+from localtinker.futures import Future, FutureStore
+from localtinker.generation import SamplingLoop
+from localtinker.lora import LoraSpec
+from localtinker.models import ServedModel, load_model, room_on
+from localtinker.registry import Blob, Registry, lock_folder, parse_path
+from localtinker.samplers import SampledWeights, SamplerPool, SamplingLimits
+from localtinker.sampling import SampleJob
+from localtinker.settings import Settings
+from localtinker.trainer import Clients, TrainingModel
+from localtinker.wire import TrainRequest, encode_train_output
+
+logger = logging.getLogger(__name__)
+
+
+class Service:
+    """A running service. Methods are called on the event loop; the engine's thread does the work."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._lock = lock_folder(settings.state)
+        self.device = device_for(settings.device, settings.models.values())
+        use_threads(1)  # until the template process is forked: threads do not survive a fork
+        self.models: dict[str, ServedModel] = {
+            name: load_model(name, path, dtype=settings.dtype, device=self.device, max_context=settings.max_context)
+            for name, path in settings.models.items()
+        }
+        if not all(model.small for model in self.models.values()):
+            use_fast_products()
+        micro_tokens, cache_bytes = room_on(self.device, self.models.values())
+        limits = SamplingLimits(cache_bytes)
+        processes = settings.threads if settings.sampling_processes is None else settings.sampling_processes
+        self._processes: SamplingProcesses | None = None
+        if processes and any(model.small for model in self.models.values()):
+            self._processes = SamplingProcesses(self.models, processes, limits, deterministic=settings.deterministic)
+        self.registry = Registry(settings.state)
+        self.clients = Clients(self.registry, micro_tokens=micro_tokens)
+        pool = SamplerPool(self.models, limits, deterministic=settings.deterministic)
+        self.engine = Engine(SamplingLoop(pool, threads=settings.threads), threads=settings.threads)
+        self.futures: FutureStore
+        self._done: Counter[str] = Counter()
+        """Number of completed requests by kind; for sampling, of samples, and for scoring, of sequences."""
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.futures = FutureStore(loop)
+
+    def stop(self) -> None:
+        if self._processes is not None:
+            self._processes.stop()
+        self.engine.stop()
+        self.registry.close()
+        os.close(self._lock)
+
+    def model(self, name: str, field_name: str) -> ServedModel:
+        if name not in self.models:
+            raise NotFoundError(f"{field_name}: no base model {name!r} here; available: {', '.join(self.models)}")
+        return self.models[name]
+
+    def status(self) -> dict[str, Any]:
+        """Return resources and load, for operators and tests."""
+        resident = {"training_clients": len(self.clients), "adapters_in_memory": self.clients.resident}
+        load = Counter(self.engine.load())
+        if self._processes is not None:
+            load.update(self._processes.load())
+        return {**load, **resident, "futures": len(self.futures), "device": self.device, "done": dict(self._done)}
+
+    def release_unused(self) -> None:
+        """Release collected futures, idle clients and those of ended sessions. Called every few seconds on the event loop."""
+        self.futures.purge()
+        for model_id in self.clients.idle(self.settings.idle_s):
+            self.engine.call(partial(self.clients.park, model_id))
+        self._drop_orphaned_clients()
+
+    def finish_session(self, session_id: str) -> None:
+        """End a session: its training clients are released, its checkpoints stay."""
+        self.registry.session(session_id)
+        self.registry.finish_session(session_id)
+        self._drop_orphaned_clients()
+
+    def _drop_orphaned_clients(self) -> None:
+        for model_id in self.clients.orphaned():
+            self.engine.call(partial(self.clients.drop, model_id))
+
+    # Futures ----------------------------------------------------------------------------------------------------
+    def _submit(self, kind: str, key: tuple | None, run: Callable[[], bytes | dict[str, Any]]) -> Future:
+        """Queue `run` on the compute thread. A retry, with the key of an earlier request, gets the earlier future."""
+        if key is not None and (known := self.futures.existing(key)) is not None:
+            return known
+        future = self.futures.create(key)
+
+        def work() -> None:
+            try:
+                result = run()
+            except Exception as error:
+                if not isinstance(error, RequestError):
+                    logger.exception("%s failed", kind)
+                self.futures.resolve(future, error)
+            else:
+                self._done[kind] += 1
+                self.futures.resolve(future, result)
+
+        self.engine.call(work)
+        return future
+
+    def cancel(self, request: rq.RequestId) -> dict[str, Any]:
+        """Cancel a sampling request. Other requests always run to completion."""
+        future = self.futures.get(request.request_id)
+        if future is not None and not future.done and future.cancel is not None:
+            future.cancel()
+            self.futures.resolve(future, RequestError("cancelled by the client"))
+            future.retrieved_at = time.monotonic()
+        return {}
+
+    # Training ---------------------------------------------------------------------------------------------------
+    def create_model(self, request: rq.CreateModel) -> Future:
+        base = self.model(request.base_model, "base_model")
+        self._open_session(request.session_id)
+        lora = request.lora_config
+        if not (lora.train_attn or lora.train_mlp or lora.train_unembed):
+            raise RequestError("lora_config: at least one of train_attn, train_mlp, train_unembed must be true")
+        model_id = f"{request.session_id}:train:{request.model_seq_id}"
+        seed = int.from_bytes(uuid.uuid4().bytes[:4]) if lora.seed is None else lora.seed & (2**63 - 1)
+        spec = LoraSpec(lora.rank, seed, lora.train_attn, lora.train_mlp, lora.train_unembed)
+
+        def run() -> dict[str, Any]:
+            self.clients.create(model_id, request.session_id, base, spec, request.user_metadata)
+            return {"model_id": model_id, "type": "create_model"}
+
+        return self._submit("create_model", ("model", model_id, 0), run)
+
+    def _open_session(self, session_id: str) -> None:
+        if self.registry.session(session_id)["finished"]:
+            raise RequestError(f"session_id: session {session_id!r} is finished", status=410)
+
+    def unload_model(self, model_id: str) -> Future:
+        self.clients.get(model_id)
+
+        def run() -> dict[str, Any]:
+            self.clients.drop(model_id)
+            return {"model_id": model_id, "type": "unload_model"}
+
+        return self._submit("unload_model", None, run)
+
+    def forward_backward(self, request: TrainRequest) -> Future:
+        client = self.clients.get(request.model_id)
+        rq.check_train_request(request, client.base)
+        self.registry.touch_run(request.model_id)
+
+        def run() -> bytes:
+            outputs, metrics = self.clients.live(request.model_id).forward_backward(request)
+            return encode_train_output(outputs, metrics)
+
+        return self._submit("forward_backward", _key(request.model_id, request.seq_id), run)
+
+    def optim_step(self, request: rq.OptimStep) -> Future:
+        self.clients.get(request.model_id)
+        params = request.adam_params.model_dump()
+
+        def run() -> dict[str, Any]:
+            return {"metrics": self.clients.live(request.model_id).optim_step(params)}
+
+        return self._submit("optim_step", _key(request.model_id, request.seq_id), run)
+
+    def save_weights(self, request: rq.SaveWeights) -> Future:
+        return self._save("save_weights", "weights", request)
+
+    def save_weights_for_sampler(self, request: rq.SaveWeightsForSampler) -> Future:
+        """Save the adapter under a name, or as a snapshot for a new sampling client if `sampling_session_seq_id` is given."""
+        return self._save("save_weights_for_sampler", "sampler_weights", request, request.sampling_session_seq_id)
+
+    def save_weights_external(self, request: rq.SaveWeightsExternal) -> Future:
+        """Save the adapter for download (listing.py)."""
+        if request.age_encryption_recipients:
+            raise RequestError("age_encryption_recipients: encryption is not supported")
+        return self._save("save_weights_external", "external_weights", request)
+
+    def _save(self, call: str, kind: str, request: rq.SaveWeights, sampler: int | None = None) -> Future:
+        """Save a client's adapter; with `sampler`, as the unlisted snapshot of the sampling client with this number."""
+        client = self.clients.get(request.model_id)
+        snapshot, optimizer = sampler is not None, kind == "weights"
+        name = f"ephemeral-{sampler}" if snapshot else rq.check_name(request.path or uuid.uuid4().hex[:12])
+
+        def run() -> dict[str, Any]:
+            model = self.clients.live(client.model_id)
+            if not request.overwrite:
+                self.registry.check_free(client.model_id, kind, name)
+            blob, size = self.registry.write_blob(
+                lambda folder: model.save(folder, optimizer=optimizer), durable=not snapshot
+            )
+            path = self.registry.add_checkpoint(
+                client.model_id,
+                kind,
+                name,
+                Blob(
+                    blob=blob,
+                    base_model=client.base.name,
+                    lora=client.spec.to_json(),
+                    has_optimizer=optimizer,
+                    size_bytes=size,
+                ),
+                ttl_seconds=request.ttl_seconds,
+                user_metadata=request.user_metadata,
+                ephemeral_of=client.session_id if snapshot else None,
+            )
+            if not snapshot:
+                return {"path": path, "type": call}
+            sampler_id = f"{client.session_id}:sample:{sampler}"
+            self.registry.add_sampler(sampler_id, client.session_id, client.base.name, path)
+            return {"sampling_session_id": sampler_id, "type": call}
+
+        return self._submit(call, _key(request.model_id, request.seq_id), run)
+
+    def load_weights(self, request: rq.LoadWeights) -> Future:
+        """Load a checkpoint into a live client, or into a new one if `session_id` is given."""
+        parse_path(request.path, "path")
+        checkpoint = self.registry.checkpoint(request.path)
+        if request.optimizer and not checkpoint.has_optimizer:
+            raise RequestError(f"optimizer: {request.path} was saved for sampling, without optimizer state")
+        base = self.model(request.base_model or checkpoint.base_model, "base_model")
+        spec = LoraSpec.from_json(checkpoint.lora)
+        session_id, model_id, key = request.session_id, request.model_id, None
+        if session_id is not None:
+            self._open_session(session_id)
+            if request.base_model not in (None, checkpoint.base_model):
+                raise RequestError(f"base_model: {request.path} was trained on {checkpoint.base_model!r}")
+            model_id = f"{session_id}:train:{request.model_seq_id}"
+            key = ("model", model_id, 0)
+        elif model_id is None:
+            raise RequestError("model_id: set model_id, or session_id and model_seq_id")
+        else:
+            client = self.clients.get(model_id)
+            mine, saved = (s.describe() for s in (client.spec, spec))
+            if (client.base.name, mine) != (checkpoint.base_model, saved):
+                raise RequestError(
+                    f"path: {request.path} belongs to {checkpoint.base_model!r} with {saved}, this client to "
+                    f"{client.base.name!r} with {mine}"
+                )
+            key = _key(model_id, request.seq_id)
+
+        def load(model: TrainingModel) -> None:
+            saved = self.registry.hold(request.path)  # looked up again: earlier requests may have overwritten it
+            try:
+                model.load(self.registry.blob_path(saved.blob), optimizer=request.optimizer)
+            finally:
+                self.registry.release_blob(saved.blob)
+
+        def run() -> dict[str, Any]:
+            if session_id is not None:
+                self.clients.create(model_id, session_id, base, spec, request.user_metadata, load)
+            else:
+                load(self.clients.live(model_id))
+            return {"path": request.path, "model_id": model_id, "type": "load_weights"}
+
+        return self._submit("load_weights", key, run)
+
+    def copy_weights(self, request: rq.CopyWeights) -> str:
+        """Create a second name for a checkpoint, in a new run that cannot be trained. The files are shared."""
+        parse_path(request.source_path, "source_path")
+        source = self.registry.hold(request.source_path)
+        session_id = request.session_id or f"copies-{uuid.uuid4()}"
+        run_id = f"{session_id}:train:{request.model_seq_id or 0}"
+        self.registry.add_run(run_id, session_id, source.base_model, source.lora, None)
+        return self.registry.add_checkpoint(
+            run_id,
+            source.kind,
+            source.name,
+            source,
+            ttl_seconds=request.ttl_seconds,
+            user_metadata=source.user_metadata,
+        )
+
+    def get_info(self, model_id: str) -> dict[str, Any]:
+        client = self.clients.get(model_id)
+        return {
+            "type": "get_info",
+            "model_id": model_id,
+            "is_lora": True,
+            "lora_rank": client.spec.rank,
+            "model_name": client.base.name,
+            "optimizer_config": {"type": "adamw"},
+            "model_data": {
+                "arch": client.base.model.config.model_type,
+                "model_name": client.base.name,
+                "tokenizer_id": str(client.base.path.resolve()),
+            },
+        }
+
+    # Sampling ---------------------------------------------------------------------------------------------------
+    def create_sampling_session(self, request: rq.CreateSamplingSession) -> dict[str, Any]:
+        self._open_session(request.session_id)
+        base = self._sampled_model(request.base_model, request.model_path)
+        sampler_id = f"{request.session_id}:sample:{request.sampling_session_seq_id}"
+        self.registry.add_sampler(sampler_id, request.session_id, base.name, request.model_path)
+        return {"type": "create_sampling_session", "sampling_session_id": sampler_id}
+
+    def _sampled_model(self, base_model: str | None, model_path: str | None) -> ServedModel:
+        """Return the base model to sample, which may have the adapter at `model_path`."""
+        if model_path is not None:
+            parse_path(model_path, "model_path")
+            checkpoint = self.registry.checkpoint(model_path)
+            if base_model is not None and base_model != checkpoint.base_model:
+                raise RequestError(
+                    f"base_model: {model_path} was trained on {checkpoint.base_model!r}, not {base_model!r}"
+                )
+            return self.model(checkpoint.base_model, "model_path")
+        if base_model is None:
+            raise RequestError("base_model: set base_model or model_path")
+        return self.model(base_model, "base_model")
+
+    def sample(self, request: rq.Sample) -> Future:
+        """Queue a sampling or scoring request. Its weights are protected from changes until it is done."""
+        key, base_model, path = None, request.base_model, request.model_path
+        if request.sampling_session_id is not None:
+            sampler = self.registry.sampler(request.sampling_session_id)
+            key = None if request.seq_id is None else ("sample", request.sampling_session_id, request.seq_id)
+            base_model, path = sampler["base_model"], sampler["model_path"]
+        model = self._sampled_model(base_model, path)
+        if key is not None and (known := self.futures.existing(key)) is not None:
+            return known
+        prompt = rq.check_prompt(request.prompt, model)
+        job = SampleJob(
+            prompt=prompt,
+            num_samples=request.num_samples,
+            seed=request.sampling_params.seed,
+            options=rq.sampling_options(request, len(prompt), model),
+            prompt_options=rq.prompt_options(request, len(prompt), model),
+        )
+        weights, release = SampledWeights(model.name), None
+        if path is not None:
+            checkpoint = self.registry.hold(path)
+            release = partial(self.registry.release_blob, checkpoint.blob)
+            folder = self.registry.blob_path(checkpoint.blob)
+            weights = SampledWeights(model.name, folder, LoraSpec.from_json(checkpoint.lora))
+        future = self.futures.create(key, on_done=release)
+
+        def take(answer: bytes | Exception) -> None:
+            if isinstance(answer, bytes):
+                self._done["score" if request.prompt_logprobs else "sample"] += job.num_samples
+            self.futures.resolve(future, answer)
+
+        where = self._processes if self._processes is not None and model.small else self.engine
+        future.cancel = where.sample(weights, job, take)
+        return future
+
+
+def _key(model_id: str, seq_id: int | None) -> tuple | None:
+    return None if seq_id is None else ("model", model_id, seq_id)

@@ -1,0 +1,76 @@
+"""Settings of a service and their validation."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from localtinker.errors import SettingsError
+from localtinker.http_server import is_loopback
+
+MAX_CONTEXT = 32768
+"""Default of the longest sequence served, in tokens."""
+
+
+def context_of(model_config: Any, most: int = MAX_CONTEXT) -> int:
+    """Return the context length in tokens of a model with this configuration (of transformers or `modules.py`), at most `most`."""
+    text = getattr(model_config, "get_text_config", lambda: model_config)()
+    own = getattr(text, "max_position_embeddings", None) or most
+    return min(most, own)
+
+
+class Settings(BaseModel):
+    """Settings of a service.
+
+    A `host` other than loopback needs a key; `port` 0 takes a free one. For `device` see `devices.device_for`. A training client unused
+    for `idle_s` moves to disk. `sampling_processes` sample small models; None: as many as `threads`, none on a GPU; 0: none.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    models: dict[str, Path]
+    state: Path
+    host: str = "127.0.0.1"
+    port: int = 0
+    dtype: str = "float32"
+    device: str = "cpu"
+    threads: int = Field(default_factory=lambda: min(2, os.cpu_count() or 1), ge=1)
+    sampling_processes: int | None = None
+    deterministic: bool = False
+    max_context: int = MAX_CONTEXT
+    idle_s: float = 1800.0
+    housekeeping_s: float = 15.0
+
+
+def parse_models(texts: list[str]) -> dict[str, Path]:
+    """Parse values of the form NAME=PATH, or PATH, whose name is that of the folder. Raises SettingsError if two have one name."""
+    models: dict[str, Path] = {}
+    for text in texts:
+        name, separator, path = text.partition("=")
+        if not (separator and name) or Path(text).is_dir():  # a folder's name may contain "="
+            name, path = Path(text).resolve().name, text
+        if name in models:
+            raise SettingsError(f"two models are named {name!r}", "give each a name of its own: --model NAME=PATH")
+        models[name] = Path(os.path.expanduser(path))  # unlike Path.expanduser, accepts unknown users
+    return models
+
+
+def check_models(models: dict[str, Path]) -> None:
+    """Raise SettingsError if a path is not a model folder. Called before slow imports."""
+    for name, path in models.items():
+        if not (path / "config.json").is_file():
+            raise SettingsError(f"model {name!r}: no config.json in {path}", "give the folder of a transformers model")
+
+
+def check_exposure(host: str, key: str | None) -> None:
+    """Raise SettingsError if the service would be reachable from other machines without a key."""
+    if key is not None and not key.startswith("tml-"):
+        raise SettingsError("TINKER_API_KEY must start with 'tml-': the SDK refuses other keys")
+    if not is_loopback(host) and key is None:
+        raise SettingsError(
+            f"--host {host} is reachable from other machines, so a key is required",
+            "set TINKER_API_KEY=tml-... in the service's environment",
+        )

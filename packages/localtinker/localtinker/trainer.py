@@ -1,0 +1,339 @@
+"""Training clients: gradients of a LoRA adapter, AdamW steps, saving and loading, and parking on disk when idle."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from localtinker import NotFoundError, RequestError
+from localtinker.dense_training import DenseTraining, LossOf
+from localtinker.devices import give_back_free_memory
+from localtinker.lora import LoraSpec, read_adapter, read_tensors, write_adapter
+from localtinker.losses import LOSSES
+from localtinker.models import ServedModel
+from localtinker.packing import packed_passes, padded, padded_passes
+from localtinker.registry import Registry
+from localtinker.scoring import gather_logprobs
+from localtinker.wire import TrainDatum, TrainRequest
+
+logger = logging.getLogger(__name__)
+Pass = Callable[[Sequence[np.ndarray], Tensor, LossOf], tuple[Tensor, Tensor]]
+"""Maps B sequences of at most L tokens, targets [B, L, K] and a loss function to log-probabilities and loss, both [B, L, K]."""
+ACTIVATION_BYTES = 384 << 20  # what the layers of `DenseTraining` keep
+LOGIT_BUDGET = 2**25  # logits in memory at once in a forward pass: 128 MiB
+
+
+class TrainingModel:
+    """A training client's adapter and optimizer. All methods run on the compute thread."""
+
+    def __init__(self, model_id: str, base: ServedModel, spec: LoraSpec, *, micro_tokens: int) -> None:
+        """`micro_tokens`: limit of the tokens in a pass, see `padded_passes` and `packed_passes`."""
+        self.model_id = model_id
+        self.base = base
+        self.spec = spec
+        self._micro_tokens = micro_tokens
+        base.adapters.add(model_id, spec)
+        self._parameters = base.adapters.parameters(model_id)
+        self._optimizer = torch.optim.AdamW(self._parameters, foreach=True)
+
+    @property
+    def has_gradients(self) -> bool:
+        return any(p.grad is not None for p in self._parameters)
+
+    def release(self) -> None:
+        """Free the adapter. The object must not be used afterwards."""
+        self.base.adapters.remove(self.model_id)
+
+    def forward_backward(self, request: TrainRequest) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
+        """Compute loss and log-probabilities of a batch, and add its gradients unless `forward_only`.
+
+        Returns the outputs per datum and the metrics `loss:sum`, `tokens:sum` (trained positions) and `input_tokens:sum`
+        (all positions, which training is charged by). If it fails, all gradients of this client are dropped.
+        """
+        self.base.adapters.activate(self.model_id)
+        trains = not request.forward_only
+        by_hand = self.base.trains_by_hand
+        one_pass: Pass = self._pass
+        if by_hand:
+            model, pairs = self.base.model, self.base.adapters.pairs(self.model_id)
+            dense = DenseTraining(model, pairs, self.spec.scaling, budget_bytes=ACTIVATION_BYTES, trains=trains)
+            one_pass = dense.forward_backward
+        try:
+            if trains and self.base.recompute:
+                self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0
+            with torch.set_grad_enabled(trains):
+                sequences = [d.tokens_T for d in request.data]
+                passes = (packed_passes if by_hand else padded_passes)(sequences, self._micro_tokens)
+                return self._run(request, one_pass, passes)
+        except BaseException:
+            if trains:
+                self._optimizer.zero_grad(set_to_none=True)
+            raise
+        finally:
+            if self.base.recompute:
+                self.base.model.eval()
+            if by_hand:
+                del one_pass, dense
+                give_back_free_memory()
+
+    def _pass(self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf) -> tuple[Tensor, Tensor]:
+        logp_BLK = self._logprobs(padded(sequences).to(self.base.device), targets_BLK)
+        loss_BLK = loss_of(logp_BLK)
+        if torch.is_grad_enabled():
+            loss_BLK.sum().backward()
+        return logp_BLK, loss_BLK
+
+    def _run(
+        self, request: TrainRequest, one_pass: Pass, passes: list[list[int]]
+    ) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
+        """Run the passes of a request, given by the indices of their data, and combine their results."""
+        logprobs: list[np.ndarray] = [np.zeros(0)] * len(request.data)
+        losses: list[np.ndarray] = [np.zeros(0)] * len(request.data)
+        total = 0.0
+        for index in passes:
+            logp_BLK, loss_BLK = self._micro_batch([request.data[i] for i in index], request, one_pass)
+            total += float(loss_BLK.sum(dtype=torch.float64))
+            for row, i in enumerate(index):
+                shape = request.data[i].inputs["target_tokens"].shape
+                width = 1 if len(shape) == 1 else shape[1]
+                logprobs[i] = logp_BLK[row, : shape[0], :width].reshape(shape).numpy()
+                losses[i] = loss_BLK[row, : shape[0], :width].reshape(shape).numpy()
+        trained = float(sum(_trained_positions(d) for d in request.data))
+        tokens = float(sum(len(d.tokens_T) for d in request.data))
+        metrics = {"loss:sum": total, "tokens:sum": trained, "input_tokens:sum": tokens}
+        return {"logprobs": logprobs, "elementwise_loss": losses}, metrics
+
+    def _micro_batch(self, data: Sequence[TrainDatum], request: TrainRequest, one_pass: Pass) -> tuple[Tensor, Tensor]:
+        """Run one pass and return detached log-probabilities and loss, [B, L, K] on the CPU."""
+        loss = LOSSES[request.loss_fn]
+        device = self.base.device
+        inputs, mask_BLK = collate(data, loss.required + loss.optional)
+        mask_BLK = mask_BLK.to(device)
+        inputs = {name: t.to(device) for name, t in inputs.items()}
+        parameters = {**loss.parameters, **{k: float(v) for k, v in request.config.items()}}
+
+        def loss_of(logp_BLK: Tensor) -> Tensor:
+            return loss.function(logp_BLK, inputs, parameters) * mask_BLK
+
+        logp_BLK, loss_BLK = one_pass([d.tokens_T for d in data], inputs["target_tokens"], loss_of)
+        return logp_BLK.detach().cpu(), loss_BLK.detach().cpu()
+
+    def _logprobs(self, tokens_BL: Tensor, targets_BLK: Tensor) -> Tensor:
+        """Return log p of the targets, [B, L, K], float32.
+
+        Right padding needs no attention mask, because attention is causal. With a large vocabulary the head runs in chunks that are
+        recomputed in the backward pass.
+        """
+        model = self.base.model
+        if not self.base.split_head:
+            return gather_logprobs(model(input_ids=tokens_BL, use_cache=False).logits, targets_BLK)
+        hidden_BLH = self.base.hidden(tokens_BL)
+
+        def head(hidden: Tensor, targets: Tensor) -> Tensor:
+            return gather_logprobs(model.lm_head(hidden), targets)
+
+        step = max(1, LOGIT_BUDGET // (self.base.vocab_size * tokens_BL.shape[0]))
+        length = tokens_BL.shape[1]
+        if step >= length:
+            return head(hidden_BLH, targets_BLK)
+        parts = [
+            checkpoint(head, hidden_BLH[:, i : i + step], targets_BLK[:, i : i + step], use_reentrant=False)
+            for i in range(0, length, step)
+        ]
+        return torch.cat(parts, 1)
+
+    def optim_step(self, params: dict) -> dict[str, float]:
+        """Take one AdamW step with the accumulated gradients and clear them.
+
+        `params` are the SDK's AdamParams. The reported gradient norm is that before clipping. Without gradients nothing changes.
+        """
+        total = torch.nn.utils.get_total_norm([p.grad for p in self._parameters if p.grad is not None])
+        norm = float(total)
+        if not math.isfinite(norm):
+            self._optimizer.zero_grad(set_to_none=True)
+            raise RequestError(
+                f"optim_step: the gradient norm is {norm}; the gradients were dropped and no weight was changed"
+            )
+        if params["grad_clip_norm"] > 0:
+            torch.nn.utils.clip_grads_with_norm_(self._parameters, params["grad_clip_norm"], total)
+        for group in self._optimizer.param_groups:
+            group.update(
+                lr=params["learning_rate"],
+                betas=(params["beta1"], params["beta2"]),
+                eps=params["eps"],
+                weight_decay=params["weight_decay"],
+            )
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        return {"grad_norm:mean": norm}
+
+    def tensors(self) -> dict[str, Tensor]:
+        return self.base.adapters.tensors(self.model_id)
+
+    def save(self, folder: Path, *, optimizer: bool) -> None:
+        """Write the adapter as a peft folder, with the optimizer state in `optimizer.safetensors` if requested."""
+        write_adapter(folder, self.tensors(), self.spec, str(self.base.path))
+        if optimizer:
+            flat = {"parameters": torch.tensor(len(self._parameters))}
+            for index, parameter in enumerate(self._parameters):
+                for key, value in self._optimizer.state.get(parameter, {}).items():
+                    flat[f"{index}.{key}"] = value.detach().cpu().contiguous().clone()
+            save_file(flat, folder / "optimizer.safetensors")
+
+    def load(self, folder: Path, *, optimizer: bool) -> None:
+        """Load the weights of a saved folder, and its optimizer state or a fresh one. Gradients are dropped."""
+        self.base.adapters.load(self.model_id, read_adapter(folder))
+        self._optimizer = torch.optim.AdamW(self._parameters, foreach=True)
+        self._optimizer.zero_grad(set_to_none=True)
+        if optimizer:
+            flat = read_tensors(folder / "optimizer.safetensors")
+            for index, parameter in enumerate(self._parameters):
+                if f"{index}.step" in flat:
+                    moments = {key: flat[f"{index}.{key}"].to(parameter.device) for key in ("exp_avg", "exp_avg_sq")}
+                    self._optimizer.state[parameter] = {"step": flat[f"{index}.step"], **moments}
+
+
+def _trained_positions(datum: TrainDatum) -> int:
+    for name in ("weights", "advantages"):
+        if name in datum.inputs:
+            return int(np.count_nonzero(datum.inputs[name]))
+    return len(datum.tokens_T)
+
+
+def collate(data: Sequence[TrainDatum], names: Sequence[str]) -> tuple[dict[str, Tensor], Tensor]:
+    """Return the right-padded inputs of a batch, each [B, L, K], and the mask [B, L, K] of positions that are not padding.
+
+    `weights` defaults to 1. Other inputs in `names` are included if the first datum has them.
+    """
+    targets = [d.inputs["target_tokens"].reshape(len(d.tokens_T), -1) for d in data]
+    ones = [np.ones(target.shape) for target in targets]
+    shape = len(data), *np.max([target.shape for target in targets], axis=0)
+
+    def padded(values: Sequence[np.ndarray], dtype: type[np.generic] = np.float32) -> Tensor:
+        array = np.zeros(shape, dtype)
+        for row, value, one in zip(array, values, ones, strict=True):
+            row[: one.shape[0], : one.shape[1]] = value.reshape(one.shape)
+        return torch.from_numpy(array)
+
+    present = [name for name in names if name in data[0].inputs or name == "weights"]
+    inputs = {name: padded([d.inputs.get(name, one) for d, one in zip(data, ones, strict=True)]) for name in present}
+    return {"target_tokens": padded(targets, np.int64), **inputs}, padded(ones)
+
+
+@dataclass
+class Client:
+    """A training client. `model` is None while it is parked on disk, in blob `parked`."""
+
+    model_id: str
+    session_id: str
+    base: ServedModel
+    spec: LoraSpec
+    model: TrainingModel | None = None
+    parked: str | None = None
+    last_used: float = field(default_factory=time.monotonic)
+
+
+class Clients:
+    """All training clients of a service. Methods that use a model (`create`, `live`, `park`, `drop`) run on the compute thread."""
+
+    def __init__(self, registry: Registry, *, micro_tokens: int) -> None:
+        self._registry = registry
+        self._micro_tokens = micro_tokens
+        self._clients: dict[str, Client] = {}
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    @property
+    def resident(self) -> int:
+        """Number of adapters in memory."""
+        return sum(client.model is not None for client in list(self._clients.values()))
+
+    def get(self, model_id: str) -> Client:
+        """Return a live or parked client. Raises NotFoundError if there is none, for instance after a restart."""
+        client = self._clients.get(model_id)
+        if client is None:
+            raise NotFoundError(
+                f"model_id: there is no training client {model_id!r}; after a restart, create one from a saved state"
+            )
+        client.last_used = time.monotonic()
+        return client
+
+    def create(
+        self,
+        model_id: str,
+        session_id: str,
+        base: ServedModel,
+        spec: LoraSpec,
+        metadata: dict[str, Any] | None,
+        loaded: Callable[[TrainingModel], None] = lambda model: None,
+    ) -> None:
+        """Create a client. `loaded` may load saved weights into its model; if it fails, no client is created."""
+        self._registry.add_run(model_id, session_id, base.name, spec.to_json(), metadata)
+        self._clients[model_id] = Client(model_id, session_id, base, spec, self._model(model_id, base, spec, loaded))
+
+    def _model(
+        self, model_id: str, base: ServedModel, spec: LoraSpec, loaded: Callable[[TrainingModel], None]
+    ) -> TrainingModel:
+        model = TrainingModel(model_id, base, spec, micro_tokens=self._micro_tokens)
+        try:
+            loaded(model)
+        except BaseException:
+            model.release()
+            raise
+        return model
+
+    def live(self, model_id: str) -> TrainingModel:
+        """Return the model of a client, loaded from disk if it was parked."""
+        client = self.get(model_id)
+        if client.model is None:
+            assert client.parked is not None
+            folder = self._registry.blob_path(client.parked)
+            client.model = self._model(
+                model_id, client.base, client.spec, lambda model: model.load(folder, optimizer=True)
+            )
+            self._registry.release_blob(client.parked)
+            client.parked = None
+        return client.model
+
+    def idle(self, seconds: float) -> list[str]:
+        """Return the clients in memory that were not used for `seconds`."""
+        now = time.monotonic()
+        return [c.model_id for c in list(self._clients.values()) if c.model and now - c.last_used > seconds]
+
+    def orphaned(self) -> list[str]:
+        """Return the clients whose session is over."""
+        return [c.model_id for c in list(self._clients.values()) if self._registry.is_over(c.session_id)]
+
+    def park(self, model_id: str) -> None:
+        """Move a client to disk, unless it holds gradients of an unfinished step."""
+        client = self._clients.get(model_id)
+        if client is None or client.model is None or client.model.has_gradients:
+            return
+        save = partial(client.model.save, optimizer=True)
+        client.parked, _ = self._registry.write_blob(save, durable=False)
+        client.model.release()
+        client.model = None
+        logger.info("parked idle training client %s", model_id)
+
+    def drop(self, model_id: str) -> None:
+        """Delete a client; its checkpoints stay."""
+        client = self._clients.pop(model_id, None)
+        if client is None:
+            return
+        if client.model is not None:
+            client.model.release()
+        if client.parked is not None:
+            self._registry.release_blob(client.parked)

@@ -1,0 +1,260 @@
+"""Commands about problem sets: `problems` (sources, list, show, fetch, export)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from rtl_grader.cli.options import SourceOption
+from rtl_grader.errors import ConfigError, ProblemError
+
+if TYPE_CHECKING:
+    from rtl_grader.problems.problem_set import LoadedProblems, SplitBy
+    from rtl_grader.problems.sources import ProblemSource
+    from rtl_grader.types.problem import Problem
+
+problems = typer.Typer(
+    help="List, show and export problems, or fetch a set from the Hugging Face hub.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+Format = Literal["inspect", "verifiers", "harbor", "nemo-gym"]
+ProblemArgument = Annotated[str, typer.Argument(help="Problem id, as `problems list` shows it.")]
+GoldenOption = Annotated[bool, typer.Option("--golden", help="Print the golden answer too.")]
+HarnessOption = Annotated[bool, typer.Option("--harness", help="Print the harness files too.")]
+FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")]
+FormatOption = Annotated[Format, typer.Option("--as", help="Client to write the format of.")]
+HeldoutOption = Annotated[
+    bool, typer.Option("--heldout", help="Export the held-out problems instead of the training problems.")
+]
+CountOption = Annotated[
+    int | None, typer.Option(min=1, help="Export only the first N problems of each source (default: all).")
+]
+
+
+@problems.command()
+def sources() -> None:
+    """List the kinds of problem sources: their form in `--source`, and their keys in `[[problems.sources]]`.
+
+    Use `module:Class` for a source class of your own; docs/architecture.md shows one.
+    """
+    from rtl_grader.problems.sources import SOURCES
+
+    for kind, source in SOURCES.entries.items():
+        keys = ", ".join(key for key in source.model_fields if key != "kind")
+        typer.echo(f"{kind}{source.form}\n    {source.__doc__}\n    keys: {keys}")
+
+
+@problems.command("list")
+def list_(source: SourceOption = None) -> None:
+    """List problems and where their interfaces come from, and report what could not be read or used.
+
+    Example:
+
+        rtl-grader problems list --source cvdp=data/cvdp
+    """
+    print_problems(load(source))
+
+
+def print_problems(loaded: LoadedProblems) -> None:
+    """Print a line for each problem, counts by source, and what was moved, broken or left out."""
+    from rtl_grader.hdl.interface import describe_interface
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("problem", no_wrap=True)
+    for name in ("source", "split", "category", "difficulty", "golden", "interface"):
+        table.add_column(name, overflow="fold")
+    for split, found in (("train", loaded.train), ("held out", loaded.heldout)):
+        for p in found:
+            expected = describe_interface(p)
+            interface = f"{expected['module']} from {expected['source']} ({expected['confidence']})"
+            known, golden = interface if expected["module"] else "nothing known", "yes" if p.golden else "no"
+            table.add_row(p.id, p.source, split, p.category, p.difficulty, golden, known)
+    Console(width=10_000).print(table)  # one line per problem; the terminal folds it
+    typer.echo(f"{len(loaded.train)} to train on, {len(loaded.heldout)} held out")
+    for kind in sorted({problem.source for problem in loaded.every}):
+        train, held = (sum(p.source == kind for p in found) for found in (loaded.train, loaded.heldout))
+        typer.echo(f"  {kind}: {train} to train on, {held} held out ({held / (train + held):.1%})")
+    for moved in loaded.moved:
+        typer.echo(f"moved: {moved}")
+    for broken in loaded.broken:
+        typer.echo(f"broken: {broken}")
+    for entry in loaded.left_out:
+        typer.echo(f"left out: {entry.id}: {entry.reason}")
+
+
+@problems.command()
+def show(
+    problem_id: ProblemArgument,
+    source: SourceOption = None,
+    golden: GoldenOption = False,
+    harness: HarnessOption = False,
+) -> None:
+    """Show one problem: its prompt, the files to write, and the required interface.
+
+    Example:
+
+        rtl-grader problems show cvdp_copilot_lfsr_0001 --source cvdp=data/cvdp --golden
+    """
+    print_problem(load(source), problem_id, golden, harness)
+
+
+def print_problem(loaded: LoadedProblems, problem_id: str, golden: bool, harness: bool) -> None:
+    """Print a problem, on demand with its golden answer and its harness. Raises ProblemError if there is none with this id."""
+    from rtl_grader.hdl.interface import describe_interface
+
+    problem = named(loaded, problem_id)
+    split = "train" if problem in loaded.train else "held out"
+    expected = describe_interface(problem)
+    lines = [
+        f"{problem.id}  ({problem.source}, {problem.category}, {problem.difficulty}, {split})",
+        f"fingerprint {problem.fingerprint}",
+        f"answer      {', '.join(problem.targets)}",
+        f"context     {', '.join(problem.context) or 'none'}",
+        f"harness     {', '.join(problem.harness)}",
+        f"interface   {expected['module'] or 'unknown'}, from {expected['source'] or 'nothing'} "
+        f"(confidence: {expected['confidence']})",
+    ]
+    if problem.interface:
+        lines += [f"  {p.direction or '?':<6} {p.width or '?':>4}  {p.name}" for p in problem.interface.ports]
+        lines += [f"  parameter    {p.name} = {p.default}" for p in problem.interface.parameters]
+    if problem.system:
+        lines += ["", "--- system", problem.system]
+    lines += ["", "--- prompt", problem.prompt]
+    for path, text in ((problem.golden or {}) if golden else {}).items():
+        lines += [f"--- golden: {path}", text]
+    for path, text in (problem.harness if harness else {}).items():
+        lines += [f"--- harness: {path}", text]
+    if golden and problem.golden is None:
+        lines.append("--- there is no golden answer")
+    typer.echo("\n".join(lines))
+
+
+@problems.command()
+def fetch(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|OWNER/REPOSITORY", help="A known set (cvdp), or a data set repository on the hub."
+        ),
+    ] = "cvdp",
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--into", help="Output folder (default: where configurations expect the set, else data/REPOSITORY)."
+        ),
+    ] = None,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option("--pattern", help="Files to fetch (default: the known set's, else *.jsonl). May be repeated."),
+    ] = None,
+    revision: Annotated[str, typer.Option(help="Branch, tag or commit.")] = "main",
+) -> None:
+    """Download a problem set from the Hugging Face hub, and record licence, size and SHA-256 of each file in `fetched.json`.
+
+    A file that already has the size and hash listed by the hub is not downloaded again.
+
+    Examples:
+
+        rtl-grader problems fetch cvdp
+
+        rtl-grader problems fetch nvidia/cvdp-benchmark-dataset --into data/all --pattern "*no_commercial*.jsonl"
+    """
+    from rtl_grader.problems.fetch import KNOWN_SETS
+    from rtl_grader.problems.fetch import fetch as fetch_files
+
+    known = KNOWN_SETS.get(what)
+    if known is None and "/" not in what:
+        raise ProblemError(f"no set is known as {what!r}", f"known: {', '.join(KNOWN_SETS)}; or write OWNER/REPOSITORY")
+    same_repository = known or next((entry for entry in KNOWN_SETS.values() if entry.repository == what), None)
+    into = folder or (same_repository.folder if same_repository else Path("data") / what.rsplit("/", 1)[-1])
+    fetched, downloaded = fetch_files(
+        known.repository if known else what,
+        into,
+        patterns=pattern or (known.files if known else ["*.jsonl"]),
+        revision=revision,
+        licence=same_repository.licence if same_repository else None,
+    )
+    for file in fetched.files:
+        typer.echo(f"{file.sha256}  {file.bytes:>10}  {into / file.path}")
+    typer.echo(f"{len(fetched.files)} files of {fetched.repository} at {fetched.revision}")
+    typer.echo(f"licence: {fetched.licence or 'the repository names none'}")
+    typer.echo(f"downloaded: {', '.join(downloaded)}" if downloaded else "unchanged: nothing was downloaded")
+
+
+@problems.command()
+def export(
+    folder: FolderArgument,
+    as_: FormatOption,
+    source: SourceOption = None,
+    heldout: HeldoutOption = False,
+    count: CountOption = None,
+) -> None:
+    """Export problems as environments for a training loop or an evaluation, with rewards from this grader.
+
+    Inspect and verifiers grade in the client, which needs this package and its tools. Harbor and NeMo Gym call `serve-grader`. Licence
+    files next to the data are copied. A problem without one is only referenced by name, and the client reads it from
+    RTL_DISTILL_SOURCES. The folder holds harnesses and known-good answers: keep it away from the policy.
+
+    Example:
+
+        rtl-grader problems export --as verifiers --source cvdp=data/cvdp build/verifiers
+    """
+    export_to(folder, as_, sources_of(source), 0, "design", heldout, count)
+
+
+def export_to(
+    folder: Path,
+    as_: Format,
+    sources: Sequence[ProblemSource],
+    seed: int,
+    split: SplitBy,
+    heldout: bool,
+    count: int | None,
+) -> None:
+    """Export problems and print the client's command."""
+    from rtl_grader.exports.exported import export_tasks
+    from rtl_grader.exports.writers import WRITERS
+
+    tasks = export_tasks(sources, seed, split, folder, heldout=heldout, count=count)
+    command = WRITERS[as_](folder)
+    typer.echo(f"{len(tasks)} problems written to {folder}")
+    if unlicensed := sum(task.problem is None for task in tasks):
+        typer.echo(
+            f"{unlicensed} of them by name only, because they have no licence file: set RTL_DISTILL_SOURCES at the client"
+        )
+    typer.echo(f"next: {command}")
+
+
+def sources_of(source: list[str] | None) -> tuple[ProblemSource, ...]:
+    """Return the sources given by `--source`. Raises ConfigError if there is none."""
+    from rtl_grader.problems.sources import source_of
+
+    if not source:
+        raise ConfigError("which problems?", "name a set: --source cvdp=PATH; `problems sources` lists the kinds")
+    return tuple(map(source_of, source))
+
+
+def named(loaded: LoadedProblems, problem_id: str) -> Problem:
+    """Return the problem with this id. Raises ProblemError with similar ids when there is none."""
+    every = {p.id: p for p in loaded.every}
+    if problem_id not in every:
+        close = [name for name in every if problem_id in name][:5]
+        raise ProblemError(
+            f"there is no problem {problem_id!r}",
+            f"perhaps {', '.join(close)}" if close else "`rtl-distill problems list` shows all ids",
+        )
+    return every[problem_id]
+
+
+def load(source: list[str] | None) -> LoadedProblems:
+    """Load the problems given by `--source`; generated ones are made with seed 0."""
+    from rtl_grader.problems.sources import load_problems
+
+    return load_problems(sources_of(source), 0)

@@ -1,0 +1,41 @@
+"""Run a command line: errors for the user are printed as a message and a hint."""
+
+from __future__ import annotations
+
+import errno
+import io
+import sys
+import traceback
+from collections.abc import Callable
+
+from rich.console import Console
+
+from rtl_grader.errors import UserError
+
+
+def run(app: Callable[[], object]) -> None:
+    """Run a command line. User errors print one message and set the exit code; other errors keep their traceback."""
+    # Like stderr: a character that the terminal cannot encode must not end a run.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        app()
+    except (UserError, OSError) as error:
+        # Prefect's states keep the error alive. Its frames would keep a connection open, which causes a warning at exit.
+        traceback.clear_frames(error.__traceback__)
+        if isinstance(error, OSError):
+            if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            # The error of a write to an open file has no file name.
+            message = f"{error.filename2 or error.filename or 'the output'}: {error.strerror}"
+            error = UserError(message, "check the path, its permissions and the free space on its disk")
+        report(error.message, error.hint)
+        sys.exit(error.exit_code)
+
+
+def report(message: str, hint: str | None) -> None:
+    """Print an error for the user to standard error."""
+    console = Console(stderr=True)
+    console.print(f"error: {message}", style="bold red", markup=False, emoji=False, highlight=False, soft_wrap=True)
+    if hint:
+        console.print(f"  -> {hint}", markup=False, emoji=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,70 @@
+"""The command `toolchain`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+
+def toolchain(
+    action: Annotated[
+        Literal["show", "install"], typer.Argument(help="`show` the installed tools, or `install` missing ones.")
+    ] = "show",
+    source: Annotated[
+        Literal["docker", "debootstrap", "pip"] | None,
+        typer.Option(
+            help="docker: copy the simulation image's files from a running engine; debootstrap: build them (as root); pip: "
+            "install only cocotb 1.9. Default: docker if an engine has the image, else debootstrap."
+        ),
+    ] = None,
+) -> None:
+    """Show the simulators and libraries that decide verdicts, or install those of the simulation image.
+
+    `install` puts the files of the simulation image (about 1 GB: Icarus 13, Verilator, Yosys, cocotb 1 and 2) under
+    ~/.local/share/rtl-distill/tools, or RTL_DISTILL_TOOLS. The bubblewrap executor then runs the same tools as the docker
+    executor. Remove the directory `root` there to use this machine's own tools again.
+
+    Examples:
+
+        rtl-distill toolchain
+
+        rtl-distill toolchain install
+
+        rtl-distill toolchain install --source pip
+    """
+    from rtl_grader.grading.executors.install import install, install_older_cocotb
+    from rtl_grader.grading.executors.toolchain import Toolchain, tools_home
+
+    console = Console()
+    if action == "install":
+        if source == "pip":
+            install_older_cocotb()
+        else:
+            with Console(stderr=True).status("installing the toolchain"):
+                install(source)
+    installed = Toolchain.installed()
+    versions = (installed or Toolchain.of_this_machine()).tools
+    table = Table("tool", "version", "used for", title="bubblewrap executor")
+    uses = {
+        "python": "harnesses",
+        "cocotb": "harnesses of CVDP v1.1 and the starter set",
+        "cocotb1": "harnesses of CVDP v1.0 that import cocotb.runner",
+        "pytest": "harnesses",
+        "iverilog": "simulation, syntax",
+        "verilator": "lint, simulation of some harnesses",
+        "yosys": "synthesis harnesses",
+    }
+    hints = {"cocotb1": "rtl-distill toolchain install", "yosys": "apt-get install yosys"}
+    for tool, use in uses.items():
+        table.add_row(tool, versions.get(tool) or f"missing: {hints.get(tool, 'apt-get install ' + tool)}", use)
+    console.print(table)
+    if installed is None:
+        console.print(
+            "these are this machine's own tools; to use the simulation image's: rtl-distill toolchain install"
+        )
+    else:
+        console.print(f"installed toolchain, made of {versions['toolchain']}", highlight=False, soft_wrap=True)
+    console.print(f"further tools: {tools_home()}", highlight=False, soft_wrap=True)

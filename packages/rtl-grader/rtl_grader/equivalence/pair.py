@@ -1,0 +1,226 @@
+"""Two designs side by side: compile and simulate both in one bench, and read its verdict."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from posixpath import basename
+from typing import Literal
+
+from rtl_grader.equivalence.side_by_side import Effort, Trace, Values, bench, hidden, replay
+from rtl_grader.equivalence.unseen import unseen
+from rtl_grader.grading.design import as_graded
+from rtl_grader.grading.executors.base import Executor, Job, Step, StepResult
+from rtl_grader.grading.limits import Limits
+from rtl_grader.grading.screen import MAX_FILE_CHARS
+from rtl_grader.hdl.clocking import clocks_and_resets
+from rtl_grader.hdl.interface import parse_interface
+from rtl_grader.hdl.text import code_of, macros_of
+from rtl_grader.hdl.tree import SourceTree
+from rtl_grader.problems.harness_use import macro_file
+from rtl_grader.problems.testbench import renamed
+from rtl_grader.types.netlist import Netlist
+from rtl_grader.types.problem import Interface, InterfaceSource, Problem
+
+HDL = (".v", ".sv")
+MAX_INCLUDE_DEPTH = 100
+_INCLUDE = re.compile(r'`include[ \t]+"([^"\n]+)"')
+_NO_PARAMETER = re.compile(r"parameter .* not found", re.I)
+Result = Literal["equal", "same", "different", "unknown"]
+
+
+class IncomparableError(Exception):
+    """Why two designs cannot be compared."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How an answer compares with the golden one or, by consensus, with other passes.
+
+    `equal` was proved; `same` means that no input told them apart; `unknown` means no result. `detail` says what, where or why.
+    """
+
+    result: Result
+    detail: str
+    method: Literal["proof", "simulation", "consensus"] = "simulation"
+    share: float | None = None
+    """By consensus: share of the independent texts that behave alike."""
+    depth: int | None = None
+    """Clock cycles after power-up for which equality is proved, if it is not proved for all."""
+    trace: Trace = ()
+    """The shortest inputs that tell the designs apart, if model checking found them and the simulator confirms them."""
+    cpu_s: float = 0.0
+    netlist: Netlist | None = None
+    """Size of the answer after synthesis; relative to other answers if this one is not doubtful."""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the designs behave alike as far as is known."""
+        return self.result in ("equal", "same")
+
+
+@dataclass
+class Pair:
+    """A golden answer and another one, both read as a grader would: without test benches."""
+
+    executor: Executor
+    problem: Problem
+    interface: Interface
+    """The top module's, with its default parameters."""
+    golden: Mapping[str, str]
+    """HDL files, path -> text, with the answer's own headers in place of their includes: the other answer may bring others."""
+    other: Mapping[str, str]
+    given: Mapping[str, str]
+    """Files that both are compiled with, and before."""
+    limits: Limits
+    nonce: str = field(default_factory=lambda: secrets.token_hex(8))
+    """Random, so that no design can name the other or write the bench's verdict."""
+    cpu_s: float = 0.0
+    """CPU time of everything that was run."""
+    unseen: dict[str, str] = field(default_factory=dict)
+    """Constructs of the other design alone that neither a proof nor a simulation covers: kind -> words."""
+
+    @classmethod
+    def of(
+        cls, executor: Executor, problem: Problem, golden: Mapping[str, str], other: Mapping[str, str], limits: Limits
+    ) -> Pair:
+        """A pair of a problem's answers (path -> text). Raises IncomparableError."""
+        interface = problem.interface
+        if interface is None:
+            raise IncomparableError("the interface of the top module is not known")
+        if bad := unusable(interface):
+            raise IncomparableError(f"port {bad} has no known width or direction")
+        golden, other = (as_graded(problem, files)[0] for files in (golden, other))
+        if not other:
+            raise IncomparableError("the answer has no file that could be simulated")
+        macros = "".join(macro_file(problem.harness).values())
+        hdl = {path: macros + text for path, text in _with_includes(golden).items() if path.endswith(HDL)}
+        if not hdl:
+            raise IncomparableError("the golden answer is no HDL")
+        if interface.module not in {name for text in hdl.values() for name in _units(text)}:
+            raise IncomparableError(f"the golden answer does not define {interface.module}")
+        return cls(executor, problem, interface, hdl, other, _given(problem), limits)
+
+    def simulate(self, values: Values, interface: Interface, effort: Effort, valid: str | None = None) -> Comparison:
+        """Try many inputs with the parameters at `values`, which give the ports of `interface`. `valid`: compare outputs in order while it is 1."""
+        text = bench(interface, *self.clocking(interface), self.nonce, values, effort, valid)
+        return self._verdict(values, text, min(self.limits.cpu_s, effort.cpu_s))
+
+    def replay(self, values: Values, interface: Interface, trace: Trace, clock: tuple[str, bool] | None) -> Comparison:
+        """Drive only the inputs of a trace, see `side_by_side.replay`."""
+        text = replay(interface, self.nonce, values, trace, self.clocking(interface)[0], clock)
+        return self._verdict(values, text, self.limits.cpu_s)
+
+    def clocking(self, interface: Interface) -> tuple[list[str], list[str], set[str]]:
+        """(clocks, resets, resets that are active low), according to the golden answer's text."""
+        bits = (port.name for port in interface.ports if port.direction == "input" and port.width == 1)
+        return clocks_and_resets(self.golden, bits)
+
+    def interface_with(self, values: Values) -> Interface | None:
+        """The golden answer's interface with these parameters; None if it cannot be read or driven."""
+        sources = {**self.given, **self.golden}
+        ports = parse_interface(sources, self.interface.module, InterfaceSource.GOLDEN, values)
+        return None if ports is None or unusable(ports) else ports
+
+    def constructs(self, files: Mapping[str, str]) -> dict[str, str]:
+        """What a proof of one of the designs does not see (`unseen`): kind -> words. Raises IncomparableError."""
+        texts = _with_includes({**self.given, **files})
+        return unseen("\n".join(text for path, text in texts.items() if path.endswith(HDL)))
+
+    def run(
+        self, harness: Mapping[str, str], steps: Sequence[Step], cpu_s: float, other: Mapping[str, str]
+    ) -> tuple[StepResult, ...]:
+        """Run steps in a sandbox with `other`, the given files and `harness`. Raises InfrastructureError if the executor fails."""
+        job = Job(
+            files={**self.given, **other},
+            harness=harness,
+            steps=tuple(steps),
+            limits=self.limits.model_copy(update={"cpu_s": cpu_s}),
+            stop_at_failure=True,
+        )
+        result = self.executor.run(job)
+        self.cpu_s += result.cpu_s
+        return result.steps
+
+    def _verdict(self, values: Values, text: str, cpu_s: float) -> Comparison:
+        steps = self._simulated(text, cpu_s, self.other)
+        if len(steps) < 2:
+            return Comparison("unknown", f"the two do not compile side by side: {_first_line(steps[0].output)}")
+        if values and _NO_PARAMETER.search(steps[0].output):
+            return Comparison("unknown", "one of the two has no such parameter")
+        if steps[1].overrun:
+            # This counts only if the golden answer beside itself does end.
+            again = self._simulated(text, cpu_s, self.golden)
+            if len(again) == 2 and not again[1].overrun:
+                why = "it never settles, or takes far longer to simulate than the golden answer"
+                return Comparison("different", why)
+            return Comparison("unknown", "it takes too long to simulate")
+        if match := re.search(rf"^{self.nonce} (same|different|unknown): (.*)$", steps[1].output, re.M):
+            return Comparison(match[1], match[2])  # type: ignore[arg-type]
+        return Comparison("unknown", f"the simulation ended early: {_first_line(steps[1].output)}")
+
+    def _simulated(self, text: str, cpu_s: float, other: Mapping[str, str]) -> tuple[StepResult, ...]:
+        names = {name: hidden(name, self.nonce) for golden in self.golden.values() for name in _units(golden)}
+        harness = {f"src/golden{i}.sv": renamed(golden, names) for i, golden in enumerate(self.golden.values())}
+        # Neither directives nor macros (include guards) of the golden answer and what it includes may reach the other design.
+        common = "\n".join(text for path, text in _with_includes(self.given).items() if path.endswith(HDL))
+        first = "\n".join([*self.golden.values(), *self.given.values()])
+        undefined = (f"`undef {name}" for name in macros_of(first) if name not in macros_of(common))
+        harness["src/side_by_side.sv"] = "\n".join(["`resetall", *undefined, text])
+        sources = [f"/code/{path}" for path in (*self.given, *harness, *other) if path.endswith(HDL)]
+        options = ("-g2012", "-Wno-timescale", "-I", "/code/rtl", "-s", hidden("bench", self.nonce), "-o", "both")
+        steps = (Step("compile", ("iverilog", *options, *sources)), Step("simulate", ("vvp", "-n", "both", "-none")))
+        return self.run(harness, steps, cpu_s, other)
+
+
+def unusable(interface: Interface) -> str | None:
+    """Name of the first port that a bench cannot drive or watch."""
+    return next((p.name for p in interface.ports if p.width is None or p.direction not in ("input", "output")), None)
+
+
+def _given(problem: Problem) -> dict[str, str]:
+    """A time scale, the harness' macros, and the problem's own files in the order in which the harness names them."""
+    named = "\n".join(problem.harness.values())
+    given = [path for path in problem.context if path.startswith("rtl/") and path not in problem.targets]
+    given.sort(key=lambda path: named.find(basename(path)) % sys.maxsize)
+    macros = "`timescale 1ns/1ps\n" + "".join(macro_file(problem.harness).values())
+    return {"macros.sv": macros, **{path: problem.context[path] for path in given}}
+
+
+def _units(text: str) -> list[str]:
+    """Names of the modules, packages and interfaces in a text."""
+    units = SourceTree(text).of("ModuleDeclaration", "PackageDeclaration", "InterfaceDeclaration")
+    return [unit.header.name.rawText for unit in units]
+
+
+def _with_includes(files: Mapping[str, str]) -> dict[str, str]:
+    """The files with those of the same answer that they include, found by base name. Raises IncomparableError if they get too long."""
+    paths = {basename(path): path for path in files}
+    done: dict[str, str] = {}
+
+    def whole(path: str, depth: int = 0) -> str:
+        if path in done:
+            return done[path]
+        if depth > MAX_INCLUDE_DEPTH:
+            raise IncomparableError("includes are nested too deeply")
+        done[path] = text = files[path]
+        parts: list[str] = []
+        code, at, size = code_of(text), 0, len(text)
+        for found in _INCLUDE.finditer(text):
+            other = paths.get(basename(found[1]))
+            if other is not None and code[found.start()] == "`":
+                parts += [text[at : found.start()], whole(other, depth + 1)]
+                at, size = found.end(), size + len(parts[-1])
+                if size > MAX_FILE_CHARS:
+                    raise IncomparableError("includes hold too much text")
+        done[path] = "".join([*parts, text[at:]])
+        return done[path]
+
+    return {path: whole(path) for path in files}
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no output")[:200]

@@ -1,0 +1,161 @@
+"""Extract the answer's files from a response: choose among the texts that it offers (offers.py). docs/grading.md has the rules as a table.
+
+1. Text between `<think>` and `</think>` (or `thinking`, `reasoning`, `thought`) is not an answer; an unclosed thought reaches to
+   the end. Of messages in channels (gpt-oss) only `final` is an answer (thoughts.py).
+2. If tags `<answer>` hold code, only the last of them counts. Quotation marks before lines of code are removed (wrapping.py).
+3. Offers are, in this order: JSON, with or without paths; fenced blocks, those with a tag for HDL or none first; and for one target,
+   all design units of the response, whatever stands around them.
+4. One target: of the offers that define a demanded module completely (`module` to `endmodule`, with a body), the last that the line
+   before it presents as corrected or final; else the first that is not presented as given or wrong; else the first. If no offer is
+   complete: the first that begins the module, else the first with another module that is not a test bench, else the first.
+5. Several targets: an offer belongs to the target that it names by path: in JSON, in the fence line, in a comment on the first line,
+   or in the line before it; else to the target that is named after a module that it defines. Rule 4 chooses among several for one target.
+6. Modules, packages and interfaces that the answer uses and that only another offer defines are added. None is ever replaced.
+
+So port lists, usage examples, test benches and examples of the format may come before or after the design. Among equals the first is
+used: the public CVDP runner reads the first fenced block, and an answer that passes there must not fail here because of a later variant.
+Exactly one answer is extracted; what its tests say has no influence.
+
+Only declared targets are used; other offered files are listed in `Answer.ignored`. Line ends become `\\n`. An unclosed fence reaches to
+the next one with a tag, or to the end. Every step is linear in the length of the response, which is capped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from posixpath import basename
+
+from rtl_grader.extraction.offers import MAX_LABEL_CHARS, Source, fenced_blocks, json_texts
+from rtl_grader.extraction.thoughts import THOUGHT_END, without_thoughts
+from rtl_grader.extraction.wrapping import design_text, has_design_unit, unwrapped
+from rtl_grader.hdl.interface import HDL_SUFFIXES
+from rtl_grader.types.answer import Answer
+
+MAX_RESPONSE_CHARS = 2_000_000
+MAX_NAMED_IGNORED = 20
+
+_WORD = re.compile(r"[\w./-]+")
+
+
+def extract_answer(
+    response: str, targets: Sequence[str], demanded: Sequence[str] = (), given: Mapping[str, str] | None = None
+) -> Answer:
+    """Extract the files for `targets` from a response, or the reason why there are none. Never raises.
+
+    `demanded` names the modules that the answer must define, most important first; `answer_to` takes them from a problem. Modules
+    named like a target are always looked for. `given` are the HDL files that the problem provides besides the targets.
+    """
+    if len(response) > MAX_RESPONSE_CHARS:
+        return Answer(error=f"the response has {len(response)} characters, more than {MAX_RESPONSE_CHARS}")
+    text = without_thoughts(response.replace("\r\n", "\n").replace("\r", "\n"))
+    if not text.strip():
+        if THOUGHT_END.search(response):
+            return Answer(error="the response has thoughts and no answer after them")
+        return Answer(error="the response ends within its thoughts" if response.strip() else "the response is empty")
+    offers = _offers(unwrapped(text), targets)
+    chosen: dict[str, Source] = {}
+    for target in targets:
+        free = [offer for offer in offers if offer.target is None and offer not in chosen.values()]
+        source = _chosen(offers, free, target, demanded, alone=len(targets) == 1)
+        if source is not None:
+            chosen[target] = source
+    ignored = tuple(offer.target[:200] for offer in offers if offer.target and offer.target not in targets)
+    if not chosen:
+        return Answer(ignored=ignored[:MAX_NAMED_IGNORED], error=_why_none(ignored, targets))
+    files, notes = _with_helpers(chosen, offers, given or {})
+    return Answer(files=files, ignored=ignored[:MAX_NAMED_IGNORED], notes=notes)
+
+
+def _why_none(ignored: Sequence[str], targets: Sequence[str]) -> str:
+    if ignored:
+        return f"none of the offered files ({', '.join(map(repr, ignored[:4]))}) is asked for"
+    if len(targets) == 1:
+        return "no fenced block and no design unit (module, package, interface) in the response"
+    wanted = ", ".join(targets[:4]) + (", ..." if len(targets) > 4 else "")
+    return f'neither JSON `{{"code": [{{path: text}}]}}` nor labelled blocks for {wanted}'
+
+
+def _offers(text: str, targets: Sequence[str]) -> list[Source]:
+    """Texts that the response offers: of JSON, of blocks (HDL first), and for one target all of its code or text."""
+    hdl = targets[0].endswith(HDL_SUFFIXES)
+    blocks = fenced_blocks(text)
+    offers = [
+        Source(content, target=_target_of([path], targets) or path) if path else Source(design_text(content))
+        for path, content in json_texts(text)
+    ]
+    for number, block in sorted(enumerate(blocks, 1), key=lambda numbered: hdl and not numbered[1].is_hdl):
+        first_line = block.text.lstrip().split("\n", 1)[0]
+        comment = first_line if first_line.startswith(("//", "/*", "#")) else ""
+        target = _target_of([block.info, comment, block.before], targets)
+        place = f"block {number} of {len(blocks)}" if len(blocks) > len(targets) else ""
+        offers.append(Source(block.text, block.before, target, place))
+    if len(targets) == 1 and (not hdl or has_design_unit(text)):
+        offers.append(Source(design_text(text) if hdl else text))
+    return offers
+
+
+def _chosen(
+    offers: Sequence[Source], free: Sequence[Source], target: str, demanded: Sequence[str], *, alone: bool
+) -> Source | None:
+    """Return the text for a target among those that name it and the `free` ones, which name none."""
+    stem = basename(target).rsplit(".", 1)[0]
+    own = [offer for offer in offers if offer.target == target]
+    names = [stem, *demanded]
+    if alone:
+        own, names = [*own, *free], [*demanded, stem]
+    best = _best(own, names) if target.endswith(HDL_SUFFIXES) else None
+    others = (_first_complete(free, [stem]), *(offer for offer in free if stem in offer.names))
+    return best or next(filter(None, (*own, *others)), None)
+
+
+def _best(sources: Sequence[Source], names: Sequence[str]) -> Source | None:
+    """Return the first source that defines one of `names` completely, else that begins one, else with a design."""
+    found = _first_complete(sources, names)
+    found = found or next((source for name in names for source in sources if name in source.names), None)
+    return found or next((source for source in sources if source.holds_design()), None)
+
+
+def _first_complete(sources: Sequence[Source], names: Sequence[str]) -> Source | None:
+    """Return the source that defines the first possible name completely: the last correction, else the first (`standing`)."""
+    for name in names:
+        complete = [source for source in sources if name in source.complete]
+        if complete:
+            standing = max(source.standing for source in complete)
+            equals = [source for source in complete if source.standing == standing]
+            return equals[-1 if standing > 0 else 0]
+    return None
+
+
+def _target_of(lines: Iterable[str], targets: Sequence[str]) -> str | None:
+    """The target that the first possible line names by its path or, failing that, by the bare file name."""
+    for line in lines:
+        words = set(_WORD.findall(line[:MAX_LABEL_CHARS]))
+        for target in targets:
+            if target in words or f"./{target}" in words or f"/code/{target}" in words:
+                return target
+        for target in targets:
+            if basename(target) in words:
+                return target
+    return None
+
+
+def _with_helpers(
+    chosen: Mapping[str, Source], offers: Sequence[Source], given: Mapping[str, str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the files, and notes on their origin. Modules, packages and interfaces that a file uses and that only another offer defines
+    are added, in the order of the response; never a second definition, one of `given`, or a test bench.
+    """
+    own = {name for source in chosen.values() for name in source.names}
+    helpers = [o for o in offers if o.names and not o.names & own and o.standing >= 0 and o.holds_design()]
+    own.update(*(Source(text).names for text in given.values() if helpers))
+    files, notes = {}, []
+    for target, source in chosen.items():
+        used, words = {source}, source.words
+        while more := next((o for o in helpers if o.names & words and not o.names & own), None):
+            used.add(more)
+            own, words = own | more.names, words | more.words
+            notes.append(f"{target}: with {', '.join(sorted(more.names))} of another block")
+        files[target] = "\n".join(offer.text.strip("\n").rstrip() + "\n" for offer in offers if offer in used)
+        notes += [f"{target}: {source.place}"] if source.place else []
+    return files, tuple(notes)

@@ -1,0 +1,86 @@
+"""Remove the thoughts from a response.
+
+A response starts with what its prompt opened (chat.py), if that was a thought or a channel's message. In other texts a closing tag
+without an opening one ends a thought that began with the response, unless the tag is part of code.
+
+Every step is linear in the length of the response.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rtl_grader.extraction.offers import blocks_in
+from rtl_grader.hdl.text import code_of
+
+_OPEN = re.compile(r"<(think|thinking|thought|reasoning)>", re.I)
+_CLOSE = re.compile(r"</(think|thinking|thought|reasoning)>", re.I)
+_LONE_CLOSE = re.compile(r"(?<![`\"'])" + _CLOSE.pattern, re.I)  # not a quoted one
+_CLOSE_ALONE = re.compile(r"^[ \t]*+(</(?:think|thinking|thought|reasoning)>)[ \t]*+$", re.I | re.M)
+# OpenAI's harmony format (https://cookbook.openai.com/articles/openai-harmony): messages in channels, of which `final` holds the answer.
+_CHANNELS = re.compile(r"\s*(?:<\|start\|>assistant|<\|channel\|>)")
+_FINAL = re.compile(r"(?:\A\s*|<\|start\|>assistant)<\|channel\|>final\b[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>")
+_FINAL_END = re.compile(r"<\|end\|>\s*(?:<\|start\|>|\Z)|<\|(?:return|call)\|>\s*\Z")
+
+THOUGHT_END = re.compile(r"(?:</(?:think|thinking|thought|reasoning)>|<\|(?:end|return)\|>)\s*\Z", re.I)
+"""The end of a response that ends with a finished thought or message."""
+
+
+def without_thoughts(text: str) -> str:
+    """Return the response without its thoughts; empty if it ends within them."""
+    if _CHANNELS.match(text):
+        final = _FINAL.search(text)
+        return _FINAL_END.split(text[final.end() :], maxsplit=1)[0] if final else ""
+    opened = _OPEN.search(text)
+    after = _after_lone_close(text, opened.start() if opened else len(text))
+    if after:
+        text = text[after:]
+        opened = _OPEN.search(text)
+    kept: list[str] = []
+    at = 0
+    while opened:
+        fence = text.find("```", at, opened.start())
+        if fence >= 0:
+            # A tag inside a block is part of the code: continue after that block.
+            end = text.find("\n```", fence + 3)
+            if end < 0:
+                break
+            kept.append(text[at : end + 4])
+            at = end + 4
+            if at > opened.start():
+                opened = _OPEN.search(text, at)
+            continue
+        kept.append(text[at : opened.start()])
+        closed = _CLOSE.search(text, opened.end())
+        if closed is None:
+            return "".join(kept)
+        at = closed.end()
+        opened = _OPEN.search(text, at)
+    return "".join(kept) + text[at:]
+
+
+def _after_lone_close(text: str, end: int) -> int:
+    """Offset after a tag, at most `end`, that closes a thought which the text does not open; 0 if there is none."""
+    blocks = [(*block.span, block.broken_off) for block in blocks_in(text)]
+    if not blocks:
+        found = _LONE_CLOSE.search(code_of(text), 0, end)  # without comments and strings
+        return found.end() if found else 0
+    at = 0
+    for start, stop, broken_off in [*blocks, (len(text), len(text), False)]:
+        found = _LONE_CLOSE.search(text[at:start])  # from `at`, so that the fence before it does not count as a quote
+        after = at + found.end() if found else _after_draft(text[start:stop], start, broken_off)
+        if after:
+            return after if after <= end else 0
+        at = stop
+    return 0
+
+
+def _after_draft(block: str, at: int, broken_off: bool) -> int:
+    """The same within a block at `at`, for a thought that broke off a draft: the tag is alone on its line, or another block opens
+    after it. A tag in a comment or a string is part of the code."""
+    if _CLOSE.search(block):
+        alone = {line.end(1) for line in _CLOSE_ALONE.finditer(block)}
+        for close in _CLOSE.finditer(code_of(block)):
+            if broken_off or close.end() in alone:
+                return at + close.end()
+    return 0

@@ -1,0 +1,90 @@
+"""The input of `rtl-distill grade`: one answer per line, as a model's response or as files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rtl_grader.errors import ProblemError
+from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.extraction.response import MAX_RESPONSE_CHARS
+from rtl_grader.problems.cvdp import json_lines
+from rtl_grader.problems.problem_set import ProblemSet
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
+
+MAX_LINE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class AnswerLine:
+    """One valid line of an answers file."""
+
+    line: int
+    problem: Problem
+    sample: int
+    answer: Answer
+
+
+def read_answers(path: Path, found: ProblemSet) -> tuple[list[AnswerLine], list[str]]:
+    """Return the valid lines, and an error with file and line for each invalid one. `sample` defaults to a counter per id."""
+    problems = {problem.id: problem for problem in found.problems}
+    why_not = {left.id: left.reason for left in found.left_out}
+    why_not.update({broken.id: str(broken) for broken in found.broken if broken.id})
+    lines: list[AnswerLine] = []
+    complaints: list[str] = []
+    counted: Counter[str] = Counter()
+    try:
+        with path.open("rb") as file:
+            for number, record in json_lines(file, MAX_LINE_BYTES):
+                try:
+                    if isinstance(record, str):
+                        raise ValueError(record)
+                    line = line_of(record, number, problems, why_not, counted)
+                except ValueError as error:
+                    complaints.append(f"{path.name}:{number}: {error}")
+                else:
+                    counted[line.problem.id] += 1
+                    lines.append(line)
+    except OSError as error:
+        raise ProblemError(f"cannot read the answers file {path}: {error.strerror}", "check the path") from error
+    return lines, complaints
+
+
+def line_of(
+    record: Mapping[str, Any],
+    number: int,
+    problems: Mapping[str, Problem],
+    why_not: Mapping[str, str],
+    counted: Mapping[str, int],
+) -> AnswerLine:
+    """Parse an answer: `id`, `response` or `files`, and optionally `sample`. Raises ValueError with the field and the error.
+
+    `number` is that of the line, `why_not` maps ids to reasons why a problem cannot be used, `counted` to default samples.
+    """
+    identity = record.get("id")
+    if not isinstance(identity, str):
+        raise ValueError("id: is missing or not a string")
+    if identity not in problems:
+        reason = why_not.get(identity)
+        raise ValueError(f"id: {identity!r} " + (f"is left out: {reason}" if reason else "is not one of the problems"))
+    sample = record.get("sample", counted[identity])
+    if not isinstance(sample, int) or isinstance(sample, bool) or sample < 0:
+        raise ValueError("sample: is not an integer >= 0")
+    problem = problems[identity]
+    files, response = record.get("files"), record.get("response")
+    if isinstance(files, dict) and response is None:
+        for path, text in files.items():
+            if not isinstance(text, str):
+                raise ValueError(f"files.{path[:80]}: is {type(text).__name__}, not a string")
+        size = sum(len(text) for text in files.values())
+        too_long = f"the files have {size} characters, more than {MAX_RESPONSE_CHARS}"
+        answer = Answer(error=too_long) if size > MAX_RESPONSE_CHARS else Answer(files=files)
+    elif isinstance(response, str) and files is None:
+        answer = answer_to(problem, response)
+    else:
+        raise ValueError("needs either `response` (a string) or `files` (an object of path and text)")
+    return AnswerLine(number, problem, sample, answer)

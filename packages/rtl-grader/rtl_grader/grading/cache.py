@@ -1,0 +1,98 @@
+"""The verdict cache: the same answer to the same problem with the same tools is graded once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rtl_grader.grading.limits import Limits
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Outcome, Stage, Verdict
+
+GRADER_VERSION = 13
+"""Increased whenever the grader may judge an answer differently than before."""
+MOST_CACHED = 100_000
+"""Number of newest verdicts that a process keeps, about 130 MB. A run of many days produces millions."""
+
+
+class MemoryCache:
+    """In-memory cache of verdicts by key, filled before a run and drained after it. Thread-safe. Ignores infrastructure errors.
+
+    Verdicts are kept as JSON, which takes a quarter of the memory. Beyond `most` entries the oldest is evicted.
+    """
+
+    def __init__(self, verdicts: Iterable[tuple[str, str]] = (), most: int = MOST_CACHED) -> None:
+        """`verdicts` are (key, verdict as JSON), the oldest first."""
+        self._texts = OrderedDict(verdicts)
+        self._most = most
+        self._new: dict[str, Verdict] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> Verdict | None:
+        text = self._texts.get(key)
+        return None if text is None else Verdict.model_validate(json.loads(text))
+
+    def put(self, key: str, verdict: Verdict) -> None:
+        if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
+            return
+        with self._lock:
+            self._new[key] = verdict
+            self._texts[key] = json.dumps(verdict.model_dump(mode="json"))
+            if len(self._texts) > self._most:
+                self._texts.popitem(last=False)
+
+    def drain(self) -> dict[str, Verdict]:
+        """Verdicts put since the last drain, by key."""
+        with self._lock:
+            new, self._new = self._new, {}
+        return new
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+
+def cache_key(
+    problem: Problem,
+    files: Mapping[str, str],
+    *,
+    executor: str,
+    tools: Mapping[str, str],
+    seed: int,
+    seeds: int,
+    limits: Limits,
+    until: Stage,
+) -> str:
+    """SHA-256 (hex) of everything that decides a verdict. Line endings and trailing white space do not matter."""
+    interface = problem.interface.model_dump(mode="json") if problem.interface else None
+    parts = {
+        "grader": GRADER_VERSION,
+        "problem": problem.fingerprint,
+        "interface": interface,
+        "files": {path: normalised(text) for path, text in files.items()},
+        "executor": executor,
+        "tools": dict(tools),
+        "seed": seed,
+        "seeds": seeds,
+        "limits": limits.model_dump(),
+        "until": until.value,
+    }
+    return sha256_of(parts)
+
+
+def sha256_of(value: Any) -> str:
+    """SHA-256 (hex) of a value as JSON with sorted keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def normalised(text: str) -> str:
+    """The text without what compilers ignore: carriage returns, trailing blanks and tabs, empty lines at the end.
+
+    Other Unicode white space (no-break space, line separator, ...) is an error for simulators and stays.
+    """
+    # White space after a backslash stays: a backslash continues the line only if nothing follows it.
+    return re.sub(r"(?<![\\ \t])[ \t]+$", "", text.replace("\r\n", "\n"), flags=re.M).rstrip("\n") + "\n"

@@ -1,0 +1,221 @@
+"""The tools in a sandbox: where they come from, their versions, and how steps find them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+from rtl_grader.errors import ToolMissingError
+from rtl_grader.grading.executors.probe import COCOTB1, SIMULATORS, probe
+
+SIM_PYTHON = "/opt/sim/bin/python3"
+"""The Python of the simulation image."""
+PROBE = (SIM_PYTHON, "-c", (Path(__file__).parent / "probe.py").read_text())
+"""The command that inspects a root file system; `Toolchain.of_root` takes its output."""
+MANIFEST = "rtl-distill.json"
+"""File in an installed root with its origin and contents."""
+_OLDEST = {
+    "iverilog": ((13,), "cannot read some valid SystemVerilog and judges some answers differently than version 13"),
+    "verilator": ((5, 26), "cannot run cocotb 2, whose authors test 5.036 and newer"),
+}
+"""First version without a shortcoming, and the shortcoming; the image's versions are in packages/rtl-grader/rtl_grader/grading/sim/tools.txt."""
+_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "passwd", "group", "nsswitch.conf")
+
+
+def tools_home() -> Path:
+    """Directory of `rtl-distill toolchain install`; RTL_DISTILL_TOOLS overrides it."""
+    given = os.environ.get("RTL_DISTILL_TOOLS")
+    return Path(given) if given else Path.home() / ".local" / "share" / "rtl-distill" / "tools"
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """Simulators and a Python with cocotb: this machine's own, or those of another root file system (an image, a directory)."""
+
+    python: str
+    """Path of the interpreter in the sandbox."""
+    libraries: str
+    """Directory of cocotb's simulator libraries."""
+    libpython: str
+    tools: Mapping[str, str]
+    """Name -> version; `image` or `toolchain` -> origin of another root file system."""
+    cocotb1: str | None = None
+    """Directory of cocotb 1.9 for older harnesses; None if not installed."""
+    root: Path | None = None
+    """Directory of another root file system, if any."""
+    modules: frozenset[str] | None = None
+    """Top-level modules of installed packages; None to ask the running Python."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """In another root file system: pip's package name (lower case, hyphens) -> version."""
+    prefixes: tuple[str, ...] = ()
+    """Directories mounted read-only at the same path, besides the system's."""
+    tool_directories: tuple[str, ...] = ()
+    """Directories of simulators outside /usr, for PATH."""
+
+    @classmethod
+    def of_root(cls, found: Mapping[str, Any], made_of: Mapping[str, str], root: Path | None = None) -> Toolchain:
+        """The toolchain of another root file system, from the probe's output there. `made_of` precedes the tools' versions."""
+        return cls(
+            python=found["python"],
+            libraries=found["libraries"],
+            libpython=found["libpython"],
+            tools={**made_of, **found["tools"]},
+            cocotb1=COCOTB1 if "cocotb1" in found["tools"] else None,
+            root=root,
+            modules=frozenset(found["modules"]),
+            packages=dict(found["packages"]),
+        )
+
+    @classmethod
+    def installed(cls) -> Toolchain | None:
+        """The toolchain under `tools_home()`, or None. Raises ToolMissingError if it exists but cannot be used."""
+        root = tools_home() / "root"
+        if not root.is_dir():
+            return None
+        try:
+            manifest = json.loads((root / MANIFEST).read_text())
+            return cls.of_root(manifest["inside"], {"toolchain": manifest["made_of"]}, root)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ToolMissingError(
+                f"the toolchain in {root} cannot be used: {error!r}", "rtl-distill toolchain install"
+            ) from error
+
+    @classmethod
+    def of_this_machine(cls) -> Toolchain:
+        """The tools on PATH and the running Python environment.
+
+        Raises ToolMissingError if a simulator, package or library that grading needs is missing, or the sandbox would hide it.
+        """
+        if shutil.which("iverilog") is None or shutil.which("vvp") is None:
+            raise ToolMissingError("Icarus Verilog is not installed", "apt-get install iverilog")
+        prefixes, directories = _places()
+        if hidden := [place for place in prefixes if place.startswith(("/code/", "/src/", "/rundir/"))]:
+            raise ToolMissingError(
+                f"{hidden[0]} is where the sandbox puts a problem's files",
+                "move the checkout out of /code, /src and /rundir and run `make setup` again, or grade with --executor docker",
+            )
+        older = tools_home() / "cocotb1"
+        cocotb1 = str(older) if (older / "cocotb").is_dir() else None
+        try:
+            found = probe(cocotb1)
+        except PackageNotFoundError as error:
+            raise ToolMissingError(f"{error.name} is not installed in this environment", "make setup") from error
+        except ImportError as error:
+            raise ToolMissingError(
+                "cocotb 2 is not installed in this environment", "pip install cocotb==2.0.1"
+            ) from error
+        if not found["libpython"]:
+            version = "{}.{}".format(*sys.version_info[:2])
+            raise ToolMissingError(
+                f"the shared library of Python {version}, which simulators load to run cocotb, is missing",
+                f"apt-get install libpython{version}",
+            )
+        return cls(
+            **found, cocotb1=cocotb1, prefixes=(*prefixes, *filter(None, [cocotb1])), tool_directories=directories
+        )
+
+    def binds(self) -> list[str]:
+        """bwrap arguments for the root file system."""
+        if self.root is not None:
+            return [*system_binds(str(self.root)), "--ro-bind", f"{self.root}/opt", "/opt"]
+        arguments = system_binds()
+        for parent in sorted({str(p) for prefix in self.prefixes for p in Path(prefix).parents if str(p) != "/"}):
+            # bwrap would create missing parents for root only; the steps run as another user.
+            arguments += ["--perms", "0755", "--dir", parent]
+        for prefix in self.prefixes:
+            arguments += ["--ro-bind", prefix, prefix]
+        return arguments
+
+    def environment(self) -> dict[str, str]:
+        """Environment of every step, before the harness' own settings."""
+        places = (str(Path(self.python).parent), *self.tool_directories, "/usr/local/bin", "/usr/bin", "/bin")
+        return {
+            "PATH": ":".join(dict.fromkeys(places)),
+            "HOME": "/code/rundir",
+            "LANG": "C.UTF-8",
+            "TMPDIR": "/tmp",
+            "PYTHONHASHSEED": "0",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            # Plugins of this environment are not part of the harness, and each costs start-up time twice.
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "LIBPYTHON_LOC": self.libpython,
+        }
+
+    def has_module(self, name: str) -> bool:
+        """Whether the Python can import a module. In another root file system only the first part of the name counts, except
+        for `cocotb.runner`, which cocotb 2 lacks.
+        """
+        if self.modules is not None:
+            return name.split(".")[0] in self.modules and name != "cocotb.runner"
+        try:
+            return importlib.util.find_spec(name) is not None
+        except (ImportError, ValueError):
+            return False
+
+    def has_package(self, requirement: str) -> bool:
+        """Whether a `pip install` requirement is met: by any version of cocotb and pytest, else by the pinned version."""
+        name, _, version = (part.strip() for part in re.split(r"\[.*?\]", requirement, maxsplit=1)[0].partition("=="))
+        name = re.split(r"[<>~!]", name)[0].replace("_", "-").lower()
+        return name in self.packages and (name in ("cocotb", "pytest") or version in ("", self.packages[name]))
+
+
+def _places() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Directories of the running Python and the simulators outside the system's: (to mount, for PATH)."""
+    own = (sys.prefix, sys.base_prefix)
+    prefixes = dict.fromkeys((*own, *map(os.path.realpath, own)))
+    cocotb = importlib.util.find_spec("cocotb")  # elsewhere with --user or --system-site-packages
+    if cocotb is not None and cocotb.origin is not None:
+        site = Path(os.path.realpath(cocotb.origin)).parents[1]
+        if not any(site.is_relative_to(prefix) for prefix in prefixes):
+            prefixes[str(site)] = None
+    directories: dict[str, None] = {}
+    for tool in ("vvp", *SIMULATORS):
+        found = shutil.which(tool)
+        if found and not os.path.realpath(found).startswith("/usr/"):
+            directories[str(Path(found).parent)] = None
+            prefixes[str(Path(os.path.realpath(found)).parent.parent)] = None
+    outside = tuple(p for p in prefixes if p not in ("/usr", "/") and not p.startswith("/usr/"))
+    return outside, tuple(directories)
+
+
+def shortcomings(tools: Mapping[str, str]) -> dict[str, str]:
+    """What tools (name -> version) cannot do because they are too old: name -> sentence."""
+    found = {}
+    for tool, (oldest, words) in _OLDEST.items():
+        if () < tuple(map(int, re.findall(r"\d+", tools.get(tool, "")))) < oldest:
+            found[tool] = f"{tool} {tools[tool]} {words}"
+    return found
+
+
+@cache
+def warn_of_older(icarus: str) -> None:
+    """Warn, once per version, that another Icarus may give other verdicts."""
+    for text in shortcomings({"iverilog": icarus}).values():
+        logging.getLogger("rtl_distill").warning(
+            "%s (versions are stored with each verdict); to get newer tools: rtl-distill toolchain install", text
+        )
+
+
+def system_binds(root: str = "") -> list[str]:
+    """bwrap arguments for the system directories of a root file system and the files of /etc that programs need."""
+    arguments = ["--ro-bind", f"{root}/usr", "/usr"]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
+        if os.path.islink(f"{root}/{name}"):
+            arguments += ["--symlink", os.readlink(f"{root}/{name}"), f"/{name}"]
+        elif os.path.isdir(f"{root}/{name}"):
+            arguments += ["--ro-bind", f"{root}/{name}", f"/{name}"]
+    arguments += ["--perms", "0755", "--dir", "/etc"]
+    for name in _ETC:
+        arguments += ["--ro-bind-try", f"{root}/etc/{name}", f"/etc/{name}"]
+    return arguments

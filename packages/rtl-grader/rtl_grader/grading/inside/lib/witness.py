@@ -1,0 +1,383 @@
+"""Loaded by every Python of a job: seeds random generators, and reports simulations and builds to the agent.
+
+The harness itself is not changed. Modules are hooked when they are imported:
+
+- `random` and `numpy` are seeded, since most CVDP harnesses draw their test parameters from an unseeded generator;
+- cocotb's results writer reports the start and the results of each simulation over an abstract socket, and watches the top
+  level's ports named in RTL_WATCH, to detect a design that never does anything;
+- cocotb's runner reports how each build command ended.
+
+Standard library only, with few imports, because this costs time in every process.
+"""
+
+import itertools
+import os
+import sys
+
+_WATCHED = {
+    "random": "_seed_random",
+    "numpy": "_seed_numpy",
+    "cocotb._xunit_reporter": "_witness_results",
+    "cocotb.xunit_reporter": "_witness_results",
+    "cocotb_tools.runner": "_witness_builds",
+    "cocotb.runner": "_witness_builds",
+}
+_ADDRESS = "\0rtl-attest"
+_MAX_TESTS = 2000
+_MAX_TEXT = 2000
+_MAX_LEAVES = 64
+"""Elements of an unpacked array to watch."""
+_VECTORS = ("LOGIC", "LOGIC_ARRAY", "PACKED_STRUCTURE", "INTEGER", "ENUM", "REG", "NET")
+"""The simulator's kinds of objects that have bits, in cocotb 2 and 1. Reals, strings and arrays have none."""
+
+simulate = None
+"""In a warm process: a function that runs a `vvp` command in a forked simulator, or returns None."""
+
+
+class _Finder:
+    """Finds watched modules through the other finders, and runs the hook after the module is executed."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        hook = _WATCHED.pop(name, None)
+        if hook is None:
+            return None
+        if not _WATCHED:
+            sys.meta_path.remove(_Finder)
+        for finder in sys.meta_path:
+            if finder is _Finder:
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None and spec.loader is not None:
+                execute = spec.loader.exec_module
+
+                def exec_module(module, execute=execute, hook=hook):
+                    execute(module)
+                    globals()[hook](module)
+
+                try:
+                    spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+                except AttributeError:
+                    return spec
+                return spec
+        return None
+
+
+def install():
+    """Hook watched modules when they are imported."""
+    sys.meta_path.insert(0, _Finder)
+    if not os.path.basename(os.path.realpath("/proc/self/exe")).startswith("python"):
+        # A new simulator: /proc/self/mem must belong to root, so that the design cannot open it.
+        import ctypes
+
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+
+
+def seed_again():
+    """Seed again in a process that was forked after its generators were seeded."""
+    for name, hook in (("random", _seed_random), ("numpy", _seed_numpy)):
+        if name in sys.modules:
+            hook(sys.modules[name])
+
+
+def _seed():
+    text = os.environ.get("RANDOM_SEED") or os.environ.get("COCOTB_RANDOM_SEED") or "0"
+    try:
+        return int(text) & 0xFFFFFFFF
+    except ValueError:
+        return 0
+
+
+def _seed_random(module):
+    module.seed(_seed())
+
+
+def _seed_numpy(module):
+    module.random.seed(_seed())
+
+
+def report(message):
+    """Send one message to the agent, if there is one."""
+    channel = _connect()
+    if channel is not None:
+        _tell(channel, message)
+        os.close(channel)
+
+
+def _tell(channel, message):
+    import json
+
+    data = json.dumps(message).encode() + b"\n"
+    try:
+        while data:
+            data = data[os.write(channel, data) :]
+    except OSError:
+        return
+
+
+def _connect():
+    import socket
+
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        channel.connect(_ADDRESS)
+    except OSError:
+        channel.close()
+        return None
+    # A plain descriptor is closed with the process, not with its Python, after which `final` blocks still run.
+    return channel.detach()
+
+
+def _witness_results(module):
+    """Wrap XUnitReporter: report `begin` when cocotb opens its results, and `end` with tests and digest after it wrote them."""
+    reporter = module.XUnitReporter
+    construct, write = reporter.__init__, reporter.write
+
+    def __init__(self, filename="results.xml", **further):
+        construct(self, filename, **further)
+        self._channel = _connect()
+        if self._channel is not None:
+            _tell(self._channel, {"kind": "begin", "file": os.path.abspath(filename)})
+            self._ports = _Ports(os.environ.get("RTL_WATCH", ""))
+
+    def wrapped_write(self):
+        write(self)
+        if self._channel is None:
+            return
+        import hashlib
+
+        with open(self.filename, "rb") as file:
+            digest = hashlib.sha256(file.read()).hexdigest()
+        tests = [_test(case) for case in list(self.results.iter("testcase"))[:_MAX_TESTS]]
+        _tell(self._channel, {"kind": "end", "tests": tests, "digest": digest, **self._ports.report()})
+
+    reporter.__init__, reporter.write = __init__, wrapped_write
+
+
+class _Ports:
+    """Watches whether the top level's outputs change while its inputs change.
+
+    `watch` is the JSON text of [inputs, outputs]. Outputs are sampled when an input changes (rises, if it is a single bit),
+    just before the change and at the end of its time step. The first input with `ENOUGH` changes becomes the pacer, and only samples at
+    its changes count. It is usually the clock: copies of it and pulses between its edges do not count as behaviour. An output
+    has moved when two samples of one kind differ and have no unknown bits; then watching ends.
+    """
+
+    ENOUGH = 32
+
+    def __init__(self, watch):
+        self.changes = 0
+        self.moved = False
+        self.pacer = ""
+        self.counts: dict[str, int] = {}
+        self.before: dict[str, dict[str, str]] = {}
+        self.after: dict[str, dict[str, str]] = {}
+        self.inputs: dict = {}
+        self.outputs: dict = {}
+        self.waiting: dict = {}
+        if not watch:
+            return
+        import json
+
+        import cocotb
+        from cocotb import simulator
+
+        self.register = simulator.register_value_change_callback
+        self.settle = simulator.register_readonly_callback
+        self.edge = getattr(simulator, "VALUE_CHANGE", 3)
+        vectors = {getattr(simulator, kind, None) for kind in _VECTORS}
+
+        def leaves(name, handle):
+            """Yield what has bits of a port: itself, or an unpacked array's elements. On others the simulator would crash."""
+            kind = None if handle is None else handle.get_type()
+            if kind == simulator.NETARRAY:
+                bounds = sorted(handle.get_range()[:2])
+                for index in range(bounds[0], bounds[1] + 1):
+                    yield from leaves(f"{name}[{index}]", handle.get_handle_by_index(index))
+            elif kind is not None and kind in vectors:
+                yield name, handle
+
+        try:
+            top = cocotb.top._handle
+            self.inputs, self.outputs = (
+                {
+                    leaf: handle
+                    for name in names
+                    for leaf, handle in itertools.islice(leaves(name, top.get_handle_by_name(name)), _MAX_LEAVES)
+                }
+                for names in json.loads(watch)
+            )
+        except Exception:
+            return
+        if self.outputs:
+            for name in self.inputs:
+                self._wait(name)
+
+    def _wait(self, name):
+        try:
+            self.waiting[name] = self.register(self.inputs[name], self._changed, self.edge, name)
+        except Exception:
+            self.waiting.pop(name, None)
+
+    def _changed(self, name):
+        self.waiting.pop(name, None)
+        if self.moved or self.pacer not in ("", name):
+            return
+        self.changes += 1
+        self.counts[name] = self.counts.get(name, 0) + 1
+        value = self.inputs[name].get_signal_val_binstr()
+        if self.counts[name] == self.ENOUGH:
+            self._set_pace(name)
+        if len(value) == 1 and value != "1":
+            self._wait(name)
+            return
+        self._look(name, self.before)
+        if not self.moved:
+            self.waiting[name] = self.settle(self._settled, name)
+
+    def _set_pace(self, name):
+        # Callbacks of other inputs stay: removing one during its time step can crash the simulator.
+        self.pacer = name
+        self.moved = any("" in kind.get(name, {}).values() for kind in (self.before, self.after))
+
+    def _settled(self, name):
+        self.waiting.pop(name, None)
+        self._look(name, self.after)
+        if not self.moved:
+            self._wait(name)
+
+    def _look(self, name, kind):
+        """Sample the outputs and compare them with earlier samples of this kind; "" marks an output with two values."""
+        seen = kind.setdefault(name, {})
+        for output, handle in self.outputs.items():
+            value = handle.get_signal_val_binstr()
+            if not set(value) - {"0", "1"} and seen.setdefault(output, value) != value:
+                seen[output] = ""
+        if self.pacer == name:
+            self.moved = "" in seen.values()
+
+    def report(self):
+        """Return the result. Removes pending callbacks: a simulator that ends with them may crash."""
+        for callback in self.waiting.values():
+            if hasattr(callback, "deregister"):
+                callback.deregister()
+        self.waiting.clear()
+        if not self.pacer:
+            # Without a pacer, an output has moved if any two samples differ, whichever inputs they belong to.
+            values: dict[str, set[str]] = {}
+            for seen in (*self.before.values(), *self.after.values()):
+                for output, value in seen.items():
+                    values.setdefault(output, set()).add(value)
+            self.moved = any("" in found or len(found) > 1 for found in values.values())
+        return {"changes": self.changes, "moved": self.moved or not self.outputs, "pacer": self.pacer}
+
+
+def _test(case):
+    failure, error, owner = case.find("failure"), case.find("error"), case.get("classname")
+    bad = failure if failure is not None else error
+    status = "failed" if bad is not None else "skipped" if case.find("skipped") is not None else "passed"
+    message = ""
+    if bad is not None:
+        parts = (bad.get("error_type") or "", bad.get("error_msg") or bad.get("message") or bad.get("msg") or "")
+        message = ": ".join(part for part in parts if part)
+    return {
+        "name": "{}.{}".format(owner, case.get("name")),
+        "status": status,
+        "message": message[:_MAX_TEXT],
+        # The report names the file of the outermost function, which is cocotb's own for parametrised and generated tests.
+        "file": getattr(sys.modules.get(owner), "__file__", None) or case.get("file") or "",
+        "ns": case.get("sim_time_ns") or "",
+    }
+
+
+def _witness_builds(module):
+    """Give the runner a `subprocess` whose `run` reports how each build command ended; the rest is unchanged."""
+    real = module.subprocess
+
+    class Watched:
+        def __getattr__(self, name):
+            return getattr(real, name)
+
+        @staticmethod
+        def run(command, *positional, **named):
+            if not _is_build(command):
+                done = simulate(command, named) if simulate is not None and not positional else None
+                if done is None:
+                    return real.run(command, *positional, **named)
+                if named.get("check") and done:
+                    raise real.CalledProcessError(done, command)
+                return real.CompletedProcess(command, done)
+            __tracebackhide__ = True
+            _look_into_verilator(real, command, named)
+            log = named.get("stdout")
+            quiet = named.get("stdout") is None and named.get("stderr") is None and not named.get("capture_output")
+            checked = named.pop("check", False)
+            if quiet:
+                named.update(stdout=real.PIPE, stderr=real.STDOUT)
+            done = real.run(command, *positional, **named)
+            text = ""
+            if quiet:
+                text = done.stdout if isinstance(done.stdout, str) else (done.stdout or b"").decode("utf-8", "replace")
+                sys.stdout.write(text)
+                sys.stdout.flush()
+            elif log is not None and isinstance(getattr(log, "name", None), str):
+                with open(log.name, errors="replace") as file:
+                    text = file.read(1 << 20)
+            changed = [] if done.returncode else _changed_parameters(command, named.get("cwd"))
+            facts = {"exit_code": done.returncode, "output": text[-20000:], "parameters": changed}
+            report({"kind": "build", "argv": [str(word)[:300] for word in command][:100], **facts})
+            if checked and done.returncode:
+                raise real.CalledProcessError(done.returncode, command)
+            return done
+
+    module.subprocess = Watched()
+
+
+def _changed_parameters(command, cwd):
+    """Parameters that `iverilog -P top.NAME=VALUE` set without effect, and wrong ones that the harness reads back without
+    setting them (RTL_PARAMETERS, see packages/rtl-grader/rtl_grader/grading/interface_check.py), each (name, right value, value); and the top
+    level's ports, each (name, "", bits).
+    """
+    words = [str(word) for word in command]
+    settings: dict[str, dict[str, str]] = {}
+    for word in words:
+        if word.startswith("-P") and "." in word and "=" in word:
+            path, _, value = word[2:].partition("=")
+            top, _, name = path.partition(".")
+            settings.setdefault(top, {})[name] = value
+    demanded = os.environ.get("RTL_PARAMETERS", "{}")
+    if "-o" not in words[:-1] or not (settings or '": [' in demanded):
+        return []
+    import json
+
+    import compiled
+
+    with open(os.path.join(cwd or ".", words[words.index("-o") + 1]), errors="replace") as file:
+        program = file.read()
+    found = [list(change) for top, own in settings.items() for change in compiled.changed_parameters(program, top, own)]
+    given = json.loads(demanded)
+    for name, values in given.get("values", {}).items():
+        if values and name not in settings.get(given["top"], {}):
+            for change in compiled.changed_parameters(program, given["top"], {name: str(values[0])}):
+                if change[2] not in [str(value) for value in values]:
+                    found.append(list(change))
+    return found + [[name, "", bits] for name, bits in compiled.port_widths(program, given["top"])]
+
+
+def _look_into_verilator(subprocess, command, named):
+    """Check a design's text before Verilator compiles it to C++."""
+    words = [str(word) for word in command]
+    if "verilator" not in [word.split("/")[-1] for word in words[:2]] or "--lint-only" in words:
+        return
+    import gate
+
+    where = {key: named[key] for key in ("cwd", "env") if key in named}
+    done = subprocess.run([*words, "-E", "-P"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **where)
+    gate.stop_if_refused_text(done.stdout.decode("utf-8", "replace"), named.get("env") or os.environ)
+
+
+def _is_build(command):
+    if not isinstance(command, (list, tuple)) or not command:
+        return False
+    names = [str(word).split("/")[-1] for word in command[:2]]
+    return names[0] in ("iverilog", "verilator") or names == ["perl", "verilator"]

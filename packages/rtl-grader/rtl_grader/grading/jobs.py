@@ -1,0 +1,194 @@
+"""Jobs of a grading: the harness' services, our own compile and activity check, and the environment of witness and gate."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rtl_grader.grading.compose import DIRECTORIES, read_services
+from rtl_grader.grading.executors.base import Executor, Job, JobResult, Step
+from rtl_grader.grading.inside.lib.compiled import ALLOWED_TASKS
+from rtl_grader.grading.requirements import is_scripted
+from rtl_grader.hdl.clocking import CLOCK_LIKE
+from rtl_grader.hdl.interface import HDL_SUFFIXES, top_levels
+from rtl_grader.types.problem import Interface, InterfaceSource, Port, Problem
+
+SOURCE_SUFFIXES = (".v", ".sv")
+"""Files that a compiler gets by name; headers are included by them."""
+ACTIVITY_TEST = '''\
+"""Drives every input at random and passes when an output took two values; with a clock, at its rising edges."""
+
+import json
+import random
+
+import cocotb
+from cocotb.handle import ArrayObject
+from cocotb.triggers import ReadOnly, Timer
+
+PORTS = json.loads({ports!r})
+CYCLES = 600
+APART = 1_000_000
+
+
+def leaves(handle):
+    """The handle, or the elements of an unpacked array."""
+    return [leaf for part in handle for leaf in leaves(part)] if isinstance(handle, ArrayObject) else [handle]
+
+
+@cocotb.test()
+async def moves(dut):
+    rng = random.Random(1)
+    inputs = []
+    for name, width in PORTS["inputs"]:
+        parts = leaves(getattr(dut, name))
+        inputs += [(part, width // len(parts)) for part in parts]
+    outputs = [(leaf._path, leaf) for name in PORTS["outputs"] for leaf in leaves(getattr(dut, name))]
+    clock = getattr(dut, PORTS["clock"]) if PORTS["clock"] else None
+    seen = {{}}
+
+    def look(kind):
+        """Whether an output has had another value at an earlier look of this kind."""
+        for name, handle in outputs:
+            value = str(handle.value)
+            if set(value) <= {{"0", "1"}} and seen.setdefault((kind, name), value) != value:
+                return True
+        return False
+
+    density = [0.5] * len(inputs)
+    await Timer(APART)
+    for cycle in range(CYCLES):
+        if cycle % 50 == 0:
+            # For a while each single bit is mostly high or mostly low: resets of either level are let go, enables stay.
+            density = [rng.choice((0.05, 0.5, 0.95)) for _ in inputs]
+        for (handle, width), high in zip(inputs, density):
+            handle.value = rng.getrandbits(width) if width > 1 else int(rng.random() < high)
+        if clock is not None:
+            clock.value = 0
+            await Timer(APART)
+            if look("before the edge"):
+                return
+            clock.value = 1
+        # At the end of this very time step: what a design does between the edges is not looked at.
+        await ReadOnly()
+        if look("after it"):
+            return
+        await Timer(APART)
+    raise AssertionError("no output moves")
+'''
+ACTIVITY_RUNNER = '''\
+"""Builds the design with Icarus and runs the test beside it."""
+
+import json
+
+from cocotb_tools.runner import get_runner
+
+settings = json.loads({settings!r})
+runner = get_runner("icarus")
+runner.build(sources=settings["sources"], hdl_toplevel=settings["top"], includes=["/code/rtl"], always=True)
+runner.test(hdl_toplevel=settings["top"], test_module="activity")
+'''
+
+
+def stop_at_first_failure(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Return the services of a harness with pytest stopping at the first failing test."""
+    return tuple(
+        replace(step, env={**step.env, "PYTEST_ADDOPTS": f"{step.env.get('PYTEST_ADDOPTS', '')} -x".strip()})
+        for step in steps
+    )
+
+
+def compile_step(problem: Problem, files: Mapping[str, str], *, top_level: bool) -> Step:
+    """Elaboration with Icarus of the harness' sources, and with `top_level` from the top level that it names."""
+    tops = top_levels(problem.harness)[:1] if top_level else []
+    argv = ["iverilog", "-g2012", "-t", "null", "-I", "/code/rtl", *(word for top in tops for word in ("-s", top))]
+    return Step("compile", (*argv, *sources(problem, files)))
+
+
+def sources(problem: Problem, files: Mapping[str, str]) -> list[str]:
+    """Source files that the harness names, else all of the design; absolute paths in the sandbox."""
+    design = {p for p in (*problem.context, *files) if p.endswith(SOURCE_SUFFIXES) and not p.startswith("verif/")}
+    named = [
+        word.removeprefix("/code/")
+        for path, text in sorted(problem.harness.items())
+        if ".env" in path
+        for line in re.findall(r"^[ \t]*VERILOG_SOURCES[ \t]*=(.*)$", text, re.M)
+        for word in line.split()
+    ]
+    found = [path for path in dict.fromkeys(named) if path in design or path in problem.harness]
+    return [f"/code/{path}" for path in found or sorted(design)]
+
+
+def workspace_files(harness: Mapping[str, str]) -> dict[str, str]:
+    """Files of a harness that go into the workspace, which docker-compose.yml and Dockerfile do not."""
+    return {path: text for path, text in harness.items() if path.split("/")[0] in DIRECTORIES}
+
+
+def witness_environment(
+    problem: Problem, ports: Sequence[Port] | None, demanded: Mapping[str, list[int]]
+) -> dict[str, str]:
+    """Return environment variables for witness and gate: the answer's ports to watch (none if None), system tasks that the
+    problem's own files call, whether scripts of the harness run the simulator, and the right values of parameters, none for a port
+    whose width counts.
+    """
+    watch = [[p.name for p in ports or () if p.direction == d] for d in ("input", "output")]
+    given = [text for p, text in (*problem.context.items(), *problem.harness.items()) if p.endswith(HDL_SUFFIXES)]
+    tasks = {task for text in given for task in re.findall(r"\$([a-z]\w*)", text)} - ALLOWED_TASKS
+    forced = {"force" for text in given if re.search(r"\bforce\b", text)}
+    demand = problem.interface or Interface(module="", source=InterfaceSource.HARNESS)
+    ports_of_demand = {port.name for port in demand.ports}
+    values = {name: [] if name in ports_of_demand else right for name, right in demanded.items()}
+    return {
+        "RTL_WATCH": "" if ports is None else json.dumps(watch),
+        "RTL_TASKS": ",".join(sorted(tasks | forced)),
+        "RTL_SCRIPTED": "1" if is_scripted(problem.harness) else "",
+        "RTL_PARAMETERS": json.dumps({"top": demand.module, "values": values}),
+    }
+
+
+def activity_check(
+    top: str, sources: Sequence[str], ports: Sequence[Port], pacer: str
+) -> tuple[dict[str, str], Step] | None:
+    """Return the harness files and the command of the activity check; None if no output or no input's width is known.
+
+    `sources` are absolute paths inside the workspace; `pacer` is an input, see `Session.pacer`, or empty; then an input
+    that is named like a clock is one.
+    """
+    inputs = [(port.name, port.width) for port in ports if port.direction == "input" and port.width]
+    bits = [name for name, width in inputs if width == 1]
+    clock = pacer if pacer in bits else next(filter(CLOCK_LIKE.search, bits), "")
+    outputs = [port.name for port in ports if port.direction == "output"]
+    if not inputs or not outputs:
+        return None
+    given = {"inputs": [entry for entry in inputs if entry[0] != clock], "outputs": outputs, "clock": clock}
+    files = {
+        "src/activity.py": ACTIVITY_TEST.format(ports=json.dumps(given)),
+        "src/run_activity.py": ACTIVITY_RUNNER.format(settings=json.dumps({"sources": list(sources), "top": top})),
+    }
+    return files, Step("activity", ("python3", "/code/src/run_activity.py"), env={"PYTHONPATH": "/code/src"})
+
+
+@dataclass
+class Watched:
+    """An executor that records the jobs that run the problem's harness; `change` may alter them first."""
+
+    executor: Executor
+    problem: Problem
+    change: Callable[[Job], Job] = lambda job: job
+    runs: list[tuple[Job, JobResult]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.name, self.derives_images = self.executor.name, self.executor.derives_images
+        self.tools, self.has_module, self.close = self.executor.tools, self.executor.has_module, self.executor.close
+        self.cpu_s = 0.0
+        self._services = {step.name for step in read_services(self.problem.harness)[0]}
+
+    def run(self, job: Job) -> JobResult:
+        if {step.name for step in job.steps} != self._services:
+            return self.executor.run(job)
+        job = self.change(job)
+        result = self.executor.run(job)
+        self.cpu_s += result.cpu_s
+        self.runs.append((job, result))
+        return result

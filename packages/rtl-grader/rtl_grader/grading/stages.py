@@ -1,0 +1,366 @@
+"""One grading: the stages format, screen and interface, syntax, tests, and the resulting verdict.
+
+The verdict is CVDP's: an answer passes if and only if every service of the harness exits with 0, provided that the
+simulators report the same over a channel that HDL cannot reach. The earlier stages decide which outcome a failing answer
+gets. The harness is skipped only if its top level is missing. If all of it passes, only certain interface differences fail
+the answer (interface_check.py); their stage lists all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from rtl_grader.errors import InfrastructureError
+from rtl_grader.grading import evidence
+from rtl_grader.grading.compose import read_services
+from rtl_grader.grading.design import as_graded
+from rtl_grader.grading.evidence import (
+    CONSTANT,
+    FORGEABLE,
+    NO_TEST,
+    TOO_OLD,
+    compile_reasons,
+    overrun_reason,
+    test_reasons,
+)
+from rtl_grader.grading.executors.base import Job, Mount, Step, StepResult
+from rtl_grader.grading.interface_check import (
+    certain_differences,
+    compare,
+    demanded_values,
+    is_fatal,
+    is_hopeless,
+    names_of,
+    unnamed_ports,
+)
+from rtl_grader.grading.jobs import (
+    activity_check,
+    compile_step,
+    sources,
+    stop_at_first_failure,
+    witness_environment,
+    workspace_files,
+)
+from rtl_grader.grading.limits import Budget
+from rtl_grader.grading.requirements import cocotb_generation, is_scripted
+from rtl_grader.hdl.interface import hdl_files
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Port, Problem
+from rtl_grader.types.verdict import (
+    MOST_LISTED,
+    InterfaceMismatch,
+    MismatchKind,
+    Outcome,
+    Stage,
+    StageResult,
+    StageStatus,
+    Verdict,
+    shortened,
+)
+
+if TYPE_CHECKING:
+    from rtl_grader.grading.grader import Grader
+
+
+@dataclass
+class Grading:
+    """Grades one answer under one seed; `run` adds stages until one decides."""
+
+    grader: Grader
+    problem: Problem
+    answer: Answer
+    until: Stage
+    seed: int
+    stages: dict[Stage, StageResult] = field(default_factory=dict)
+    mismatches: tuple[InterfaceMismatch, ...] = ()
+    ports: tuple[Port, ...] | None = None
+    """Ports that the answer's text declares; None before the analysis, or if no interface is demanded."""
+    failed_tests: bool = False
+    """Whether a simulation completed with a failing test, although no port that it needs is missing."""
+    steps: list[StepResult] = field(default_factory=list)
+    """Results of all steps so far."""
+    faults: list[str] = field(default_factory=list)
+    """Reasons of failing services that may be the harness' own fault, see `evidence.own_faults`."""
+    not_run: tuple[str, ...] = ()
+    """A sentence for each service that did not run because one before it exceeded a limit."""
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The answer's files at the problem's target paths, as every tool gets them; no other file is written."""
+        return self._design[0]
+
+    @cached_property
+    def _design(self) -> tuple[dict[str, str], list[str]]:
+        asked = {path: text for path, text in self.answer.files.items() if path in self.problem.targets}
+        return as_graded(self.problem, asked)
+
+    def run(self) -> Verdict:
+        foreign = sorted(set(self.answer.files) - set(self.problem.targets))
+        notes = tuple(f"{path[:200]!a} is no target of this problem, it was left out" for path in foreign)
+        if not self.files:
+            reasons = notes or (self.answer.error or "the answer holds no file",)
+            self._add(Stage.FORMAT, "failed", reasons)
+            return self._verdict(Outcome.REJECTED if foreign else Outcome.NO_ANSWER, reasons)
+        self._add(Stage.FORMAT, "passed", (*notes, *self._design[1]))
+        if self.until is Stage.FORMAT:
+            return self._not_tested()
+        refused = self._analyse()
+        if refused:
+            return self._verdict(Outcome.REJECTED, refused)
+        if self.until is Stage.INTERFACE:
+            return self._not_tested()
+        files = {**self.problem.context, **self.files, **self.problem.harness}
+        if is_fatal(self.mismatches, self.problem.harness, hdl_files(files).values()):
+            self._compile()
+            return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
+        if self.until is Stage.SYNTAX:
+            self._compile()
+            return self._not_tested()
+        return self._test()
+
+    def trial(self) -> list[str]:
+        """Run the harness with these files and grade nothing; return its possible own faults."""
+        return evidence.own_faults(self._run(*read_services(self.problem.harness)), self.problem)
+
+    # Screen and interface
+
+    def _analyse(self) -> tuple[str, ...]:
+        """Add the interface stage. Return the reasons to reject the answer, empty if there are none."""
+        started = time.monotonic()
+        found = self.grader.analyse(self.problem, self.files)
+        spent = time.monotonic() - started
+        refused = (found.failed,) if found.failed else tuple(map(str, found.findings))
+        expected = self.problem.interface
+        if refused:
+            self._add(Stage.INTERFACE, "skipped", (), spent)
+        elif expected is None:
+            self._add(Stage.INTERFACE, "passed", ("the problem demands no interface that could be derived",), spent)
+        else:
+            self.ports = found.interface.ports if found.interface else ()
+            self.mismatches = compare(expected, found.interface, self.files)
+            missing = names_of(MismatchKind.MISSING_PORT, self.mismatches)
+            unnamed = missing.intersection(unnamed_ports(self.problem)) if missing else ()
+            contradictions = (f"the specification does not name the port {name}" for name in sorted(unnamed))
+            reasons = (*contradictions, *map(str, self.mismatches))
+            self._add(Stage.INTERFACE, "failed" if reasons else "passed", reasons, spent)
+        return refused
+
+    # Syntax
+
+    def _compile(self) -> bool:
+        """Compile the answer ourselves and add the syntax stage; return whether it compiles."""
+        # If the interface differs or is unknown, the module that the harness names may be missing.
+        step = compile_step(self.problem, self.files, top_level=not self._interface_reasons)
+        (result,) = self._run((step,))
+        reasons: tuple[str, ...] = ()
+        if result.overrun:
+            reasons = (self._overrun(result),)
+        elif result.exit_code != 0:
+            reasons = compile_reasons(result.output)
+        self._add(Stage.SYNTAX, "failed" if reasons else "passed", reasons, result.wall_s)
+        return not reasons
+
+    def _compiled(self, failed: Sequence[StepResult], overrun: StepResult | None) -> bool:
+        """Whether the answer compiles: by the harness' build commands if it ran any, else by our own compile.
+
+        A harness that exceeded a limit before any simulation was still compiling.
+        """
+        builds = [build for result in failed for build in result.builds]
+        broken = next((build for build in builds if build["exit_code"] != 0), None)
+        if broken is not None:
+            self._add(Stage.SYNTAX, "failed", compile_reasons(broken["output"] or failed[0].output))
+            if refused := evidence.refused_parameters(broken):
+                self._add_mismatches(refused)
+            return False
+        if builds:
+            return True
+        if overrun:
+            self._add(Stage.SYNTAX, "failed", (self._overrun(overrun),))
+            return False
+        return self._compile()
+
+    # Tests
+
+    def _test(self) -> Verdict:
+        if lacking := self.grader.lacking(self.problem):
+            raise InfrastructureError(f"the harness needs {', '.join(lacking)}")
+        # If a port that the harness drives is missing, one failing test is enough.
+        hopeless = is_hopeless(self.mismatches, self.problem.harness)
+        services, mounts = read_services(self.problem.harness)
+        results = self._run(stop_at_first_failure(services) if hopeless else services, mounts)
+        if is_scripted(self.problem.harness) and not all(result.is_attested for result in results):
+            raise InfrastructureError(f"{FORGEABLE}; use rtl_grader.problems.testbench, or cocotb")
+        self.not_run = tuple(f"the service {step.name} was not run" for step in services[len(results) :])
+        cheat = evidence.refusals(results) or evidence.cheating(results, self.problem.harness)
+        if cheat:
+            return self._fail(Outcome.REJECTED, cheat, results)
+        if all(result.exit_code == 0 for result in results):
+            return self._all_services_passed(results)
+        return self._a_service_failed(results, hopeless)
+
+    def _all_services_passed(self, results: tuple[StepResult, ...]) -> Verdict:
+        """Pass the answer unless its interface is certainly wrong or the harness cannot tell it from a constant."""
+        changed = evidence.changed_parameters(results, lambda settings: demanded_values(self.problem, settings))
+        if self.ports is not None:
+            changed += tuple(certain_differences(self.problem, self.mismatches, self.ports, self.files))
+        if changed:
+            self._add_mismatches(changed)
+            return self._fail(Outcome.INTERFACE_MISMATCH, tuple(map(str, changed)), results)
+        passed, total = evidence.count_tests(results)
+        if not total:
+            return self._fail(Outcome.TESTS_FAILED, (NO_TEST,), results)
+        if evidence.never_changed(results) and not self._is_active(evidence.pacer(results)):
+            return self._fail(Outcome.TESTS_FAILED, (CONSTANT,), results, total)
+        self._add(Stage.SYNTAX, "passed")
+        self._add(Stage.TESTS, "passed", (), _wall_s(results))
+        if self.mismatches:
+            accepted = tuple(f"{mismatch}, but the harness accepts it" for mismatch in self.mismatches)
+            self._amend_interface("passed", accepted)
+        return self._verdict(Outcome.PASSED, (), passed, total)
+
+    def _a_service_failed(self, results: tuple[StepResult, ...], hopeless: bool) -> Verdict:
+        """Return the verdict on an answer that does not compile or fails tests, unless the harness fails for every answer."""
+        failed = [result for result in results if result.exit_code != 0]
+        overrun = next((result for result in failed if result.overrun), None)
+        simulated = any(result.sessions for result in results)
+        self.failed_tests = overrun is None and not hopeless and any(result.failed_tests for result in failed)
+        if not simulated and not self._compiled(failed, overrun):
+            if self.mismatches:
+                return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
+            if overrun:
+                return self._verdict(Outcome.TIMEOUT, (self._overrun(overrun),))
+            return self._verdict(Outcome.COMPILE_FAILED, self.stages[Stage.SYNTAX].reasons)
+        self.faults = evidence.own_faults(results, self.problem)
+        if Stage.SYNTAX not in self.stages:
+            self._add(Stage.SYNTAX, "passed")
+        reasons: tuple[str, ...] = ()
+        for result in failed:
+            reasons += (self._overrun(result),) if result.overrun else test_reasons(result)
+        if hopeless:
+            self._add(Stage.TESTS, "skipped", reasons, _wall_s(results))
+            return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
+        if not simulated:
+            reasons = self._explained(reasons, "\n".join(result.output for result in failed))
+        self._add(Stage.TESTS, "failed", reasons, _wall_s(results))
+        out_of_time = overrun and overrun.overrun in ("wall", "cpu", "asleep")
+        outcome = Outcome.TIMEOUT if out_of_time else Outcome.TESTS_FAILED
+        if self.mismatches:
+            outcome, reasons = Outcome.INTERFACE_MISMATCH, self._interface_reasons + reasons
+        return self._verdict(outcome, reasons, *evidence.count_tests(results))
+
+    def _is_active(self, pacer: str) -> bool:
+        """Whether an output changes when the inputs are driven at random; True if this cannot be checked."""
+        assert self.problem.interface is not None, "without an interface nothing is watched"
+        check = activity_check(
+            self.problem.interface.module, sources(self.problem, self.files), self.ports or (), pacer
+        )
+        if check is None:
+            return True
+        harness, step = check
+        (result,) = self._run((step,), harness=harness)
+        compiled = all(build["exit_code"] == 0 for build in result.builds)
+        return not compiled or any(test["status"] == "passed" for test in result.tests)
+
+    def _overrun(self, result: StepResult) -> str:
+        return overrun_reason(result, self.grader.limits, self._budget)
+
+    # Jobs
+
+    def _run(
+        self,
+        steps: tuple[Step, ...],
+        mounts: tuple[Mount, ...] = (Mount("src", "/src"),),
+        harness: Mapping[str, str] | None = None,
+    ) -> tuple[StepResult, ...]:
+        """Run steps in the answer's workspace, with the problem's harness by default."""
+        problem = self.problem
+        harness = problem.harness if harness is None else harness
+        job = Job(
+            files={**problem.context, **self.files},
+            harness=workspace_files(harness),
+            steps=tuple(replace(step, env={**step.env, **self._environment}) for step in steps),
+            mounts=mounts,
+            limits=self.grader.limits,
+            budget_s=None if self._budget is None else self._budget.cpu_s,
+            seed=self.seed,
+            cocotb=cocotb_generation(harness),
+            dockerfile=problem.harness.get("Dockerfile"),
+        )
+        results = self.grader.executor.run(job).steps
+        self.steps += results
+        return results
+
+    @cached_property
+    def _budget(self) -> Budget | None:
+        return self.grader.budget(self.problem, self.answer)
+
+    @cached_property
+    def _environment(self) -> dict[str, str]:
+        return witness_environment(self.problem, self.ports, self.grader.demanded(self.problem))
+
+    # Verdicts
+
+    @property
+    def _interface_reasons(self) -> tuple[str, ...]:
+        return self.stages[Stage.INTERFACE].reasons
+
+    def _fail(
+        self, outcome: Outcome, reasons: tuple[str, ...], results: tuple[StepResult, ...], total: int = 0
+    ) -> Verdict:
+        """The verdict on an answer that fails although it compiled, whatever the harness reported."""
+        self._add(Stage.SYNTAX, "passed")
+        self._add(Stage.TESTS, "failed", reasons, _wall_s(results))
+        return self._verdict(outcome, reasons, 0, total)
+
+    def _not_tested(self) -> Verdict:
+        """The verdict when grading was asked to stop before the tests."""
+        failing = {Stage.INTERFACE: Outcome.INTERFACE_MISMATCH, Stage.SYNTAX: Outcome.COMPILE_FAILED}
+        for stage, outcome in failing.items():
+            if stage in self.stages and self.stages[stage].status == "failed":
+                return self._verdict(outcome, self.stages[stage].reasons)
+        return self._verdict(Outcome.NOT_TESTED, (f"graded until {self.until.value} only",))
+
+    def _explained(self, reasons: tuple[str, ...], output: str) -> tuple[str, ...]:
+        """The reasons, headed by the tool whose output this is if it does not understand a valid text."""
+        if not evidence.is_unreadable(output) or not self.grader.is_valid(self.problem, self.files):
+            return reasons
+        tool = "verilator" if "%Error" in output else "iverilog"
+        return (f"{tool} {self.grader.tools.get(tool)} {TOO_OLD}", *reasons)
+
+    def _add(self, stage: Stage, status: StageStatus, reasons: tuple[str, ...] = (), wall_s: float = 0.0) -> None:
+        if stage is Stage.SYNTAX:
+            reasons = self._explained(reasons, "\n".join(reasons))
+        self.stages[stage] = StageResult(stage=stage, status=status, reasons=shortened(reasons), wall_s=wall_s)
+
+    def _add_mismatches(self, found: tuple[InterfaceMismatch, ...]) -> None:
+        self.mismatches = tuple(dict.fromkeys(self.mismatches + found))
+        self._amend_interface("failed", tuple(map(str, self.mismatches)))
+
+    def _amend_interface(self, status: StageStatus, reasons: tuple[str, ...]) -> None:
+        self._add(Stage.INTERFACE, status, reasons, self.stages[Stage.INTERFACE].wall_s)
+
+    def _verdict(self, outcome: Outcome, reasons: tuple[str, ...], passed: int = 0, total: int = 0) -> Verdict:
+        ran_out = any(step.overrun in ("cpu", "asleep") for step in self.steps)
+        return Verdict(
+            outcome=outcome,
+            stages=tuple(self.stages.get(stage) or StageResult(stage=stage, status="skipped") for stage in Stage),
+            tests_passed=passed,
+            tests_total=total,
+            # Reasons of two stages, of which each may have a long list.
+            reasons=(*shortened(reasons, 2 * MOST_LISTED), *self.not_run),
+            mismatches=self.mismatches[:MOST_LISTED],
+            executor=self.grader.executor.name,
+            tools=self.grader.tools,
+            seed=self.seed,
+            # The time that a step slept counts like CPU time.
+            cpu_s=sum(step.cpu_s + step.asleep_s for step in self.steps),
+            cpu_limit_s=self.grader.limit_s(self._budget) if ran_out else None,
+        )
+
+
+def _wall_s(results: Sequence[StepResult]) -> float:
+    return sum(result.wall_s for result in results)

@@ -1,0 +1,135 @@
+"""A file of verdict records, one JSON object per line: the output of `rtl-distill grade`, and the memory of `rtl-distill serve-grader`.
+
+A line is written to the operating system before its record is used, so a killed process loses at most the line that it was writing, which
+the next process drops.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rtl_grader.errors import InfrastructureError, ProblemError
+from rtl_grader.files import replacing
+from rtl_grader.grading.answer_file import AnswerLine
+from rtl_grader.grading.verdict_record import sealed
+from rtl_grader.types.verdict import Outcome
+
+_BEGINNING = b'{"id":'
+
+
+class VerdictFile:
+    """Records by key. Memory holds only keys and file offsets, about 200 bytes for each record. Not thread-safe."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file. Failed gradings and records of earlier versions, which lack fields, have no key here.
+
+        Raises ProblemError if another process has it open, it holds anything but verdicts, or it cannot be opened.
+        """
+        self.path = path
+        self._regular = path.is_file() or not path.exists()
+        self._open()
+
+    def _open(self) -> None:
+        self.unusable = 0
+        """Number of records without a key."""
+        self.passing: dict[str, float] = {}
+        """Problem fingerprint -> most CPU seconds of a passing answer, for `KnownGood`."""
+        self._places: dict[bytes, tuple[int, int]] = {}
+        self._end = 0
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("a+b" if self._regular else "ab", buffering=0)
+            if self._regular:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._read()
+                self._file.truncate(self._end)
+        except BlockingIOError as error:
+            raise ProblemError(f"another process has {self.path} open", "name another file with --output") from error
+        except OSError as error:
+            raise ProblemError(
+                f"cannot open the verdicts file {self.path}: {error.strerror}", "check the path"
+            ) from error
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """Return the record with this key, or None."""
+        place = self._places.get(bytes.fromhex(key))
+        return None if place is None else json.loads(os.pread(self._file.fileno(), place[1], place[0]))
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Append a record. Raises InfrastructureError if it cannot be written."""
+        line = json.dumps(record).encode() + b"\n"
+        try:
+            if self._file.write(line) != len(line):
+                raise OSError("No space left on device")
+        except OSError as error:
+            if self._regular:
+                self._file.truncate(self._end)
+            words = f"{self.path} cannot be written: {error.strerror or error}"
+            raise InfrastructureError(words, "is the disk full?") from error
+        self._index(record, len(line))
+
+    def replace(self, records: Iterable[dict[str, Any]]) -> None:
+        """Replace the contents atomically by the given records. A pipe stays as it is. ProblemError if it cannot be written."""
+        if not self._regular:
+            return
+        target = self.path.resolve()
+        try:
+            with replacing(target) as fresh:
+                with fresh.open("w", encoding="utf-8") as file:
+                    file.writelines(json.dumps(record) + "\n" for record in records)
+                shutil.copymode(target, fresh)
+        except OSError as error:
+            raise ProblemError(
+                f"cannot write the verdicts file {target}: {error.strerror}", "check its disk"
+            ) from error
+        self._file.close()
+        self._open()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def _read(self) -> None:
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                cut = not line.endswith(b"\n")
+                try:
+                    record = json.loads(line)
+                except (ValueError, RecursionError):
+                    record = None
+                if record is None and cut and (line.startswith(_BEGINNING) or _BEGINNING.startswith(line)):
+                    break  # by a kill
+                try:
+                    if not (isinstance(record, dict) and {"id", "outcome"} <= record.keys()):
+                        raise ValueError
+                    if not cut:
+                        self._index(record, len(line))
+                except (ValueError, KeyError, TypeError) as error:  # such as a record whose key was edited
+                    raise ProblemError(
+                        f"{self.path}:{number}: not a verdict, so this file is not overwritten", "name another file"
+                    ) from error
+
+    def _index(self, record: dict[str, Any], length: int) -> None:
+        if record["outcome"] != Outcome.INFRASTRUCTURE_ERROR and "graded" in record:
+            if self._regular:  # nothing can be read back from a pipe
+                self._places[bytes.fromhex(record["key"])] = self._end, length
+            if record["passed"]:
+                problem = record["graded"]["problem"]
+                self.passing[problem] = max(record["cpu_s"], self.passing.get(problem, 0.0))
+        else:
+            self.unusable += 1
+        self._end += length
+
+
+def named(record: dict[str, Any], line: AnswerLine) -> dict[str, Any]:
+    """The record with the id and sample of an answer, since equal answers share one record."""
+    place = {"id": line.problem.id, "sample": line.sample}
+    return record if place.items() <= record.items() else sealed({**record, **place})

@@ -1,0 +1,158 @@
+"""Verdict records: the answer, tools, conditions and result of a grading, with hashes of all fields (the seal).
+
+`changed_fields` finds fields altered since the record was sealed. `differences` compares it with a second grading of the same
+answer. A seal is not a signature: only the second grading reveals a record that was altered and sealed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rtl_grader.grading.answer_file import AnswerLine
+from rtl_grader.grading.cache import GRADER_VERSION, sha256_of
+from rtl_grader.grading.grader import Grader, seeds_for
+from rtl_grader.grading.limits import Limits
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Outcome, Stage, Verdict
+
+_SEAL = ("sums", "digest")
+_RESULT = ("outcome", "tests_passed", "tests_total", "mismatches")
+
+
+class Conditions(BaseModel):
+    """What a verdict depends on besides problem, answer and tools."""
+
+    model_config = ConfigDict(frozen=True)
+    grader: int = GRADER_VERSION
+    seed: int = Field(ge=0)
+    """The first seed; the record's `seed` is the deciding one."""
+    seeds: int = Field(ge=1)
+    """Maximum number of seeds."""
+    limits: Limits
+    until: Stage
+    repeat: int = Field(default=1, ge=1)
+    """Number of gradings; the worst verdict counts."""
+
+
+class VerdictRecord(BaseModel):
+    """The fields of a record that a second grading needs."""
+
+    model_config = ConfigDict(frozen=True)
+    id: str
+    sample: int
+    outcome: Outcome
+    answer: Answer
+    graded: dict[str, str]
+    """SHA-256 (hex) of `problem` (its fingerprint), `harness`, `interface` and `answer`."""
+    conditions: Conditions
+    executor: str
+    tools: dict[str, str]
+    cpu_s: float
+    cpu_limit_s: float | None
+    key: str
+    stages: dict[str, dict[str, Any]] = {}
+
+
+def verdict_record(
+    line: AnswerLine, verdict: Verdict, key: str, conditions: Conditions, flips: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the sealed record of one answer. `key` is its `answer_key`, `flips` the outcomes of gradings that disagree."""
+    record = {
+        "id": line.problem.id,
+        "sample": line.sample,
+        "outcome": verdict.outcome.value,
+        "passed": verdict.passed,
+        "stages": {
+            r.stage.value: {"status": r.status, "reasons": list(r.reasons), "wall_s": round(r.wall_s, 4)}
+            for r in verdict.stages
+        },
+        "tests_passed": verdict.tests_passed,
+        "tests_total": verdict.tests_total,
+        "reasons": list(verdict.reasons),
+        "mismatches": [mismatch.model_dump(mode="json") for mismatch in verdict.mismatches],
+        "wall_s": round(verdict.wall_s, 4),
+        "cpu_s": round(verdict.cpu_s, 4),
+        "cpu_limit_s": verdict.cpu_limit_s,
+        "executor": verdict.executor,
+        "tools": verdict.tools,
+        "seed": verdict.seed,
+        "conditions": conditions.model_dump(mode="json"),
+        "graded": digests(line.problem, line.answer),
+        "answer": {"files": line.answer.files, "error": line.answer.error},
+        "key": key,
+    }
+    if line.answer.ignored:
+        record["ignored"] = list(line.answer.ignored)
+    if flips:
+        record["flips"] = list(flips)
+    return sealed(record)
+
+
+def conditions_of(grader: Grader, problem: Problem, repeat: int = 1) -> Conditions:
+    """The conditions under which a grader grades answers to a problem."""
+    return Conditions(
+        seed=grader.seed,
+        seeds=seeds_for(problem, grader.seeds),
+        limits=grader.limits,
+        until=grader.until,
+        repeat=repeat,
+    )
+
+
+def answer_key(grader_key: str, answer: Answer, repeat: int = 1) -> str:
+    """SHA-256 (hex) of everything that decides the verdict on an answer; `grader_key` is `Grader.key`, which covers its files."""
+    return sha256_of((grader_key, answer.error, list(answer.ignored), repeat))
+
+
+def digests(problem: Problem, answer: Answer) -> dict[str, str]:
+    """See `VerdictRecord.graded`."""
+    interface = problem.interface.model_dump(mode="json") if problem.interface else None
+    parts = {"harness": problem.harness, "interface": interface, "answer": [answer.files, answer.error]}
+    return {"problem": problem.fingerprint, **{name: sha256_of(part) for name, part in parts.items()}}
+
+
+def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record with `sums`, a short hash of each field, and `digest`, the SHA-256 (hex) of all fields."""
+    fields = {name: value for name, value in record.items() if name not in _SEAL}
+    return {
+        **fields,
+        "sums": {name: sha256_of(value)[:12] for name, value in fields.items()},
+        "digest": sha256_of(fields),
+    }
+
+
+def changed_fields(record: Mapping[str, Any]) -> list[str]:
+    """Fields that were altered, added or removed since the record was sealed."""
+    again = sealed(record)
+    sums = record.get("sums")
+    if not isinstance(sums, dict):
+        return ["sums"]
+    names = [name for name in {**again["sums"], **sums} if again["sums"].get(name) != sums.get(name)]
+    return names or (["digest"] if again["digest"] != record.get("digest") else [])
+
+
+def differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the differences between two records of one answer: (kind, detail). Times and reasons are not compared."""
+    if was["executor"] != now["executor"]:
+        yield "other tools", f"executor {was['executor']}, now {now['executor']}"
+    for name in sorted({*was["tools"], *now["tools"]}):
+        before, after = was["tools"].get(name, "none"), now["tools"].get(name, "none")
+        if before != after:
+            yield "other tools", f"{name} {before}, now {after}"
+    for name in now["graded"]:
+        if was["graded"].get(name) != now["graded"][name]:
+            yield f"other {name}", f"{was['graded'].get(name, 'none')[:12]}, now {now['graded'][name][:12]}"
+    for name, value in now["conditions"].items():
+        if was["conditions"].get(name) != value:
+            yield "other conditions", f"{name} {was['conditions'].get(name)}, now {value}"
+    for name in _RESULT:
+        if was.get(name) != now[name]:
+            yield "other outcome", f"{name} {was.get(name)}, now {now[name]}"
+    for name, stage in now["stages"].items():
+        status = was.get("stages", {}).get(name, {}).get("status")
+        if status != stage["status"]:
+            yield "other outcome", f"{name} stage {status}, now {stage['status']}"

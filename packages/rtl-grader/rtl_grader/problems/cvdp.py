@@ -1,0 +1,286 @@
+"""Reader for NVIDIA's CVDP data sets in both formats, one JSON object per line.
+
+Single-turn: `id, categories, input{prompt, context}, output{response, context}, harness{files}`. Agentic: `id,
+categories, system_message, prompt, context, patch, harness`, where `patch` maps files to unified-diff bodies without a
+file header. The public sets withhold the solutions: they name the files, with empty texts.
+
+A broken line becomes a BrokenLine. A LeftOut is a problem that open tools cannot grade (the comprehension categories are judged
+by BLEU or by a model), or an `agentic_heavy` record, whose context is a repository and a commit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, TypeVar, cast
+
+import yaml
+
+from rtl_grader.errors import ProblemError
+from rtl_grader.hdl.edits import PatchError, apply_patch
+from rtl_grader.hdl.interface import derive_interface
+from rtl_grader.problems.fetch import remedy
+from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
+from rtl_grader.types.problem import CATEGORIES, Difficulty, Problem
+
+SINGLE_TURN, AGENTIC = "cvdp", "cvdp-agentic"
+"""Short names of the two formats, as in `Problem.source`."""
+MAX_LINE_BYTES = 64 << 20
+MAX_FILE_CHARS = 8 << 20
+MAX_PROMPT_CHARS = 2 << 20
+MAX_FILES = 2000
+
+_NOT_GRADABLE = {
+    "cid006": "comprehension: the answer is compared by BLEU, there is nothing to simulate",
+    "cid008": "comprehension: the answer is compared by BLEU, there is nothing to simulate",
+    "cid009": "comprehension: the answer is judged by a model, there is nothing to simulate",
+    "cid010": "comprehension: the answer is judged by a model, there is nothing to simulate",
+    "cid012": "test plan to stimulus: its coverage needs a commercial simulator",
+    "cid013": "test plan to checker: it needs a commercial simulator",
+    "cid014": "test plan to assertions: it needs a commercial simulator",
+}
+_COMMERCIAL = re.compile(r"__VERIF_EDA_IMAGE__|__LICENSE_NETWORK__|^\s*SIM\s*=\s*(?:xcelium|vcs|questa)\b", re.M)
+_SAFE_PART = re.compile(r"[^\x00-\x1f\x7f/\\\ud800-\udfff]{1,255}")
+_T = TypeVar("_T", str, dict[str, Any])
+
+
+class NotGradableError(ProblemError):
+    """The problem is valid but cannot be graded here; the message is the reason."""
+
+
+class FieldError(ProblemError):
+    """A field of a record is invalid."""
+
+    def __init__(self, field_name: str, reason: str) -> None:
+        super().__init__(f"{field_name}: {reason}")
+        self.field = field_name
+        self.reason = reason
+
+
+def read_cvdp(path: Path | str) -> ProblemSet:
+    """Read a JSON Lines file of either format; the problems' source is `cvdp` or `cvdp-agentic`.
+
+    Raises ProblemError only when the file itself cannot be read or is empty.
+    """
+    path = Path(path)
+    found = ProblemSet()
+    first_seen: dict[str, int] = {}
+    try:
+        with path.open("rb") as file:
+            for number, record in json_lines(file, MAX_LINE_BYTES):
+                _read_line(record, path.name, number, found, first_seen)
+    except OSError as error:
+        hint = remedy(path) if isinstance(error, FileNotFoundError) else "check the path and its permissions"
+        raise ProblemError(f"cannot read the problem file {path}: {error.strerror}", hint) from error
+    if not (found.problems or found.broken or found.left_out):
+        raise ProblemError(f"{path} holds no problem", "it should hold one JSON object per line, in a CVDP format")
+    return found
+
+
+def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
+    """Convert a record of either format to a Problem.
+
+    Raises FieldError (a ProblemError) naming the field, or NotGradableError with the reason.
+    """
+    identity = _text(record, "id", 200)
+    if not identity.strip() or not identity.isprintable():
+        raise FieldError("id", "is empty or has characters that cannot be printed")
+    context = record.get("context")
+    if isinstance(context, dict) and {"repo", "commit"} <= set(context):
+        raise NotGradableError(
+            "its context is a repository at a commit (agentic_heavy), not files that a prompt can show"
+        )
+    category, difficulty = _categories(record)
+    if category in _NOT_GRADABLE:
+        raise NotGradableError(f"{category} is {_NOT_GRADABLE[category]}")
+    if category not in CATEGORIES:
+        raise NotGradableError(f"unknown category {category}; known are {', '.join(CATEGORIES)}")
+    if "input" in record or "output" in record:
+        system = None
+        prompt = _text(_field(record, "input", dict), "prompt", MAX_PROMPT_CHARS, "input.")
+        context = _files(record["input"].get("context") or {}, "input.context")
+        harness = _files(_field(record, "harness", dict).get("files"), "harness.files")
+        written = _files(_field(record, "output", dict).get("context"), "output.context", withheld=True)
+        golden = written if written and all(text.strip() for text in written.values()) else None
+        targets, targets_field = tuple(written), "output.context"
+    else:
+        system = _text(record, "system_message", MAX_PROMPT_CHARS) if record.get("system_message") else None
+        prompt = _text(record, "prompt", MAX_PROMPT_CHARS)
+        context = _files(context or {}, "context")
+        harness = _files(record.get("harness"), "harness")
+        patch = _files(record.get("patch"), "patch", withheld=True)
+        golden = _patched(context, patch)
+        targets, targets_field = tuple(patch), "patch"
+    if not prompt.strip():
+        raise FieldError("prompt", "is empty")
+    if not targets:
+        raise FieldError(targets_field, "names no file, so there is nothing to answer with")
+    for path in targets:
+        if path.split("/")[0] not in ("rtl", "verif", "docs"):
+            raise FieldError(targets_field, f"`{path}` is not in rtl, verif or docs")
+    _check_harness(harness, {*context, *targets, *harness})
+    return Problem(
+        id=identity,
+        source=source,
+        category=category,
+        difficulty=difficulty,
+        family=record.get("family") if isinstance(record.get("family"), str) else None,
+        system=system,
+        prompt=prompt,
+        context=context,
+        targets=targets,
+        harness=harness,
+        golden=golden,
+        interface=derive_interface(prompt=prompt, context=context, targets=targets, harness=harness, golden=golden),
+    )
+
+
+def _read_line(
+    record: dict[str, Any] | str, file: str, number: int, found: ProblemSet, first_seen: dict[str, int]
+) -> None:
+    source, identity = SINGLE_TURN, None
+    try:
+        if isinstance(record, str):
+            raise FieldError("line", record)
+        source = SINGLE_TURN if "input" in record else AGENTIC
+        identity = record["id"] if isinstance(record.get("id"), str) else None
+        if identity in first_seen:
+            raise FieldError("id", f"was already used in line {first_seen[identity]}")
+        found.problems.append(problem_from_record(record, source=source))
+    except NotGradableError as reason:
+        found.left_out.append(LeftOut(cast(str, identity), _printable(reason.message), source))
+    except FieldError as error:
+        shown = _printable(identity) if identity else None
+        found.broken.append(BrokenLine(file, number, shown, error.field, _printable(error.reason), source))
+        return
+    first_seen[cast(str, identity)] = number
+
+
+def _printable(text: str) -> str:
+    """Escape characters that must not reach a terminal, and cut the text."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:400])
+
+
+def _categories(record: Mapping[str, Any]) -> tuple[str, Difficulty]:
+    value = record.get("categories")
+    if not isinstance(value, list) or len(value) < 2 or not all(isinstance(entry, str) for entry in value):
+        raise FieldError("categories", "should be a list of category and difficulty, such as [`cid003`, `easy`]")
+    if value[1] not in ("easy", "medium", "hard"):
+        raise FieldError("categories", f"`{value[1]}` is not a difficulty (easy, medium, hard)")
+    return value[0], cast(Difficulty, value[1])
+
+
+def _field(record: Mapping[str, Any], key: str, kind: type[_T], prefix: str = "") -> _T:
+    """Return a required field. Raises FieldError unless it is of type `kind`."""
+    value = record.get(key)
+    if isinstance(value, kind):
+        return value
+    what = f"is {type(value).__name__}, not {'text' if kind is str else 'an object'}"
+    raise FieldError(prefix + key, what if key in record else "is missing")
+
+
+def _text(record: Mapping[str, Any], key: str, limit: int, prefix: str = "") -> str:
+    return _checked(prefix + key, _field(record, key, str, prefix), limit)
+
+
+def _checked(field_name: str, text: str, limit: int) -> str:
+    """Return the text. Raises FieldError when it is too long or not encodable as UTF-8."""
+    if len(text) > limit:
+        raise FieldError(field_name, f"has {len(text)} characters, more than {limit}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise FieldError(field_name, f"character {error.start} is half of a surrogate pair") from error
+    return text
+
+
+def _files(value: object, field_name: str, *, withheld: bool = False) -> dict[str, str]:
+    """Check a mapping of safe relative paths to texts; `withheld` allows null for an unpublished text."""
+    if not isinstance(value, dict):
+        raise FieldError(field_name, "is missing" if value is None else f"is {type(value).__name__}, not an object")
+    if len(value) > MAX_FILES:
+        raise FieldError(field_name, f"has {len(value)} files, more than {MAX_FILES}")
+    files: dict[str, str] = {}
+    for path, text in value.items():
+        parts = path.split("/")
+        if not all(_SAFE_PART.fullmatch(part) and part not in (".", "..") for part in parts):
+            raise FieldError(field_name, f"`{path[:80]!a}` is not a plain path inside the workspace")
+        if text is None and withheld:
+            text = ""
+        if not isinstance(text, str):
+            raise FieldError(f"{field_name}.{path}", f"is {type(text).__name__}, not text")
+        files[path] = _checked(f"{field_name}.{path}", text, MAX_FILE_CHARS)
+    return files
+
+
+def _patched(context: Mapping[str, str], patch: Mapping[str, str]) -> dict[str, str] | None:
+    """Return the golden answer as whole files, or None when the solution is withheld."""
+    if not any(body.strip() for body in patch.values()):
+        return None
+    golden = {}
+    for path, body in patch.items():
+        try:
+            golden[path] = apply_patch(context.get(path, ""), body) if body.strip() else context.get(path, "")
+        except PatchError as error:
+            raise FieldError(f"patch.{path}", str(error)) from error
+    return golden
+
+
+def _check_harness(harness: Mapping[str, str], paths: set[str]) -> None:
+    """Raise FieldError or NotGradableError for a harness that cannot run in a workspace with these paths."""
+    folders = {"rtl", "verif", "docs", "src", "rundir"}.union(
+        *(map(str, PurePosixPath(path).parents) for path in paths)
+    )
+    if clash := sorted(paths & folders):
+        raise FieldError("harness" if clash[0] in harness else "context", f"`{clash[0]}` is a file and a folder")
+    commercial = sorted(path for path, text in harness.items() if _COMMERCIAL.search(text))
+    if commercial:
+        raise NotGradableError(f"its harness needs a commercial tool ({commercial[0]})")
+    compose = harness.get("docker-compose.yml")
+    if compose is None:
+        raise FieldError("harness", "has no docker-compose.yml, which says how to grade an answer")
+    compose_services(compose)
+
+
+@lru_cache(maxsize=256)  # problems share a few texts, and parsing takes milliseconds
+def compose_services(compose: str) -> dict[str, Any]:
+    """Return the services of a compose file; do not modify them. Raises FieldError when there is none."""
+    try:
+        services = (yaml.safe_load(compose) or {}).get("services")
+    except (yaml.YAMLError, AttributeError, RecursionError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise FieldError("harness.docker-compose.yml", f"is not a compose file: {reason[:200]}") from error
+    if not isinstance(services, dict) or not services:
+        raise FieldError("harness.docker-compose.yml", "names no service")
+    return services
+
+
+def json_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Yield (line number, its object or what is wrong with it) for each non-blank line, reading at most `most` bytes of a line.
+
+    Safe for hostile files: neither an overlong line nor a broken one stops the reading.
+    """
+    number = 0
+    while line := file.readline(most + 1):
+        number += 1
+        if number == 1 and line.startswith(b"\x1f\x8b"):
+            yield number, "is compressed: unpack the file first (gunzip)"
+            return
+        if number == 1 and line.strip() == b"[":
+            yield number, "begins a JSON array: write one object per line (jq -c '.[]')"
+            return
+        too_long = len(line) > most
+        while too_long and not line.endswith(b"\n") and (line := file.readline(1 << 20)):
+            pass
+        if too_long:
+            yield number, f"is longer than {most >> 20} MiB"
+        elif line.strip():
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                yield number, f"is not JSON: {error}"
+                continue
+            yield number, record if isinstance(record, dict) else f"is a JSON {type(record).__name__}, not an object"

@@ -1,0 +1,227 @@
+"""Download problem sets from the Hugging Face hub: the known sets, and any data set repository.
+
+`fetched.json` in the target folder records repository, commit, licence, and the size and SHA-256 of every file. A file counts as
+fetched when its size and hash match the hub's listing; a truncated or outdated file is downloaded again. A recorded file that was
+changed locally is reported, not overwritten.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
+
+from rtl_grader.errors import ProblemError
+
+if TYPE_CHECKING:
+    from huggingface_hub.hf_api import RepoFile
+
+RECORD = "fetched.json"
+
+
+@dataclass(frozen=True)
+class KnownSet:
+    """A set with a short name: what to fetch, and where configurations look for it."""
+
+    repository: str
+    """`OWNER/NAME` on the Hugging Face hub."""
+    files: tuple[str, ...]
+    """Names in the repository; configurations read the first by default."""
+    folder: Path
+    """Target folder, relative to the working directory."""
+    licence: str
+
+    @property
+    def path(self) -> Path:
+        """The file that configurations read by default."""
+        return self.folder / self.files[0]
+
+
+CVDP = KnownSet(
+    repository="nvidia/cvdp-benchmark-dataset",
+    files=(
+        "cvdp_v1.1.0_nonagentic_code_generation_no_commercial.jsonl",
+        "cvdp_v1.1.0_agentic_code_generation_no_commercial.jsonl",
+    ),
+    folder=Path("data/cvdp"),
+    licence="CC BY 4.0, its code Apache-2.0 and as the NOTICE file of the repository lists",
+)
+KNOWN_SETS = {"cvdp": CVDP}
+"""Short name -> set. To add a set, list it here."""
+
+
+def remedy(path: Path) -> str:
+    """Hint for a missing `path`: the command that fetches the known set it belongs to."""
+    for name, known in KNOWN_SETS.items():
+        if path.name in known.files or path == known.folder:
+            folder = path if path == known.folder else path.parent
+            into = "" if folder == known.folder else f" --into {folder}"
+            return f"get it with `rtl-distill problems fetch {name}{into}`"
+    return "check the path; `rtl-distill problems fetch cvdp` gets the public set"
+
+
+class FetchedFile(BaseModel):
+    model_config = ConfigDict(frozen=True)
+    path: str
+    bytes: int
+    sha256: str
+
+
+class Fetched(BaseModel):
+    """Contents of `fetched.json`."""
+
+    model_config = ConfigDict(frozen=True)
+    repository: str
+    revision: str
+    """The fetched commit."""
+    licence: str | None = None
+    """From KNOWN_SETS, else from the hub; None when unknown."""
+    fetched_at: datetime
+    files: tuple[FetchedFile, ...]
+
+
+def fetch(
+    repository: str,
+    folder: Path,
+    *,
+    patterns: Sequence[str] = ("*.jsonl",),
+    revision: str = "main",
+    endpoint: str | None = None,
+    licence: str | None = None,
+) -> tuple[Fetched, list[str]]:
+    """Fetch the files of a data set repository that match a pattern, and record their checksums.
+
+    Returns:
+        The record, and the names of the downloaded files: those that were missing or incomplete.
+
+    Raises:
+        ProblemError: the hub is unreachable or refuses, a pattern matches nothing, a download does not match the listing, or a
+            fetched file was changed locally.
+    """
+    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub import errors as hub_errors
+    from huggingface_hub.hf_api import RepoFile
+
+    if changed := changed_files(folder):
+        raise ProblemError(
+            f"files in {folder} are not what was fetched: {', '.join(changed)}", "remove them, or name another folder"
+        )
+    api = HfApi(endpoint=endpoint)
+    downloaded = []
+    try:
+        info = api.dataset_info(repository, revision=revision)
+        listed = api.list_repo_tree(repository, repo_type="dataset", revision=info.sha, recursive=True)
+        wanted = _matching([entry for entry in listed if isinstance(entry, RepoFile)], patterns, repository)
+        for file in wanted:
+            if _is_whole(folder / file.path, file):
+                continue
+            # Forced: the hub's client trusts its own record of earlier downloads, whatever happened to the file since.
+            hf_hub_download(
+                repository, file.path, repo_type="dataset", revision=info.sha, local_dir=folder, endpoint=endpoint,
+                force_download=True,
+            )  # fmt: skip
+            if not _is_whole(folder / file.path, file):
+                (folder / file.path).unlink(missing_ok=True)
+                raise ProblemError(
+                    f"{file.path} does not match the hub's listing ({file.size:,} bytes); the download was removed",
+                    "fetch again",
+                )
+            downloaded.append(file.path)
+    except (hub_errors.HTTPError, OSError, hub_errors.HFValidationError) as error:
+        raise _refusal(error, repository, revision) from error
+    fetched = Fetched(
+        repository=repository,
+        revision=str(info.sha),
+        licence=licence
+        or next((t.removeprefix("license:") for t in info.tags or [] if t.startswith("license:")), None),
+        fetched_at=datetime.now(UTC),
+        files=_recorded(folder, repository, info.sha, [file.path for file in wanted]),
+    )
+    (folder / RECORD).write_text(fetched.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return fetched, downloaded
+
+
+def _recorded(folder: Path, repository: str, revision: str | None, names: Sequence[str]) -> tuple[FetchedFile, ...]:
+    """Records of these files, and of those that earlier calls fetched from the same commit."""
+    before = read_record(folder)
+    same = before is not None and (before.repository, before.revision) == (repository, revision)
+    others = {file.path: file for file in before.files if (folder / file.path).is_file()} if before and same else {}
+    return tuple((others | {name: _describe(folder, name) for name in names}).values())
+
+
+def _refusal(error: Exception, repository: str, revision: str) -> ProblemError:
+    """Translate an error of the hub's client into one with a hint."""
+    from huggingface_hub import errors
+
+    match error:
+        case errors.GatedRepoError():
+            said = f"{repository} requires its terms to be accepted first"
+            return ProblemError(said, f"accept them on its page, then set HF_TOKEN ({error})")
+        case errors.RepositoryNotFoundError():
+            said = f"the hub knows no data set {repository}, or not for this token"
+            return ProblemError(said, "check the name; a private one needs HF_TOKEN")
+        case errors.RevisionNotFoundError():
+            return ProblemError(f"{repository} has no revision {revision}", "name a branch, a tag or a commit")
+        case errors.HFValidationError():
+            return ProblemError(f"{repository!r} is not a data set name: {error}", "write OWNER/NAME")
+        case errors.OfflineModeIsEnabled():
+            return ProblemError("HF_HUB_OFFLINE is set, so nothing can be fetched", "unset it, or copy the files here")
+    return ProblemError(
+        f"the set could not be fetched completely: {type(error).__name__}: {' '.join(str(error).split())[:200]}",
+        "fetch again; if the hub cannot be reached, copy the data set here and give its path",
+    )
+
+
+def read_record(folder: Path) -> Fetched | None:
+    """Read a folder's `fetched.json`; None if there is none. Raises ProblemError when it is invalid."""
+    path = folder / RECORD
+    if not path.is_file():
+        return None
+    try:
+        return Fetched.model_validate_json(path.read_bytes())
+    except ValueError as error:
+        raise ProblemError(f"{path} cannot be read: {error}", "remove it and fetch again") from error
+
+
+def changed_files(folder: Path) -> list[str]:
+    """Names of fetched files whose content differs from the record; missing files do not count."""
+    files = record.files if (record := read_record(folder)) else ()
+    return [f.path for f in files if (folder / f.path).is_file() and _describe(folder, f.path) != f]
+
+
+def _matching(files: Sequence[RepoFile], patterns: Sequence[str], repository: str) -> list[RepoFile]:
+    """Return the files that match a pattern, in the hub's order. Raises ProblemError for a pattern without a match."""
+    for pattern in patterns:
+        if not any(fnmatch.fnmatch(file.path, pattern) for file in files):
+            names = [file.path for file in files if file.path.endswith(".jsonl")] or [file.path for file in files]
+            raise ProblemError(
+                f"{repository} holds no file that matches {pattern}",
+                f"it holds {', '.join(names[:10]) or 'nothing'}; name some with --pattern",
+            )
+    return [file for file in files if any(fnmatch.fnmatch(file.path, pattern) for pattern in patterns)]
+
+
+def _is_whole(path: Path, listed: RepoFile) -> bool:
+    """Whether a local file matches the hub's listing: by size, and by SHA-256 (large files) or git's blob hash."""
+    if not path.is_file() or path.stat().st_size != listed.size:
+        return False
+    if listed.lfs is not None:
+        return _digest(path, hashlib.sha256()) == listed.lfs.sha256
+    return _digest(path, hashlib.sha1(f"blob {listed.size}\0".encode(), usedforsecurity=False)) == listed.blob_id
+
+
+def _describe(folder: Path, name: str) -> FetchedFile:
+    path = folder / name
+    return FetchedFile(path=name, bytes=path.stat().st_size, sha256=_digest(path, hashlib.sha256()))
+
+
+def _digest(path: Path, begun: Any) -> str:
+    """Hex digest of `begun` after adding the file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: begun).hexdigest()

@@ -1,0 +1,212 @@
+"""Problem sources, and the function that reads those of a configuration. Each file of this package registers a kind of source.
+
+A source of your own is such a class in your own module; its kind is `module:Class`.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from inspect import isabstract
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SerializeAsAny, ValidationError
+
+from rtl_grader.errors import ConfigError, ProblemError
+from rtl_grader.problems.design import Design, held_out
+from rtl_grader.problems.near_duplicates import separate
+from rtl_grader.problems.problem_set import LoadedProblems, ProblemSet, SplitBy
+from rtl_grader.registry import Registry
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.section import Section
+
+HeldoutSplit = Literal["heldout", "test"]
+
+
+class ProblemSource(Section):
+    """Settings and reader of a problem set. Derive from `FileSource` or `GeneratedSource`."""
+
+    kind: str
+    """Kind of problem source: one that `rtl-distill problems sources` lists, or `module:Class` for your own."""
+    form: ClassVar[str] = ""
+    """Text after the kind on a command line."""
+
+    @classmethod
+    @abstractmethod
+    def from_text(cls, kind: str, text: str) -> Self:
+        """Return the source for `kind` or `kind=text` on a command line. Raises ConfigError."""
+
+    @abstractmethod
+    def add_to(self, loaded: LoadedProblems, seed: int) -> None:
+        """Add the problems to both splits; `seed` is the run's. Raises ProblemError when there is nothing to read."""
+
+    def with_split(self, split: HeldoutSplit) -> Self:
+        """Return the source with `split` as its held-out problems. Raises ConfigError when it has no such split."""
+        if split != "heldout":
+            raise ConfigError(f"source {self.kind} has no separate test split", "evaluate on --split heldout")
+        return self
+
+
+class FileSource(ProblemSource):
+    """A set read from files, part of which is held out."""
+
+    path: Path
+    """The file or folder to read."""
+    heldout_fraction: float = Field(default=0.2, ge=0, lt=1)
+    """Share of the designs that is held out, chosen by the hash of their names, so that none changes sides as the set grows. With
+    `problems.split = "id"` the share of the problems, chosen by fingerprint. Near-duplicates of held-out problems add to it."""
+    form = "=PATH"
+    published: ClassVar[tuple[int, float] | None] = None
+    """(gradable problems of the public set, assumed mean prompt tokens), for estimates without the files."""
+
+    @abstractmethod
+    def read(self) -> ProblemSet:
+        """Return all problems in a fixed order. Raises ProblemError when there is nothing to read."""
+
+    def design_of(self, problem: Problem) -> Design:
+        """Design of a problem; the split keeps a design together. By default each problem is its own design."""
+        return Design(problem.id)
+
+    @classmethod
+    def how_to_get(cls, path: Path) -> str:
+        """Hint for a missing `path`."""
+        return "put it there or change the path"
+
+    @classmethod
+    def from_text(cls, kind: str, text: str) -> Self:
+        """Return the source at the path `text`, with nothing held out."""
+        if not text:
+            raise ConfigError("where is it?", f"write {kind}{cls.form}")
+        if not Path(text).exists():
+            raise ConfigError(f"there is no {text}", cls.how_to_get(Path(text)))
+        return cls(kind=kind, path=Path(text), heldout_fraction=0.0)
+
+    def add_to(self, loaded: LoadedProblems, seed: int) -> None:
+        found = self.read()
+        loaded.broken += found.broken
+        loaded.left_out += found.left_out
+        for problem in found.problems:
+            digest = problem.fingerprint
+            if loaded.split == "design":
+                design = loaded.designs[problem.id] = self.design_of(problem)
+                digest = design.digest
+            (loaded.heldout if held_out(digest, self.heldout_fraction) else loaded.train).append(problem)
+
+
+class GeneratedSource(ProblemSource):
+    """A set generated on demand with its harnesses, in three splits that share no specification."""
+
+    train: int = Field(default=160, ge=1)
+    """Number of training problems."""
+    heldout: int = Field(default=64, ge=0)
+    """Number of held-out problems; they never share a specification with training problems. 0: for training only."""
+    seed: int | None = None
+    """Seed of the training problems; by default `run.seed`. With its own seed, runs of several seeds share the problems and their
+    validation."""
+    heldout_split: HeldoutSplit = "heldout"
+    """Which held-out specifications: `heldout` while tuning, `test` for reported figures."""
+
+    @abstractmethod
+    def make(self, split: Literal["train", "heldout", "test"], count: int, seed: int) -> list[Problem]:
+        """Return `count` problems of a split with `generated` set, equal for equal arguments. Raises ProblemError."""
+
+    @classmethod
+    def from_text(cls, kind: str, text: str) -> Self:
+        """Return the source with default settings. Raises ConfigError when there is a text."""
+        if text:
+            raise ConfigError("this source is generated, not read", f"write {kind}{cls.form}")
+        return cls(kind=kind)
+
+    def add_to(self, loaded: LoadedProblems, seed: int) -> None:
+        loaded.train += self.make("train", self.train, seed if self.seed is None else self.seed)
+        if self.heldout:
+            # Held-out problems do not depend on the run's seed, so that runs can be compared.
+            loaded.heldout_split = self.heldout_split
+            loaded.heldout += self.make(self.heldout_split, self.heldout, 0)
+
+    def with_split(self, split: HeldoutSplit) -> Self:
+        return self.model_copy(update={"heldout_split": split})
+
+
+SOURCES: Registry[type[ProblemSource]] = Registry(
+    "source",
+    __name__,
+    lambda entry: isinstance(entry, type) and issubclass(entry, ProblemSource) and not isabstract(entry),
+    group="rtl_grader.sources",
+)
+
+
+class _Kind(BaseModel):
+    """The key that every source has, checked first so that errors name `kind`."""
+
+    kind: Annotated[str, AfterValidator(SOURCES.known)]
+
+
+def _by_kind(value: Any) -> Any:
+    """Validate a table of the configuration with the source class of its kind."""
+    return SOURCES.find(_Kind.model_validate(value).kind).model_validate(value) if isinstance(value, Mapping) else value
+
+
+Source = Annotated[SerializeAsAny[ProblemSource], BeforeValidator(_by_kind)]
+"""An entry of `problems.sources`: a registered source or the user's own."""
+
+
+def source_of(text: str, option: str = "--source") -> ProblemSource:
+    """Parse a source given with `option` on a command line (`starter`, `cvdp=PATH`, ...); nothing of a file source is held out.
+
+    Raises ConfigError for an unknown kind or an invalid text.
+    """
+    kind, _, rest = text.partition("=")
+    try:
+        return SOURCES.find(kind).from_text(kind, rest)
+    except ConfigError as error:
+        raise ConfigError(f"{option} {text}: {error.message}", error.hint) from None
+    except ValidationError as error:
+        raise ConfigError(f"{option} {text}: {error.errors()[0]['msg']}") from None
+
+
+def override_of(texts: Sequence[str], option: str = "--source") -> str:
+    """Return the sources of a command line as a `--set` override, for a flow that takes a configuration and overrides."""
+    entries = (source_of(text, option).model_dump(mode="json", exclude_none=True) for text in texts)
+    tables = (", ".join(f"{key} = {json.dumps(value)}" for key, value in entry.items()) for entry in entries)
+    return f"problems.sources=[{', '.join(f'{{{table}}}' for table in tables)}]"
+
+
+def load_problems(
+    sources: Sequence[ProblemSource], seed: int, split: SplitBy = "design", *, hold_out_all: bool = False
+) -> LoadedProblems:
+    """Read the sources of a configuration, and move what belongs to a held-out problem to the held-out side.
+
+    Args:
+        seed: the run's seed.
+        split: what stays together, `problems.split`.
+        hold_out_all: hold out every problem, for runs without training.
+
+    Raises:
+        ProblemError: two problems have the same id, or no problem is left to train on (to evaluate, with `hold_out_all`).
+    """
+    loaded = LoadedProblems(split=split)
+    for source in sources:
+        source.add_to(loaded, seed)
+    seen: dict[str, Problem] = {}
+    for problem in loaded.every:
+        if problem.id in seen:
+            raise ProblemError(
+                f"two problems have the id {problem.id!r} (sources {seen[problem.id].source}, {problem.source})",
+                "ids must be unique within a run; rename one",
+            )
+        seen[problem.id] = problem
+    if hold_out_all:
+        loaded.train, loaded.heldout = [], loaded.every
+    else:
+        designs = loaded.designs if split == "design" else None
+        loaded.train, loaded.heldout, loaded.moved = separate(loaded.train, loaded.heldout, designs)
+    if not (loaded.heldout if hold_out_all else loaded.train):
+        reasons = [*map(str, loaded.broken), *(f"{o.id}: {o.reason}" for o in loaded.left_out)]
+        raise ProblemError(
+            f"no {'' if hold_out_all else 'training '}problem is left\n" + "\n".join(f"  {r}" for r in reasons[:10]),
+            "check problems.sources",
+        )
+    return loaded

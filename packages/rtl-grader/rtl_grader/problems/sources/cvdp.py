@@ -1,0 +1,60 @@
+"""CVDP, read from a file or from a folder of files as one set. `problems/cvdp.py` reads the lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rtl_grader.errors import ProblemError
+from rtl_grader.problems.cvdp import read_cvdp
+from rtl_grader.problems.design import Design, cvdp_design
+from rtl_grader.problems.fetch import CVDP, remedy
+from rtl_grader.problems.problem_set import LeftOut, ProblemSet
+from rtl_grader.problems.sources import SOURCES, FileSource
+from rtl_grader.types.problem import Problem
+
+
+@SOURCES.register("cvdp")
+class CvdpSource(FileSource):
+    """A CVDP data set, agentic or single-turn."""
+
+    path: Path = CVDP.path
+    """The JSON Lines file, or a folder of them; by default the single-turn file that `rtl-distill problems fetch cvdp` gets."""
+    published = (302, 1500.0)
+
+    @classmethod
+    def how_to_get(cls, path: Path) -> str:
+        return remedy(path)
+
+    def design_of(self, problem: Problem) -> Design:
+        return cvdp_design(problem)
+
+    def read(self) -> ProblemSet:
+        """Read a CVDP file, or every `*.jsonl` of a folder in the order of their names.
+
+        Of problems with the same id in several files, the first with a golden answer is used, else the first; the others are left out
+        with a reason. Raises ProblemError when there is nothing to read.
+        """
+        if not self.path.is_dir():
+            return read_cvdp(self.path)
+        files = sorted(self.path.glob("*.jsonl"))
+        if not files:
+            raise ProblemError(f"{self.path} holds no .jsonl file", remedy(self.path))
+        merged = ProblemSet()
+        origin: dict[str, tuple[int, str]] = {}
+        for file in files:
+            read = read_cvdp(file)
+            merged.broken.extend(read.broken)
+            merged.left_out.extend(read.left_out)
+            for problem in read.problems:
+                if problem.id not in origin:
+                    origin[problem.id] = (len(merged.problems), file.name)
+                    merged.problems.append(problem)
+                    continue
+                place, used = origin[problem.id]
+                unused = file.name
+                if merged.problems[place].golden is None and problem.golden is not None:
+                    merged.problems[place], origin[problem.id] = problem, (place, file.name)
+                    used, unused = unused, used
+                reason = f"{used} holds a problem of the same id"
+                merged.left_out.append(LeftOut(f"{problem.id} ({unused})", reason, problem.source))
+        return merged

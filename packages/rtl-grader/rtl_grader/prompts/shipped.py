@@ -1,0 +1,96 @@
+"""The project's templates: the problem's text alone, or with demands on the interface, restated or shown by example.
+
+A table reveals nothing beyond the problem's own text: it lists only names that occur there, and a width only if its number does. So it
+does not make the problem easier for a careful reader.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from rtl_grader.prompts import SYSTEM, TEMPLATES, Message, answer_format, with_context
+from rtl_grader.types.problem import Port, Problem
+
+BRIEF = (
+    "Write the Verilog module exactly as specified: names, ports, widths, behaviour. Answer with one fenced code block."
+)
+
+EXAMPLE = """\
+Example. Specification: "Module `pulse_cnt`: counts the cycles in which `tick_i` is high. Output `total_o`, 5 bits. Clock `clk_i`. Reset \
+`clear`, synchronous, active high."
+Right: `module pulse_cnt(input clk_i, input clear, input tick_i, output reg [4:0] total_o);` with \
+`always @(posedge clk_i) if (clear) ...`
+Wrong, although a good counter: `module counter(input clk, input rst_n, input en, output reg [7:0] count);` with \
+`always @(posedge clk or negedge rst_n)`. Module, ports, width, and the reset's name, polarity and kind are not the specified ones."""
+
+
+@TEMPLATES.register("bare")
+def bare(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+    """The problem's own text alone, for models that were trained on such prompts."""
+    return [{"role": "user", "content": with_context(problem.prompt, context)}]
+
+
+@TEMPLATES.register("brief")
+def brief(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+    """A one-sentence demand for the exact interface, and the problem: for small models, whose time depends on prompt length."""
+    return [{"role": "system", "content": BRIEF}, *bare(problem, context)]
+
+
+@TEMPLATES.register("exact")
+def exact(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+    """A system message that demands the exact interface, the problem, and the answer's format."""
+    user = f"{with_context(problem.prompt, context)}\n\n{answer_format(problem.targets)}"
+    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
+
+
+@TEMPLATES.register("table")
+def table(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+    """Like `exact`, with the interface restated as a table before the format."""
+    parts = [with_context(problem.prompt, context), interface_table(problem), answer_format(problem.targets)]
+    user = "\n\n".join(part for part in parts if part)
+    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
+
+
+@TEMPLATES.register("examples")
+def examples(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+    """Like `exact`, with a right and a wrong answer to a small specification in the system message."""
+    return _with_example(exact(problem, context))
+
+
+@TEMPLATES.register("full")
+def full(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+    """Both `table` and `examples`."""
+    return _with_example(table(problem, context))
+
+
+def _with_example(messages: list[Message]) -> list[Message]:
+    system, *rest = messages
+    return [{**system, "content": f"{system['content']}\n\n{EXAMPLE}"}, *rest]
+
+
+def interface_table(problem: Problem) -> str | None:
+    """The interface as a Markdown table, or None if the problem's text contains no part of it."""
+    interface = problem.interface
+    if interface is None:
+        return None
+    text = "\n".join([problem.prompt, *problem.context.values()])
+    words = set(re.findall(r"[A-Za-z_]\w*", text))
+    numbers = set(map(int, re.findall(r"(?<![\w.])\d{1,6}(?![\w.])", text)))
+    ports = [port for port in interface.ports if port.name in words]
+    if not ports:
+        return None
+    rows = [_row(port, numbers) for port in ports]
+    module = f". Module `{interface.module}`" if interface.module in words else ""
+    note = "" if len(ports) == len(interface.ports) else " (as far as it can be read from the specification)"
+    parameters = ", ".join(f"`{p.name}`" for p in interface.parameters if p.name in words)
+    table = "\n".join(["| port | direction | width |", "|---|---|---|", *rows])
+    return f"The interface once more{module}{note}:\n\n{table}" + (
+        f"\n\nParameters: {parameters}." if parameters else ""
+    )
+
+
+def _row(port: Port, numbers: set[int]) -> str:
+    width = port.width
+    known = width is not None and (width == 1 or width in numbers or width - 1 in numbers)
+    return f"| `{port.name}` | {port.direction or 'as specified'} | {width if known else 'as specified'} |"

@@ -1,0 +1,1 @@
+"""Files of answers and verdict records: grade, reproduce and audit them."""

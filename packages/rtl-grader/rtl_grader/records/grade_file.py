@@ -1,0 +1,155 @@
+"""Grade a file of answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rtl_grader.grading.answer_file import AnswerLine, read_answers
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.limits import Limits
+from rtl_grader.grading.pool import GraderPool
+from rtl_grader.grading.verdict_file import VerdictFile, named
+from rtl_grader.grading.verdict_record import answer_key, conditions_of, verdict_record
+from rtl_grader.problems.cvdp import read_cvdp
+from rtl_grader.progress import progress
+from rtl_grader.types.verdict import Outcome, Stage
+from rtl_grader.work import Tally, process_all
+
+
+@dataclass(frozen=True)
+class FileGrading:
+    """Which answers to grade, and how."""
+
+    problems: Path
+    answers: Path
+    output: Path
+    executor: str = "bubblewrap"
+    until: Stage = Stage.TESTS
+    jobs: int = 0
+    """Answers graded concurrently; 0 means one per core."""
+    seed: int = 0
+    seeds: int = 3
+    limits: Limits | None = None
+    repeat: int = 1
+    """How often each answer is graded."""
+
+
+@dataclass(frozen=True)
+class GradedFile:
+    """Result of `grade_file`."""
+
+    records: list[dict[str, Any]]
+    """All records of the output."""
+    complaints: int
+    """Lines that are not valid answers."""
+    graded: int
+    """Answers graded by this call."""
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether every line got a verdict."""
+        failed = any(record["outcome"] == Outcome.INFRASTRUCTURE_ERROR for record in self.records)
+        return not self.complaints and not failed
+
+
+def grade_file(asked: FileGrading) -> GradedFile:
+    """Write one verdict per line to `asked.output`.
+
+    Lines are written as they finish and sorted into the answers' order at the end. An answer whose verdict the output already
+    holds, for the same problem, text, tools and settings, is not graded again unless grading itself failed. Equal answers are
+    graded once. Broken answer lines are reported with file and line.
+
+    Raises:
+        ProblemError: a file cannot be read or written, or the output holds something other than verdicts.
+        ToolMissingError, InfrastructureError: the executor cannot start, or a verdict cannot be written.
+        KeyboardInterrupt: with the number of verdicts written; the executor is closed, and its simulations have ended.
+    """
+    tell = progress.get().line
+    found = read_cvdp(asked.problems)
+    for broken in found.broken:
+        tell(f"problem left out: {broken}")
+    lines, complaints = read_answers(asked.answers, found)
+    for complaint in complaints:
+        tell(complaint)
+    started = time.monotonic()
+    with (
+        closing(make_executor(asked.executor)) as executor,
+        closing(VerdictFile(asked.output)) as stored,
+    ):
+        grader = Grader(executor, limits=asked.limits, seed=asked.seed, seeds=asked.seeds, until=asked.until)
+        keys = [key_of(grader, line, asked.repeat) for line in lines]
+        records = {index: named(known, lines[index]) for index, key in enumerate(keys) if (known := stored.get(key))}
+        reused, others = len(records), stored.unusable + len(stored) - len({keys[index] for index in records})
+        if reused:
+            tell(f"{reused} verdicts reused from {asked.output}")
+        if others > 0:
+            tell(f"{others} lines replaced (failed gradings, other answers or other settings)")
+            stored.replace(records.values())
+        try:
+            with closing(GraderPool(grader, asked.jobs)) as pool:
+                asyncio.run(_grade_rest(pool, lines, keys, records, stored, asked.repeat))
+        except KeyboardInterrupt as interrupt:
+            raise KeyboardInterrupt(f"{len(records)} of {len(lines)} verdicts are written") from interrupt
+        in_order = [records[index] for index in range(len(lines))]
+        stored.replace(in_order)
+    for record in in_order:
+        if "flips" in record:
+            tell(f"flips: {record['id']} sample {record['sample']}: {', '.join(record['flips'])}")
+    tell(f"verdicts written to {asked.output}")
+    return GradedFile(in_order, len(complaints), len(lines) - reused, time.monotonic() - started)
+
+
+async def _grade_rest(
+    pool: GraderPool,
+    lines: list[AnswerLine],
+    keys: list[str],
+    records: dict[int, dict[str, Any]],
+    stored: VerdictFile,
+    repeat: int,
+) -> None:
+    """Grade the lines that have no record yet, and add theirs to `records`, which maps the index of a line to its record."""
+    for index, record in records.items():
+        if record["passed"]:
+            pool.grader.known_good.learn(lines[index].problem, lines[index].answer, record["cpu_s"])
+    equal: dict[str, list[int]] = defaultdict(list)
+    for index, key in enumerate(keys):
+        if index not in records:
+            equal[key].append(index)
+
+    async def grade(indices: list[int]) -> None:
+        record = await pool.call(graded_record, pool.grader, lines[indices[0]], keys[indices[0]], repeat)
+        for index in indices:
+            records[index] = named(record, lines[index])
+            stored.add(records[index])
+
+    await process_all(
+        equal.values(),
+        grade,
+        Tally("answers graded", len(lines), len(records)),
+        concurrency=pool.threads,
+        name=lambda indices: f"{lines[indices[0]].problem.id} sample {lines[indices[0]].sample}",
+        size=len,
+    )
+
+
+def key_of(grader: Grader, line: AnswerLine, repeat: int = 1) -> str:
+    """Return the `answer_key` of one line under a grader's conditions."""
+    return answer_key(grader.key(line.problem, line.answer), line.answer, repeat)
+
+
+def graded_record(grader: Grader, line: AnswerLine, key: str, repeat: int = 1) -> dict[str, Any]:
+    """Grade one line and return its record; `key` is its `key_of`. Does not raise: a failure of grading is a verdict too."""
+    verdicts = [grader.grade(line.problem, line.answer) for _ in range(repeat)]
+    outcomes = tuple(verdict.outcome.value for verdict in verdicts)
+    # The worst of several is kept: a pass that does not repeat earns nothing.
+    worst = min(verdicts, key=lambda verdict: (verdict.passed, verdict.tests_passed))
+    flips = outcomes if len(set(outcomes)) > 1 else ()
+    return verdict_record(line, worst, key, conditions_of(grader, line.problem, repeat), flips)

@@ -1,0 +1,139 @@
+"""Grade the answers of verdict records again, and compare."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from rtl_grader.errors import ProblemError
+from rtl_grader.grading.answer_file import AnswerLine
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.limits import KnownGood
+from rtl_grader.grading.pool import GraderPool
+from rtl_grader.grading.verdict_record import VerdictRecord, changed_fields, differences
+from rtl_grader.records.grade_file import graded_record, key_of
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Outcome
+from rtl_grader.work import Tally, process_all
+
+
+@dataclass
+class Claim:
+    """One line of a file of records."""
+
+    line: int
+    raw: dict[str, Any]
+    record: VerdictRecord | None = None
+    found: list[tuple[str, str]] = field(default_factory=list)
+    """Differences as (kind, detail); empty if the record was reproduced."""
+
+    @property
+    def name(self) -> str:
+        return f"line {self.line}: {self.raw.get('id', '?')} sample {self.raw.get('sample', '?')}"
+
+
+def reproduce(path: Path, problems: Sequence[Problem], executor: str | None = None, jobs: int = 0) -> list[Claim]:
+    """Check the digest of every record of a file and grade its answer again. Returns one claim per line.
+
+    Args:
+        problems: the records' problems, looked up by fingerprint, else by id.
+        executor: where the harness runs; by default the one that most records name.
+        jobs: answers graded concurrently; 0 means one per core.
+
+    Raises:
+        ProblemError: the file cannot be read, or holds no record.
+        ToolMissingError, InfrastructureError: the executor cannot start.
+    """
+    claims = read_claims(path)
+    usable = [(claim, claim.record) for claim in claims if claim.record is not None]
+    named = Counter(record.executor for _, record in usable).most_common(1)
+    chosen = make_executor(executor or (named[0][0] if named else "bubblewrap"))
+    with closing(GraderPool(Grader(chosen), jobs)) as pool:
+        graders: dict[str, Grader] = {}
+        by_name = {**{p.id: p for p in problems}, **{p.fingerprint: p for p in problems}}
+        work: list[tuple[Claim, AnswerLine, Grader]] = []
+        for claim, record in usable:
+            problem = by_name.get(record.graded.get("problem", ""), by_name.get(record.id))
+            if problem is None:
+                claim.found.append(("unknown problem", f"none of the given problems is {record.id}"))
+                continue
+            line = AnswerLine(claim.line, problem, record.sample, record.answer)
+            asked, name = record.conditions, record.conditions.model_dump_json()
+            if name not in graders:
+                # What a harness does may depend on the conditions, so facts about problems are not shared.
+                graders[name] = pool.grader.but(
+                    limits=asked.limits, seed=asked.seed, seeds=asked.seeds, until=asked.until, _known={}
+                )
+            _learn(pool.grader.known_good, line, record)
+            work.append((claim, line, graders[name]))
+        asyncio.run(_grade_all(pool, work))
+    return claims
+
+
+def read_claims(path: Path) -> list[Claim]:
+    """Read a file of records. `found` of a line says whether it is broken, altered or incomplete."""
+    try:
+        with path.open("rb") as file:
+            claims = [_claim(number, text) for number, text in enumerate(file, 1)]
+    except OSError as error:
+        raise ProblemError(f"cannot read the verdicts {path}: {error.strerror}", "check the path") from error
+    if not any(claim.record for claim in claims):
+        raise ProblemError(f"{path} holds no verdict record", "`rtl-distill grade` and `export -f verdicts` write them")
+    return claims
+
+
+def _claim(number: int, text: bytes) -> Claim:
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return Claim(number, {}, found=[("malformed", f"is not JSON: {error}")])
+    if not isinstance(raw, dict):
+        return Claim(number, {}, found=[("malformed", f"is a JSON {type(raw).__name__}, not an object")])
+    if "digest" not in raw:
+        words = "has no digest: an earlier version wrote the record, or the digest was removed"
+        return Claim(number, raw, found=[("malformed", words)])
+    claim = Claim(number, raw, found=[("altered", name) for name in changed_fields(raw)])
+    try:
+        claim.record = VerdictRecord.model_validate(raw)
+    except ValidationError as error:
+        claim.found += [("malformed", f"{'.'.join(map(str, e['loc']))}: {e['msg']}") for e in error.errors()]
+    return claim
+
+
+def _learn(known: KnownGood, line: AnswerLine, record: VerdictRecord) -> None:
+    """Learn from the record how much CPU time a right answer to its problem takes."""
+    if record.outcome is Outcome.PASSED:
+        known.learn(line.problem, line.answer, record.cpu_s)
+    elif record.cpu_limit_s is not None:
+        good_s, name = record.cpu_limit_s / record.conditions.limits.cpu_factor, line.problem.fingerprint
+        known.passing[name] = max(good_s, known.passing.get(name, 0.0))
+
+
+async def _grade_all(pool: GraderPool, work: list[tuple[Claim, AnswerLine, Grader]]) -> None:
+    async def grade(item: tuple[Claim, AnswerLine, Grader]) -> None:
+        item[0].found += await pool.call(_compare, *item)
+
+    tally = Tally("verdicts graded again", len(work))
+    await process_all(work, grade, tally, concurrency=pool.threads, name=lambda item: item[0].name)
+
+
+def _compare(claim: Claim, line: AnswerLine, grader: Grader) -> list[tuple[str, str]]:
+    """Grade a claim's answer again and return the differences."""
+    assert claim.record is not None
+    repeat = claim.record.conditions.repeat
+    now = graded_record(grader, line, key_of(grader, line, repeat), repeat)
+    if now["outcome"] == Outcome.INFRASTRUCTURE_ERROR:
+        return [("not graded", "; ".join(now["reasons"]))]
+    found = list(differences(claim.raw, now))
+    if claim.record.key != now["key"] and not any(kind != "other outcome" for kind, _ in found):
+        found.append(("altered", "key does not follow from the record's other fields"))
+    return found

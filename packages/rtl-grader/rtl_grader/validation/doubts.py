@@ -1,0 +1,131 @@
+"""Audit of passing answers: compare each with the golden answer, or with each other if there is none, and measure its size.
+
+During training this takes at most a share of the grading time, and examines each answer once (`Doubts`). A proof decides most answers in
+0.2 CPU seconds; a short simulation decides the others. `rtl-distill audit` takes more time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+from attrs import define, field
+
+from rtl_grader.equivalence.consensus import Files, Words, by_consensus, words_of
+from rtl_grader.equivalence.differential import compare, harness_inputs
+from rtl_grader.equivalence.pair import Comparison, IncomparableError, Pair
+from rtl_grader.equivalence.proof import netlist
+from rtl_grader.equivalence.side_by_side import Effort, Trace
+from rtl_grader.grading.grader import Grader
+from rtl_grader.types.netlist import Netlist
+from rtl_grader.types.problem import Problem
+from rtl_grader.validation.found_golden import with_golden
+
+EFFORT = replace(Effort.of_cycles(2_000, 2, 3.0), proof_first=True)
+LEAST_TEXTS = 3
+"""Minimum number of distinct passing answers to compare with each other if there is no golden answer."""
+
+
+def audit_passes(
+    grader: Grader, problem: Problem, answers: Sequence[Files], effort: Effort, cache: DesignCache, sizes: bool = True
+) -> list[Comparison]:
+    """Comparison of each passing answer of a problem, with netlist sizes if `sizes`. Raises InfrastructureError if the executor fails."""
+    executor, limits = grader.executor, grader.limits
+    if problem.golden is None:
+        driven = cache.harness_inputs(grader, problem, answers[0])
+        found = by_consensus(
+            executor, lambda files: with_golden(problem, files, grader), answers, limits, effort, driven
+        )
+    else:
+        same, itself = Comparison("equal", "the golden answer's own text", "proof"), words_of(problem.golden)
+        found = [
+            same if words_of(files) == itself else compare(executor, problem, problem.golden, files, limits, effort)
+            for files in answers
+        ]
+    if not sizes:
+        return found
+    sized = [cache.netlist(grader, problem, files) for files in answers]
+    references = [netlist for (netlist, _), one in zip(sized, found, strict=True) if netlist and one.agrees]
+    if problem.golden is not None:
+        golden, _ = cache.netlist(grader, problem, problem.golden)
+        references = [golden] if golden else []
+    cells, levels = (median([getattr(one, name) for one in references] or [0]) for name in ("cells", "levels"))
+    return [
+        replace(
+            one,
+            netlist=netlist.beside(cells, levels) if netlist and references and one.agrees else netlist,
+            cpu_s=one.cpu_s + cpu_s,
+        )
+        for one, (netlist, cpu_s) in zip(found, sized, strict=True)
+    ]
+
+
+@define(eq=False)
+class DesignCache:
+    """Results that are computed once per design or harness."""
+
+    netlists: dict[tuple[str, Words], Netlist | None] = field(factory=dict)
+    """(problem fingerprint, files without comments and white space) -> netlist; None if Yosys fails."""
+    driven: dict[str, Trace] = field(factory=dict)
+    """Problem fingerprint -> inputs that its harness drives."""
+
+    def harness_inputs(self, grader: Grader, problem: Problem, files: Files) -> Trace:
+        """Inputs that the harness drives while it tests a passing answer. Raises InfrastructureError if the executor fails."""
+        if problem.fingerprint not in self.driven:
+            self.driven[problem.fingerprint] = harness_inputs(grader, with_golden(problem, files, grader), files)
+        return self.driven[problem.fingerprint]
+
+    def netlist(self, grader: Grader, problem: Problem, files: Files) -> tuple[Netlist | None, float]:
+        """Netlist of a design, and the CPU seconds spent on it now. Raises InfrastructureError if the executor fails."""
+        key = problem.fingerprint, words_of(files)
+        if key in self.netlists:
+            return self.netlists[key], 0.0
+        try:
+            pair = Pair.of(grader.executor, with_golden(problem, files, grader), files, files, grader.limits)
+        except IncomparableError:
+            self.netlists[key] = None
+            return None, 0.0
+        self.netlists[key] = netlist(pair)
+        return self.netlists[key], pair.cpu_s
+
+
+@define(eq=False)
+class Doubts:
+    """Comparisons of passing answers so far, and the CPU time spent on them. One per run process."""
+
+    known: dict[tuple[str, Words], Comparison] = field(factory=dict)
+    """(problem fingerprint, files without comments and white space) -> comparison with the golden answer."""
+    spent_s: float = 0.0
+    graded_s: float = 0.0
+    """CPU time of grading the examined groups; the caller adds it."""
+    cache: DesignCache = field(factory=DesignCache)
+
+    def has_time(self, share: float) -> bool:
+        """Whether less than this share of the CPU time of grading was spent."""
+        return math.isinf(share) or self.spent_s < share * self.graded_s
+
+    def look(
+        self, grader: Grader, problem: Problem, answers: Sequence[Files], share: float, sizes: bool = False
+    ) -> list[Comparison | None]:
+        """Comparison of each passing answer of a problem; None if there is no time for it. Raises InfrastructureError.
+
+        `sizes` adds netlists, whose synthesis takes as long as a proof.
+        """
+        if problem.golden is None:
+            if len(set(map(words_of, answers))) < LEAST_TEXTS or not self.has_time(share):
+                return [None] * len(answers)
+            return list(self._audit(grader, problem, answers, sizes))
+        found: list[Comparison | None] = []
+        for files in answers:
+            key = problem.fingerprint, words_of(files)
+            if key not in self.known and self.has_time(share):
+                (self.known[key],) = self._audit(grader, problem, [files], sizes)
+            found.append(self.known.get(key))
+        return found
+
+    def _audit(self, grader: Grader, problem: Problem, answers: Sequence[Files], sizes: bool) -> list[Comparison]:
+        found = audit_passes(grader, problem, answers, EFFORT, self.cache, sizes)
+        self.spent_s += sum(one.cpu_s for one in found)
+        return found

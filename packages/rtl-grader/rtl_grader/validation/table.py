@@ -1,0 +1,109 @@
+"""Tables of validation results: counts by source, and each unfit problem with its reason."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rtl_grader.problems.problem_set import BrokenLine, LeftOut
+from rtl_grader.validation.record import VALIDATION_STATUSES, ValidationRecord
+
+
+@dataclass
+class SourceRow:
+    """Counts of one source."""
+
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VALIDATION_STATUSES, 0))
+    golden_passed: int = 0
+    """Problems with a golden answer that passes under every seed."""
+    golden_total: int = 0
+    killed: int = 0
+    judged: int = 0
+
+    @property
+    def score(self) -> float | None:
+        """Share of the mutants with different behaviour that failed."""
+        return self.killed / self.judged if self.judged else None
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """A problem that is not fit."""
+
+    source: str
+    problem: str
+    """Id, or place in a file."""
+    status: str
+    reason: str
+
+
+def by_source(
+    records: Mapping[str, ValidationRecord], broken: Iterable[BrokenLine] = (), left_out: Iterable[LeftOut] = ()
+) -> tuple[dict[str, SourceRow], list[Unfit]]:
+    """Return source -> counts, and all unfit problems. Broken lines count as broken, problems that a reader left out as unsupported."""
+    rows: dict[str, SourceRow] = defaultdict(SourceRow)
+    unfit: list[Unfit] = []
+    for problem_id, record in records.items():
+        evidence = record.evidence
+        source = str(evidence.get("source", "?"))
+        row = rows[source]
+        row.counts[record.status] += 1
+        golden = evidence.get("golden") or {}
+        if golden.get("source"):
+            row.golden_total += 1
+            outcomes = [v["outcome"] for v in golden.get("verdicts", [])]
+            row.golden_passed += bool(outcomes) and set(outcomes) == {"passed"}
+        tally = evidence.get("mutants") or {}
+        row.killed += tally.get("killed", 0)
+        row.judged += tally.get("killed", 0) + tally.get("survived", 0)
+        if record.status not in ("fit", "fit_without_golden"):
+            unfit.append(Unfit(source, problem_id, record.status, str(evidence.get("reason", ""))))
+    for line in broken:
+        rows[line.source].counts["broken"] += 1
+        place = f"{line.file}:{line.line} {line.id or ''}".strip()
+        unfit.append(Unfit(line.source, place, "broken", f"{line.field}: {line.reason}"))
+    for entry in left_out:
+        rows[entry.source].counts["unsupported"] += 1
+        unfit.append(Unfit(entry.source, entry.id, "unsupported", entry.reason))
+    return dict(sorted(rows.items())), sorted(
+        unfit, key=lambda u: (u.source, VALIDATION_STATUSES.index(u.status), u.problem)
+    )
+
+
+def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
+    """Table of counts by source, followed by a line for each unfit problem."""
+    sums = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0))
+    sums.add_column("source ", no_wrap=True)
+    # Headings of two lines, so that the table fits a terminal of 80 columns.
+    statuses = ("fit", "fit, no\ngolden", "weak", "flaky", "broken", "unsup-\nported")
+    for name in (*statuses, "golden\npasses", "mutants\nfound out"):
+        sums.add_column(name, justify="right", no_wrap=True)
+    for source, row in rows.items():
+        counts = [str(row.counts[name]) if row.counts[name] else "·" for name in VALIDATION_STATUSES]
+        sums.add_row(source, *counts, f"{row.golden_passed}/{row.golden_total}", score_text(row))
+    details = [Text(f"{u.status}: {u.problem} ({u.source}): {u.reason}") for u in unfit]
+    return Group(sums, *details)
+
+
+def score_text(row: SourceRow) -> str:
+    return "·" if row.score is None else f"{row.score:.3f} of {row.judged}"
+
+
+def as_dicts(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> list[dict[str, str]]:
+    """The same as rows of a table artifact: one per source, then one per unfit problem."""
+    sums = [
+        {
+            "source": source,
+            "problem": "",
+            "status": ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in row.counts.items() if n),
+            "reason": f"golden passes {row.golden_passed}/{row.golden_total}; mutants found out {score_text(row)}",
+        }
+        for source, row in rows.items()
+    ]
+    return sums + [asdict(problem) for problem in unfit]

@@ -1,0 +1,28 @@
+"""Validate many problems, without a history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from rtl_grader.grading.pool import GraderPool
+from rtl_grader.types.problem import Problem
+from rtl_grader.validation.level import Level
+from rtl_grader.validation.record import ValidationRecord
+from rtl_grader.validation.validate import validate_problem
+from rtl_grader.work import Tally, process_all
+
+
+def validate_all(problems: Sequence[Problem], pool: GraderPool, level: Level) -> dict[str, ValidationRecord]:
+    """Return the record of each problem by id, with progress lines. Raises InfrastructureError if the executor fails."""
+    records: dict[str, ValidationRecord] = {}
+
+    async def validate(problem: Problem) -> None:
+        call = partial(validate_problem, problem, pool.grader, level=level)
+        records[problem.id] = await pool.call(call)
+
+    tally = Tally("problems validated", len(problems))
+    work = process_all(problems, validate, tally, concurrency=pool.threads, name=lambda problem: problem.id)
+    asyncio.run(work)
+    return {problem.id: records[problem.id] for problem in problems}

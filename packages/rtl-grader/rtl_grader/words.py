@@ -1,0 +1,30 @@
+"""Untrusted texts and counts for display."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def visible(text: str) -> str:
+    """Text without terminal control: control and format characters, except newline and tab, become U+FFFD."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+
+
+def counted(n: int, noun: str) -> str:
+    """`1 step`, `1,200 steps`."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
+def escaping_templates(package: str) -> Environment:
+    """The templates in `page/` of a package; every value is escaped and rid of control characters."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader(package, "page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
+    )  # fmt: skip

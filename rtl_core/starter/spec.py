@@ -1,0 +1,238 @@
+"""Specifications of starter problems (`Spec`), their ports (`Signal`), and families of them (`Family`).
+
+Widths and module names are assigned to splits by hash, so no two splits share a specification. Of a family's widths (except the
+textbook's 8, which is in train), the first three by hash are held out and the next three are for the test split; three in five
+module names are for train. A held-out problem has a module name *and*, if its family has widths, a (family, width) that train never
+shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Literal, TypeVar
+
+from rtl_core.starter import names
+from rtl_grader.types.problem import Difficulty
+
+Split = Literal["train", "heldout", "test"]
+Tier = Literal["starter", "hard"]
+
+WIDTHS = tuple(range(2, 17))
+TEXTBOOK_WIDTH = 8
+WIDTHS_PER_SPLIT = 3
+Words = tuple[int, ...]
+Reference = TypeVar("Reference", bound=Callable[..., Any])
+DOCUMENT = "docs/specification.md"
+"""Path of the specification, for problems whose prompt does not contain it."""
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A port. `kind` is as in the header; `reg` is how the golden answer drives the output."""
+
+    name: str
+    kind: Literal["input", "output", "output reg"]
+    width: int = 1
+
+    @property
+    def is_input(self) -> bool:
+        return self.kind == "input"
+
+    def __str__(self) -> str:
+        return f"{self.kind} [{self.width - 1}:0] {self.name}" if self.width > 1 else f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Everything that can differ between two problems of a family.
+
+    `ports` are names in the order of the family's roles, without clock and reset. `asynchronous`, `active_low`, `clock` and `reset`
+    are unused in a combinational family.
+    """
+
+    family: str
+    module: str
+    ports: tuple[str, ...]
+    width: int
+    option: str
+    clock: str = "clk"
+    reset: str = "rst_n"
+    active_low: bool = True
+    asynchronous: bool = True
+
+
+def clocking(spec: Spec) -> str:
+    """Description of clock and reset in a prompt."""
+    kind = "async" if spec.asynchronous else "sync"
+    level = "low" if spec.active_low else "high"
+    return f"Clock {spec.clock}. Reset {spec.reset}, {kind}, active {level}."
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """A kind of design from which specifications are drawn. To add one, decorate a reference model with `@easy`, `@medium` or `@hard`.
+
+    `describe`, `body` and `parameterised` are called with the specification and its port names.
+    """
+
+    reference: Callable[[int, str, Any, Words], tuple[Any, Words]]
+    """The design in Python: (width, option, state, inputs) -> (state after the next rising edge, current outputs), inputs and outputs
+    in header order. Its source text becomes part of the harness, so it may use only its arguments and builtins.
+    """
+    difficulty: Difficulty
+    roles: tuple[str, ...]
+    """Textbook port names in header order, without clock and reset."""
+    textbook: tuple[str, str | None]
+    """Module name and option that a textbook would show; None if all options are equally common."""
+    sizes: Callable[[Spec], tuple[Words, Words]]
+    """Widths in bits of the data inputs and of the outputs, in header order."""
+    describe: Callable[..., str]
+    """Specification in English, without module name, clock and reset."""
+    body: Callable[..., str]
+    """Golden answer between header and `endmodule`; lines are indented by two spaces and end with a newline."""
+    options: tuple[str, ...] = ("",)
+    """Variants of behaviour (bit order, operator, ...)."""
+    widths: tuple[int, ...] = WIDTHS
+    """Data widths in bits: they include 8, the textbook's, or are `(1,)` for a family without a width."""
+    reset_state: Any = None
+    """State of the reference model after reset; None for a combinational family."""
+    bursts: Callable[[Spec], list[tuple[Words, int]]] = lambda spec: []
+    """(inputs, clock cycles) that take the design through all its states while the inputs are held, for states that random inputs do
+    not reach in a thousand cycles."""
+    parameterised: Callable[..., str] | None = None
+    """Module header with a parameter, the last role, that sets the width; None without a parameter."""
+
+    @classmethod
+    def of(cls, families: list[Family], **facts: Any) -> Callable[[Reference], Reference]:
+        """Decorator that adds the family of a reference model to `families`."""
+
+        def add(reference: Reference) -> Reference:
+            families.append(cls(reference, **facts))
+            return reference
+
+        return add
+
+    @property
+    def name(self) -> str:
+        return self.reference.__name__
+
+    @property
+    def sequential(self) -> bool:
+        """Whether the design has a clock and a reset."""
+        return self.reset_state is not None
+
+    def parameter(self, spec: Spec) -> str | None:
+        """Name of the module parameter that sets the width, if any."""
+        return spec.ports[-1] if self.parameterised else None
+
+    def prompt(self, spec: Spec) -> str:
+        """The whole prompt: module, behaviour, ports with widths, clock and reset."""
+        text = f"Module {spec.module}: {self.describe(spec, *spec.ports)}"
+        return f"{text} {clocking(spec)}" if self.sequential else text
+
+    def pointer(self, spec: Spec) -> str:
+        """Prompt for a specification in a document: the kind of design, and the file to write."""
+        return f"Write rtl/{spec.module}.sv, a {self.textbook[0]} as {DOCUMENT} says."
+
+    def signals(self, spec: Spec) -> list[Signal]:
+        """Data ports in header order, without clock and reset. An output without a continuous assignment is a `reg`."""
+        inputs, outputs = self.sizes(spec)
+        assigned = re.findall(r"\bassign ([^=]*)=", self.body(spec, *spec.ports))
+        wires = set(re.findall(r"\w+", " ".join(assigned)))
+        found = [Signal(name, "input", width) for name, width in zip(spec.ports, inputs, strict=False)]
+        for name, width in zip(spec.ports[len(inputs) :], outputs, strict=False):
+            found.append(Signal(name, "output" if name in wires else "output reg", width))
+        return found
+
+    def header(self, spec: Spec) -> list[Signal]:
+        """All ports in header order."""
+        clocking = [Signal(spec.clock, "input"), Signal(spec.reset, "input")] if self.sequential else []
+        return clocking + self.signals(spec)
+
+    def code(self, spec: Spec) -> str:
+        """The golden answer, one Verilog module."""
+        if self.parameterised:
+            header = f" {self.parameterised(spec, *spec.ports)}"
+        else:
+            header = f"({', '.join(map(str, self.header(spec)))})"
+        return f"module {spec.module}{header};\n{self.body(spec, *spec.ports)}endmodule\n"
+
+    def textbook_spec(self, spec: Spec) -> Spec:
+        """The specification that a textbook answer fits: its names, 8 bits, `rst_n` asynchronous active low."""
+        module, option = self.textbook
+        width = TEXTBOOK_WIDTH if TEXTBOOK_WIDTH in self.widths else spec.width
+        return Spec(self.name, module, self.roles, width, spec.option if option is None else option)
+
+    def widths_of(self, split: Split) -> tuple[int, ...]:
+        """Widths of a split; all widths for a family with fewer than eight."""
+        if len(self.widths) < 2 + 2 * WIDTHS_PER_SPLIT:
+            return self.widths
+        ranked = sorted(set(self.widths) - {TEXTBOOK_WIDTH}, key=lambda width: _hash(f"{self.name}/{width}"))
+        chosen = {
+            "heldout": ranked[:WIDTHS_PER_SPLIT],
+            "test": ranked[WIDTHS_PER_SPLIT : 2 * WIDTHS_PER_SPLIT],
+            "train": [TEXTBOOK_WIDTH, *ranked[2 * WIDTHS_PER_SPLIT :]],
+        }
+        return tuple(sorted(chosen[split]))
+
+    def draw(self, rng: random.Random, split: Split) -> Spec:
+        """Draw a random specification of a split."""
+        active_low = rng.random() < 0.5
+        spec = Spec(
+            family=self.name,
+            module=rng.choice(modules_of(split)),
+            ports=names.draw_ports(rng, len(self.roles)),
+            width=rng.choice(self.widths_of(split)),
+            option=rng.choice(self.options),
+        )
+        if self.parameterised:
+            spec = replace(spec, ports=(*spec.ports[:-1], rng.choice(names.PARAMETERS)))
+        if not self.sequential:
+            return spec
+        return replace(
+            spec,
+            clock=rng.choice(names.CLOCKS),
+            reset=rng.choice(names.RESETS_LOW if active_low else names.RESETS_HIGH),
+            active_low=active_low,
+            asynchronous=rng.random() < 0.5,
+        )
+
+
+@cache
+def modules_of(split: Split) -> tuple[str, ...]:
+    """Module names of a split."""
+    wanted = {"heldout": (0,), "test": (1,), "train": (2, 3, 4)}[split]
+    return tuple(name for name in names.MODULES if _hash(f"module/{name}") % 5 in wanted)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def clog2(value: int) -> int:
+    """Number of bits that can count `value` things, at least 1."""
+    return max(1, (value - 1).bit_length())
+
+
+def clocked(spec: Spec, register: str, update: str) -> str:
+    """Always block that clears `register` on the specified reset and otherwise runs `update`."""
+    return _always(spec, f"{register} <= 0;", update)
+
+
+def clocked_block(spec: Spec, registers: Sequence[str], updates: Sequence[str]) -> str:
+    """Always block that clears all registers on the specified reset and otherwise runs all updates."""
+    clear = "begin " + " ".join(f"{register} <= 0;" for register in registers) + " end"
+    return _always(spec, clear, "begin\n" + "".join(f"      {update}\n" for update in updates) + "    end")
+
+
+def _always(spec: Spec, clear: str, update: str) -> str:
+    sensitivity = f"posedge {spec.clock}"
+    if spec.asynchronous:
+        sensitivity += f" or {'negedge' if spec.active_low else 'posedge'} {spec.reset}"
+    condition = f"!{spec.reset}" if spec.active_low else spec.reset
+    return f"  always @({sensitivity}) begin\n    if ({condition}) {clear}\n    else {update}\n  end\n"
